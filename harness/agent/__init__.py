@@ -1,0 +1,45 @@
+"""The agent: a small program that runs a scenario inside an image and reports what it measured.
+
+Standard library only, CPython 3.6 to 3.13; it imports nothing of the harness. It is copied beside the scenario as
+
+    ROOT/start.py                 starts the supervisor:  python -B ROOT/start.py
+    ROOT/harness_agent/…          this package
+    ROOT/job.json                 what to do (below)
+    ROOT/scenario/NAME.py, …      the scenario's script and its `files:`
+
+Two processes. The *supervisor* keeps the conversation on its stdin and stdout and watches; the *scenario process*
+(a fresh interpreter) imports the script, steps and samples itself into a shared mmap, so that the samples survive
+its death. With a `command` the supervisor samples the command's process tree from outside instead.
+
+job.json
+    {"protocol": 1, "marker": "hex, unique to the trial", "script": "scenario/x.py" or null, "params": {...},
+     "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
+     "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
+     "timeout_s": 1200.0,                       most seconds for setup and all the steps
+     "answer_timeout_s": 300.0,                 most seconds to wait for an answer to a look
+     "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may tell
+
+Every message to the harness is one line on stdout, after a newline: marker, a space, a JSON object with "type".
+Anything else on stdout is noise of the image. Messages, in order:
+
+    hello     {"protocol": 1, "agent": "…", "python": "3.8.10", "implementation": "CPython", "libc": "glibc 2.36",
+               "packages": {"numpy": "1.26.4", …}, "cpu": "model name", "page_kib": 4, "huge_pages": "madvise",
+               "cgroup": {"version": 1, "limit_bytes": 123 or null}, "environment": {"CUDA_VERSION": "11.8"},
+               "environment_names": ["PATH", …]}
+    ready     {"setup_s": 0.2, "first_step_s": 0.1, "libraries": ["libcufft.so.10.3", …], "probes": ["rss", …],
+               "stride": 1}                     after setup and the first step
+    progress  {"step": 1234, "rss_kib": 81234}  about once a second
+    samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "heap_kib": […], "blocks": […], "step_s": […]}}
+               the rows since the last one, in chunks of at most 10,000; null for a missing number
+    look      {"step": 500, "look": {fields of model.Look}, "last": false}      after the samples it covers
+    done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
+               "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004,
+               "output_tail": "last 64 KiB of the scenario's stdout and stderr", "stacks": "…"}
+               always the last, after the samples not yet sent. probe_cost: probe time / step time, a fraction.
+
+The harness answers each look but the last with one line on stdin: {"answer": "go"} or {"answer": "stop"}.
+End of stdin means that the harness is gone: the agent kills the scenario and ends.
+"""
+
+PROTOCOL = 1
+VERSION = "1"

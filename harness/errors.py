@@ -1,0 +1,43 @@
+"""Errors that a user can cause or meet. Each is one or two lines: where, what, and what to do.
+
+`cli` turns them into an exit code; no other place ends the process.
+"""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """The base of all errors that are shown as a message, without a traceback."""
+
+    exit_code = 2
+
+
+class UsageError(HarnessError):
+    """A wrong argument on the command line, or a run directory that is none."""
+
+
+class MatrixError(HarnessError):
+    """What is wrong in a matrix file or in what it names. The text starts with `file:line: key.path:`."""
+
+
+class InfrastructureError(HarnessError):
+    """Something that should have run could not: no engine, no image, a lost connection, a full disk.
+
+    Never bad and never good for the image under test.
+    """
+
+    exit_code = 3
+
+
+class EngineUnreachable(InfrastructureError):
+    """A host's engine does not answer. All cells of the host are untested."""
+
+
+class ImageUnavailable(InfrastructureError):
+    """An image could not be pulled, built or installed. The cells of that image are untested."""
+
+
+class Interrupted(HarnessError):
+    """Ctrl-C or SIGTERM: everything started was removed; the next call resumes."""
+
+    exit_code = 130

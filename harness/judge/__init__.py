@@ -1,0 +1,1 @@
+"""The statistics: pure functions over traces and trials. Neither prints nor knows Docker."""
