@@ -509,9 +509,7 @@ class Watcher(Protocol):
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         """About once a second while a trial runs."""
 
-    def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False
-    ) -> None:
+    def trial_ended(self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False) -> None:
         """`text` is the trial's own verdict in a few words: `leak 12.1 KiB/step`, `flat to step 500`."""
 
     def note(self, text: str) -> None:
