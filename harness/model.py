@@ -8,6 +8,9 @@ A value that is not known is None. Nothing here imports another part of the harn
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,6 +226,16 @@ class Cell:
     lane: Lane
     variant: Variant
     excluded: Excluded | None = None
+
+    @property
+    def id(self) -> str:
+        """A name for files and labels: readable, unique, the same in every run. `[A-Za-z0-9._-]`, at most 100."""
+        identity = json.dumps(
+            [self.image.series, self.image.version, str(self.lane), self.variant.scenario.name, self.variant.params]
+        )
+        words = (self.image.series, self.image.version, str(self.lane), str(self.variant))
+        readable = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:90]
+        return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 
     def __str__(self) -> str:
         return f"{self.image.series} {self.image.version} on {self.lane}: {self.variant}"

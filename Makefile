@@ -1,0 +1,58 @@
+# make demo    a virtual environment, the harness in it, and a first sweep (no Docker needed)
+# make test    all the tests, with what they need set up
+# make check   style and types
+# make base    a local base image, for machines that reach no image registry
+# make figures the benchmarks, printed as ratios
+# make clean   what the above left in this folder
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BASE_IMAGE := harness-base:bookworm
+
+.PHONY: demo test check base engine browser figures clean
+.DEFAULT_GOAL := demo
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "make: harness needs Python 3.10 or later; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { echo "make: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/installed: $(BIN)/python pyproject.toml
+	@echo "installing the harness into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	@echo "installing what the tests need into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/installed
+	@$(BIN)/python -m harness sweep examples/quickstart.yaml; code=$$?; \
+	  if [ $$code = 1 ]; then echo "(exit code 1: the demo found the regression that it was to find)" >&2; exit 0; fi; exit $$code
+
+check: $(VENV)/installed-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+engine:
+	@tools/docker-engine || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
+
+browser:
+	@tools/browser || [ -z "$(HARNESS_REQUIRE_CHROMIUM)" ]
+
+base:
+	@tools/base-image $(BASE_IMAGE) >/dev/null && echo "made $(BASE_IMAGE); use it with: export HARNESS_BASE=$(BASE_IMAGE)"
+
+test: check engine browser
+	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
+	@HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest
+
+figures: $(VENV)/installed-dev
+	@for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

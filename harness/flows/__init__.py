@@ -1,0 +1,1 @@
+"""What each command does: the only place that wires the parts together."""

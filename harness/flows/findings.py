@@ -1,0 +1,69 @@
+"""Findings of a whole run: each block's history, and Holm's correction within a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.judge import history
+from harness.model import Block, CellResult, Change, Finding, Plan
+
+ALPHA = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    block: Block
+    change: Change
+
+
+def find(plan: Plan, cells: Mapping[str, CellResult]) -> tuple[Finding, ...]:
+    """The findings of every block, in the plan's order.
+
+    A change that rests on a p-value must also hold among all of its scenario's: Holm, family-wise error ALPHA.
+    """
+    found = [_Found(block=block, change=change) for block in plan.blocks for change in _changes(block, cells, plan.seed)]
+    kept = _holm(found)
+    return tuple(_finding(item) for item in found if item.change.p is None or id(item) in kept)
+
+
+def _changes(block: Block, cells: Mapping[str, CellResult], seed: int) -> tuple[Change, ...]:
+    results = [cells[cell.id] for cell in block.cells]
+    versions = [image.version for image in block.series.images]
+    return history.find_changes(
+        [result.verdict for result in results],
+        [result.trials for result in results],
+        limits=block.variant.scenario.limits,
+        steps=block.variant.scenario.steps,
+        seed=seed,
+        baseline=versions.index(block.series.baseline) if block.series.baseline in versions else None,
+    )
+
+
+def _holm(found: Sequence[_Found]) -> set[int]:
+    """The ids of those whose p survives the correction within their scenario."""
+    kept = set()
+    for scenario in {item.block.variant.scenario.name for item in found}:
+        family = [item for item in found if item.block.variant.scenario.name == scenario and item.change.p is not None]
+        holds = history.holm([item.change.p for item in family if item.change.p is not None], ALPHA)
+        kept |= {id(item) for item, held in zip(family, holds, strict=True) if held}
+    return kept
+
+
+def _finding(item: _Found) -> Finding:
+    block, change = item.block, item.change
+    versions = [cell.image.version for cell in block.cells]
+    return Finding(
+        series=block.series.name,
+        lane=block.lane,
+        variant=block.variant,
+        metric=change.metric,
+        kind=change.kind,
+        before=None if change.before is None else versions[change.before],
+        after=versions[change.after],
+        untestable=tuple(versions[position] for position in change.untestable),
+        effect=change.effect,
+        p=change.p,
+        verdict=change.verdict,
+        confirmed=change.confirmed,
+    )

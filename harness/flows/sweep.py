@@ -1,0 +1,239 @@
+"""The main job: plan, run what is not yet known, judge, and hand back what every report is made of."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.errors import EngineUnreachable, Interrupted
+from harness.flows import findings
+from harness.judge import trend, verdict
+from harness.matrix import load_matrix
+from harness.model import (
+    BAD,
+    Cell,
+    CellResult,
+    CellVerdict,
+    Host,
+    HostState,
+    Limits,
+    Plan,
+    RunResult,
+    RunVerdict,
+    Steps,
+    Trace,
+    Trial,
+    Trials,
+    Watcher,
+)
+from harness.plan import make_plan, to_json
+from harness.run import ENGINES
+from harness.run.lanes import CellRun, HostRun, Referee
+from harness.store import RunDirectory
+
+
+REMOVAL_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """What the command line may change about a matrix's sweep."""
+
+    only: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    trials: Trials | None = None
+    seed: int | None = None
+    fresh: bool = False
+    out: Path = Path("reports")
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What a flow takes from outside."""
+
+    environ: Mapping[str, str]
+    watcher: Watcher
+    stopped: threading.Event
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+
+
+def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
+    """Read a matrix and plan its sweep. Touches nothing but the files that the matrix names and the package index."""
+    return make_plan(
+        load_matrix(matrix, environ=environ),
+        seed=options.seed if options.seed is not None else random.SystemRandom().randrange(2**31),
+        only=options.only,
+        hosts=options.hosts,
+        series=options.series,
+        trials=options.trials,
+    )
+
+
+def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, RunDirectory]:
+    """Run what is not yet known, judge, and return the result with the directory that holds its journal.
+
+    The result is of whatever was run, also when it was interrupted or hosts were lost.
+    """
+    began = world.now()
+    directory = RunDirectory.create(out=options.out, matrix=plan.matrix.name, now=began)
+    directory.write("plan.json", json.dumps(to_json(plan), indent=1))
+    directory.point_latest()
+    clock = time.monotonic()
+    runs = {cell.id: CellRun(cell=cell) for cell in plan.cells}
+    hosts = _run_hosts(plan, runs, directory, options, world)
+    cells = tuple(_judge(runs[cell.id]) for cell in plan.cells)
+    result = RunResult(
+        matrix=plan.matrix.name,
+        verdict="ok",
+        started=began.isoformat(timespec="seconds"),
+        duration_s=round(time.monotonic() - clock, 1),
+        hosts=hosts,
+        plan=plan,
+        cells=cells,
+        findings=findings.find(plan, {cell.cell_id: cell for cell in cells}),
+        directory=directory.path,
+    )
+    return replace(result, verdict=run_verdict(result, interrupted=world.stopped.is_set())), directory
+
+
+# ---------------------------------------------------------------- running
+
+
+def _run_hosts(
+    plan: Plan, runs: Mapping[str, CellRun], journal: RunDirectory, options: SweepOptions, world: World
+) -> tuple[HostState, ...]:
+    """Run every host in a thread of its own: hosts do not disturb each other, and one lost host stops no other."""
+    hosts = list({block.lane.host.name: block.lane.host for block in plan.blocks}.values())
+    lanes = [str(cell.lane) for cell in plan.cells if not cell.excluded]
+    world.watcher.plan(trials={lane: lanes.count(lane) * plan.trials.least for lane in dict.fromkeys(lanes)})
+    states: dict[str, HostState] = {}
+    failures: list[BaseException] = []
+
+    def work(host: Host) -> None:
+        try:
+            states[host.name] = _run_host(host, plan, runs, journal, options, world)
+        except BaseException as error:  # noqa: BLE001 - a bug in a thread must end the run, not vanish in the thread
+            failures.append(error)
+            world.stopped.set()
+
+    threads = [threading.Thread(target=work, args=(host,), name=f"host {host.name}", daemon=True) for host in hosts]
+    for thread in threads:
+        thread.start()
+    _wait(threads, world.stopped)
+    unexpected = [error for error in failures if not isinstance(error, Interrupted)]
+    if unexpected:
+        raise unexpected[0]
+    return tuple(states.get(host.name, HostState(host=host)) for host in hosts)
+
+
+def _wait(threads: Sequence[threading.Thread], stopped: threading.Event) -> None:
+    """Wait for the hosts; once stopped, no longer than they need to remove what they started."""
+    deadline = float("inf")
+    while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
+        for thread in threads:
+            thread.join(0.1)
+        if stopped.is_set():
+            deadline = min(deadline, time.monotonic() + REMOVAL_S)
+
+
+def _run_host(
+    host: Host, plan: Plan, runs: Mapping[str, CellRun], journal: RunDirectory, options: SweepOptions, world: World
+) -> HostState:
+    blocks = [[runs[cell.id] for cell in block.cells] for block in plan.blocks if block.lane.host == host]
+    facts: Mapping[str, object] = {}
+    try:
+        engine = ENGINES["process" if host.is_process else "docker"](host, environ=world.environ)
+        facts = engine.facts
+        try:
+            removed = engine.remove_leftovers()
+            if removed:
+                world.watcher.note(f"{host.name}: removed {removed} left behind by a run that was killed")
+            HostRun(
+                engine=engine,
+                run_id=journal.id,
+                trials=plan.trials,
+                rng=random.Random(f"{plan.seed} {host.name}"),
+                referee=_referee(plan.trials),
+                journal=journal,
+                watcher=world.watcher,
+                stopped=world.stopped.is_set,
+                reuse=not options.fresh,
+            ).run(blocks)
+        finally:
+            engine.close()
+    except EngineUnreachable as error:
+        _give_up([run for block in blocks for run in block], str(error))
+        world.watcher.note(str(error))
+        return HostState(host=host, problem=str(error), facts=facts)
+    return HostState(host=host, facts=facts)
+
+
+def _give_up(runs: Iterable[CellRun], problem: str) -> None:
+    for run in runs:
+        if not run.problem and not run.measured:
+            run.problem = problem
+
+
+def _steps(cell: Cell) -> Steps:
+    return cell.variant.scenario.steps
+
+
+def _limits(cell: Cell) -> Limits:
+    return cell.variant.scenario.limits
+
+
+def _describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
+    """A trial in a few words: its end, or its trace's verdict with the figure that goes with it."""
+    if trial.trace is None or trial.end not in ("completed", "stopped"):
+        where = f" at step {trial.last_step}" if trial.last_step else ""
+        last_line = (trial.message.strip().splitlines() or [""])[-1]
+        return f"{trial.end}{where}: {last_line}", trial.end in BAD
+    found = trend.judge_trace(trial.trace, limits=_limits(cell), steps=_steps(cell))
+    rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
+    return f"{found.verdict}{rate} to step {found.steps}", found.verdict in BAD
+
+
+def _referee(trials_asked: Trials) -> Referee:
+    """The judge as a lane's run sees it."""
+
+    def decide(cell: Cell, trace: Trace, whole_budget: bool) -> str:
+        return trend.decide(trace, limits=_limits(cell), steps=_steps(cell), whole_budget=whole_budget)
+
+    def wants_more(cell: Cell, trials: Sequence[Trial]) -> str | None:
+        return verdict.wants_more(trials, trials_asked=trials_asked, limits=_limits(cell), steps=_steps(cell))
+
+    return Referee(decide=decide, wants_more=wants_more, describe=_describe)
+
+
+# ---------------------------------------------------------------- judging
+
+
+def _judge(run: CellRun) -> CellResult:
+    trials = tuple(run.trials)
+    if run.measured or not run.problem:
+        found = verdict.judge_cell(trials, limits=_limits(run.cell), steps=_steps(run.cell))
+    else:
+        found = CellVerdict(verdict="untested", verdicts=("untested",), why=run.problem, trials=len(trials))
+    digest = run.prepared.digest if run.prepared else None
+    return CellResult(cell=run.cell, cell_id=run.cell.id, verdict=found, digest=digest, trials=trials)
+
+
+def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
+    """The strongest of what the run shows, as its exit code has it."""
+    verdicts = [cell.verdict.verdict for cell in result.cells if not cell.cell.excluded]
+    if interrupted:
+        return "interrupted"
+    if any(cell in BAD for cell in verdicts) or any(finding.kind != "first_fixed" for finding in result.findings):
+        return "regression"
+    if "untested" in verdicts or any(host.problem for host in result.hosts):
+        return "infrastructure"
+    if {"suspect", "inconclusive"} & set(verdicts):
+        return "inconclusive"
+    return "ok"

@@ -1,0 +1,231 @@
+"""The journal: one atomic, fsynced file for every trial, in a directory for every run.
+
+    reports/<matrix name>/<UTC time>-<id>/
+        plan.json  trials/<cell id>-<n>.json  summary.json  report.html  report.md  junit.xml
+    reports/<matrix name>/latest -> the newest
+
+A trial file holds everything that was measured, so a run's verdicts can be reached again from its directory alone.
+Format history: 1, the first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from harness.errors import InfrastructureError, UsageError
+from harness.model import Cell, End, Floats, Look, Trace, Trial
+
+SCHEMA = 1
+MAX_TRIAL_BYTES = 1 << 30
+
+
+def write_atomically(path: Path, data: str | bytes) -> None:
+    """Write `data` to `path` so that a reader, or a crash at any moment, sees the old file or the new one whole."""
+    content = data.encode() if isinstance(data, str) else data
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise InfrastructureError(
+            f"{path}: cannot write: {error.strerror}; make room or choose another place with --out"
+        ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class RunDirectory:
+    """One run's directory, and through it the trials of all earlier runs of the same matrix."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, *, out: Path, matrix: str, now: datetime) -> RunDirectory:
+        """Make `out/<matrix>/<UTC time>-<id>/trials`. Raises UsageError if that cannot be."""
+        path = out / matrix / f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+        try:
+            (path / "trials").mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot make the run's directory: {error.strerror}; see --out") from error
+        return cls(path)
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.path / name
+        write_atomically(path, text)
+        return path
+
+    def write_trial(self, trial: Trial, cell: Cell) -> None:
+        path = self.path / "trials" / f"{trial.cell_id}-{trial.number}.json"
+        write_atomically(path, json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":")))
+
+    def point_latest(self) -> None:
+        """Let `latest` beside this directory point here."""
+        link = self.path.parent / "latest"
+        temporary = link.with_name(f".latest.{secrets.token_hex(4)}")
+        try:
+            temporary.symlink_to(self.path.name, target_is_directory=True)
+            temporary.replace(link)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()
+            raise InfrastructureError(f"{link}: cannot point to the newest run: {error.strerror}") from error
+
+    def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
+        """Trials of this cell with this key from all runs of this matrix, oldest first."""
+        found: dict[str, Trial] = {}
+        for path in self.path.parent.glob(f"*/trials/{cell.id}-*.json"):
+            if path.parent.parent.name == "latest":
+                continue
+            trial = _read_or_none(path)
+            if trial and trial.cell_id == cell.id and trial.key == key and trial.measured:
+                found.setdefault(trial.started, trial)
+        return tuple(found[started] for started in sorted(found))
+
+
+def _read_or_none(path: Path) -> Trial | None:
+    """A file that is no trial of ours (edited, of a later format) is not reused; the cell simply runs again."""
+    try:
+        return read_trial(path)
+    except UsageError:
+        return None
+
+
+# ---------------------------------------------------------------- a trial as JSON
+
+
+class _TraceFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    columns: dict[str, list[float | None]]
+    looks: list[Look]
+
+
+class _TrialFile(BaseModel):
+    """What a trial file must hold; a copied directory is not trusted."""
+
+    model_config = ConfigDict(extra="forbid")
+    schema_: int
+    cell: dict[str, Any]
+    cell_id: str
+    number: int
+    key: str
+    end: End
+    message: str
+    round: int
+    signal: int | None
+    exit_code: int | None
+    last_step: int
+    steps_asked: int
+    started: str
+    duration_s: float
+    trace: _TraceFile | None
+    peak_rss_kib: float | None
+    probe_cost: float | None
+    output_tail: str
+    stacks: str
+    image_digest: str
+    facts: dict[str, Any]
+    fingerprint: dict[str, Any]
+
+
+def describe_cell(cell: Cell) -> dict[str, Any]:
+    """The names that say which cell it is, as every file of a run has them."""
+    return {
+        "series": cell.image.series,
+        "image": cell.image.version,
+        "host": cell.lane.host.name,
+        "gpu": cell.lane.gpu,
+        "scenario": cell.variant.scenario.name,
+        "params": dict(cell.variant.params),
+    }
+
+
+def trial_to_json(trial: Trial, cell: Cell) -> dict[str, Any]:
+    """The content of a trial's file."""
+    plain = {item.name: getattr(trial, item.name) for item in fields(Trial) if item.name != "trace"}
+    return {"schema": SCHEMA, "cell": describe_cell(cell), **plain, "trace": _trace_to_json(trial.trace)}
+
+
+def _trace_to_json(trace: Trace | None) -> dict[str, Any] | None:
+    if trace is None:
+        return None
+    columns = {"step": _numbers(trace.step)}
+    columns.update((name, _numbers(values)) for name, values in trace.columns.items())
+    return {"columns": columns, "looks": [asdict(look) for look in trace.looks]}
+
+
+def _numbers(values: Floats) -> list[float | int | None]:
+    """Numbers as short as they can be written: whole ones as integers, others to a nanosecond, missing as null."""
+    rounded = np.round(np.asarray(values, dtype=np.float64), 9)
+    return [_number(value) for value in rounded.tolist()]
+
+
+def _number(value: float) -> float | int | None:
+    if not np.isfinite(value):
+        return None
+    return int(value) if value.is_integer() else value
+
+
+def read_trial(path: Path) -> Trial:
+    """Read a trial's file. Raises UsageError if it is not one."""
+    try:
+        if path.stat().st_size > MAX_TRIAL_BYTES:
+            raise UsageError(f"{path}: larger than any trial of ours")
+        raw = json.loads(path.read_bytes())
+        if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+            raise UsageError(f"{path}: not a trial of format {SCHEMA}")
+        raw["schema_"] = raw.pop("schema")
+        return _trial(_TrialFile.model_validate(raw))
+    except (OSError, ValueError) as error:
+        text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise UsageError(f"{path}: not a trial of ours: {text}") from error
+
+
+def _trial(file: _TrialFile) -> Trial:
+    content = {
+        name: getattr(file, name) for name in _TrialFile.model_fields if name not in ("schema_", "cell", "trace")
+    }
+    return Trial(**content, trace=_trace(file.trace))
+
+
+def _trace(file: _TraceFile | None) -> Trace | None:
+    if file is None:
+        return None
+    columns = {name: np.array(values, dtype=np.float64) for name, values in file.columns.items()}
+    step = columns.pop("step", None)
+    if step is None or any(len(values) != len(step) for values in columns.values()):
+        raise ValueError("its columns differ in length")
+    return Trace(step=step, columns=columns, looks=tuple(file.looks))
+
+
+def read_trials(run: Path) -> Iterator[tuple[Mapping[str, Any], Trial]]:
+    """All trials of a run's directory with the description of their cell, in order of file name."""
+    for path in sorted((run / "trials").glob("*.json")):
+        yield json.loads(path.read_bytes())["cell"], read_trial(path)

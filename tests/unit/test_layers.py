@@ -1,0 +1,69 @@
+"""Imports go one way. A user loses nothing at once when this fails, but the next reader does."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import harness
+
+ROOT = Path(harness.__file__).parent
+
+# What each part may import of the harness, beside itself. `flows` wires the parts; `cli` calls flows and report.
+BASE = {"model", "errors"}
+ALLOWED = {
+    "model": set(),
+    "errors": set(),
+    "sizes": set(),
+    "agent": set(),
+    "matrix": BASE | {"sizes", "versions"},
+    "versions": BASE,
+    "plan": BASE | {"matrix"},
+    "run": BASE,
+    "store": BASE,
+    "traces": BASE,
+    "judge": BASE,
+    "report": BASE,
+    "flows": BASE | {"matrix", "plan", "run", "store", "traces", "judge"},
+    "cli": BASE | {"flows", "report", "matrix", "plan", "sizes", "store"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+
+
+def part(path: Path) -> str:
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The parts of the harness that a file imports, absolutely or relatively."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    inside = {name.split(".")[1] for name in names if name.startswith("harness.")}
+    return {name for name in inside if (ROOT / name).is_dir() or (ROOT / f"{name}.py").exists()}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    """A part that reaches back ties the whole together: it could no longer be tested or replaced alone."""
+    beyond = imported(path) - {part(path)} - ALLOWED[part(path)]
+    assert not beyond, f"{path.relative_to(ROOT)} imports {sorted(beyond)}"
+
+
+def test_the_agent_imports_nothing_of_ours() -> None:
+    """It runs inside images where the harness is not installed."""
+    for path in (ROOT / "agent").rglob("*.py"):
+        assert "harness" not in {name.split(".")[0] for name in _absolute_imports(path)}, path
+
+
+def _absolute_imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level == 0 and n.module}

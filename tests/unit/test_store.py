@@ -1,0 +1,143 @@
+"""The journal: what was measured must survive a crash, a copy and a later format."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import InfrastructureError, UsageError
+from harness.model import Cell, Host, Image, Lane, Look, Pull, Scenario, Trace, Trial, Variant, Where
+from harness.store import RunDirectory, read_trial, trial_to_json, write_atomically
+
+WHERE = Where(file="matrix.yaml", line=1, key="x")
+
+
+def a_cell(*, version: str = "1.0", params: tuple[tuple[str, str], ...] = ()) -> Cell:
+    host = Host(name="here", engine="process", gpus="none", where=WHERE)
+    image = Image(series="s", version=version, source=Pull(reference="x"), where=WHERE)
+    return Cell(image=image, lane=Lane(host=host), variant=Variant(scenario=Scenario(name="x", where=WHERE), params=params))
+
+
+def a_trial(cell: Cell, *, key: str = "k", number: int = 1, started: str = "t1", end: str = "completed") -> Trial:
+    trace = Trace(
+        step=np.arange(1.0, 5.0),
+        columns={"rss_kib": np.array([1.0, np.nan, 3.0, 4.0]), "step_s": np.array([1e-7, 0.123456789, 3.0, 4.0])},
+        looks=(Look(step=4, rss_kib=4.0),),
+    )
+    return Trial(cell_id=cell.id, number=number, key=key, end=end, trace=trace, started=started)  # type: ignore[arg-type]
+
+
+def a_run(tmp_path: Path, *, matrix: str = "m") -> RunDirectory:
+    return RunDirectory.create(out=tmp_path, matrix=matrix, now=datetime.now(timezone.utc))
+
+
+def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
+    """Verdicts are reached again from the directory alone: what is read must be what was measured."""
+    run, cell = a_run(tmp_path), a_cell()
+    run.write_trial(a_trial(cell), cell)
+    (back,) = run.known_trials(cell, "k")
+    assert back.trace is not None
+    np.testing.assert_array_equal(back.trace.columns["rss_kib"], [1.0, np.nan, 3.0, 4.0])
+    np.testing.assert_array_equal(back.trace.columns["step_s"], [1e-7, 0.123456789, 3.0, 4.0])
+    assert back.trace.looks == (Look(step=4, rss_kib=4.0),)
+
+
+def test_only_trials_with_the_same_key_are_reused(tmp_path: Path) -> None:
+    """A stale trial, of another image behind the same tag, would be a wrong accusation."""
+    run, cell = a_run(tmp_path), a_cell()
+    run.write_trial(a_trial(cell, key="old"), cell)
+    assert run.known_trials(cell, "new") == ()
+
+
+def test_trials_of_earlier_runs_are_found_once(tmp_path: Path) -> None:
+    """A trial carried from run to run is one launch; counting it twice would fake agreement."""
+    first, second, cell = a_run(tmp_path), a_run(tmp_path), a_cell()
+    for run in (first, second):
+        run.write_trial(a_trial(cell), cell)
+    first.write_trial(a_trial(cell, number=2, started="t2"), cell)
+    assert [trial.started for trial in second.known_trials(cell, "k")] == ["t1", "t2"]
+
+
+def test_infrastructure_trouble_is_not_reused(tmp_path: Path) -> None:
+    """Yesterday's full disk must not leave a cell untested today."""
+    run, cell = a_run(tmp_path), a_cell()
+    run.write_trial(a_trial(cell, end="infrastructure"), cell)
+    assert run.known_trials(cell, "k") == ()
+
+
+@given(st.binary(max_size=200))
+def test_a_file_that_is_no_trial_is_a_message(content: bytes) -> None:
+    """Copied directories are not trusted; a broken file must not end in a traceback."""
+    path = Path(f"/tmp/harness-test-{os.getpid()}.json")
+    path.write_bytes(content)
+    try:
+        with pytest.raises(UsageError, match="harness-test"):
+            read_trial(path)
+    finally:
+        path.unlink()
+
+
+def test_a_trial_whose_columns_differ_in_length_is_refused(tmp_path: Path) -> None:
+    """Judging misaligned columns would give a verdict on nothing."""
+    cell = a_cell()
+    content = trial_to_json(a_trial(cell), cell)
+    content["trace"]["columns"]["rss_kib"].pop()
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="differ in length"):
+        read_trial(path)
+
+
+def test_a_full_disk_is_said_and_leaves_the_old_file(tmp_path: Path) -> None:
+    """A half-written report is worse than the old one."""
+    path = tmp_path / "f"
+    write_atomically(path, "old")
+    with pytest.raises(InfrastructureError, match="cannot write"):
+        write_atomically(tmp_path / "no" / "such" / "folder", "new")
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+
+
+def test_kill_9_leaves_whole_files(tmp_path: Path) -> None:
+    """The next call resumes from the journal: a torn file would lose or falsify a trial."""
+    program = (
+        "import sys, itertools; from pathlib import Path; from harness.store import write_atomically\n"
+        "for n in itertools.count(): write_atomically(Path(sys.argv[1]) / 'f.json', ('%d,' % n) * 200000 + 'end')"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
+    path = tmp_path / "f.json"
+    try:
+        while not path.exists():
+            time.sleep(0.01)
+        time.sleep(0.3)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert path.read_text().endswith(",end")
+
+
+@given(st.text(min_size=1), st.text())
+def test_a_cell_s_id_is_a_safe_file_name(version: str, value: str) -> None:
+    """A tag or param named `../../x` must not write outside the run's directory."""
+    name = a_cell(version=version, params=(("p", value),)).id
+    assert len(name) <= 100
+    assert all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+    assert not name.startswith(".")
+
+
+@given(st.text(), st.text())
+def test_different_cells_have_different_ids(one: str, other: str) -> None:
+    """Two variants in one file would overwrite each other's trials."""
+    ids = {a_cell(params=(("p", value),)).id for value in {one, other}}
+    assert len(ids) == len({one, other})
