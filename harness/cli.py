@@ -56,7 +56,12 @@ def cli() -> None:
 @cli.command()
 @click.argument("matrix", type=FILE)
 @click.option("--dry-run", is_flag=True, help="Print the plan (launches, images, time at most) and start nothing.")
-@click.option("--only", multiple=True, metavar="PATTERN", help="Only scenarios or variants like this: 'signal', 'signal op=rfft*'.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only scenarios or variants like this: 'signal', 'signal op=rfft*'.",
+)
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. May be given again.")
 @click.option("--series", multiple=True, metavar="NAME", help="Only this series. May be given again.")
 @click.option("--trials", metavar="LEAST[:MOST]", help="Launches a cell, instead of the matrix's own `trials`.")
@@ -138,7 +143,9 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
 @cli.command()
 @click.argument("traces", type=FILE, nargs=-1, required=True)
 @click.option("--leak", default="0.5KiB", show_default=True, help="The least growth a step that is a leak.")
-@click.option("--slowdown", default="10%", show_default=True, help="The least rise of the step time that is a slowdown.")
+@click.option(
+    "--slowdown", default="10%", show_default=True, help="The least rise of the step time that is a slowdown."
+)
 @click.option(
     "--metric", multiple=True, metavar="COLUMN[=LIMIT]",
     help="Judge this column too; LIMIT is the least growth a step, in its own unit (default 0).",
@@ -149,7 +156,9 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
     A trace is a CSV with a header `step,rss_kib,step_s` (all but one may be absent), a trial of a run, an mprof
     or a psrecord log. All its steps are used.
     """
-    limits = Limits(leak_kib_per_step=_option("--leak", parse_kib, leak), slowdown=_option("--slowdown", parse_fraction, slowdown))
+    limits = Limits(
+        leak_kib_per_step=_option("--leak", parse_kib, leak), slowdown=_option("--slowdown", parse_fraction, slowdown)
+    )
     metrics = dict(_metric(text) for text in metric)
     for verdict in judge_flow.judge_traces(traces, limits=limits, steps=Steps(), metrics=metrics):
         click.echo(json.dumps(verdict, allow_nan=False))

@@ -22,7 +22,9 @@ def find(plan: Plan, cells: Mapping[str, CellResult]) -> tuple[Finding, ...]:
 
     A change that rests on a p-value must also hold among all of its scenario's: Holm, family-wise error ALPHA.
     """
-    found = [_Found(block=block, change=change) for block in plan.blocks for change in _changes(block, cells, plan.seed)]
+    found = [
+        _Found(block=block, change=change) for block in plan.blocks for change in _changes(block, cells, plan.seed)
+    ]
     kept = _holm(found)
     return tuple(_finding(item) for item in found if item.change.p is None or id(item) in kept)
 

@@ -26,7 +26,9 @@ WHERE = Where(file="matrix.yaml", line=1, key="x")
 def a_cell(*, version: str = "1.0", params: tuple[tuple[str, str], ...] = ()) -> Cell:
     host = Host(name="here", engine="process", gpus="none", where=WHERE)
     image = Image(series="s", version=version, source=Pull(reference="x"), where=WHERE)
-    return Cell(image=image, lane=Lane(host=host), variant=Variant(scenario=Scenario(name="x", where=WHERE), params=params))
+    return Cell(
+        image=image, lane=Lane(host=host), variant=Variant(scenario=Scenario(name="x", where=WHERE), params=params)
+    )
 
 
 def a_trial(cell: Cell, *, key: str = "k", number: int = 1, started: str = "t1", end: str = "completed") -> Trial:
