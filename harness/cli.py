@@ -197,25 +197,26 @@ def run(arguments: list[str]) -> int:
     """Run a command and return its exit code; what a user can cause is a message, never a traceback."""
     try:
         cli.main(args=arguments, prog_name="harness", standalone_mode=False)
+        code = 0
     except HarnessError as error:
         click.echo(f"harness: {error}", err=True)
-        return error.exit_code
+        code = error.exit_code
     except click.ClickException as error:
         error.show()
-        return 2
+        code = 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("harness: interrupted", err=True)
-        return 130
+        code = 130
     except BrokenPipeError:
         _silence_stdout()
-        return 0
+        code = 0
     except SystemExit as error:
-        return _code(error.code)
+        code = _code(error.code)
     except Exception:  # noqa: BLE001 - the one place that turns our own bugs into a report
         traceback.print_exc()
         click.echo("harness: this is a bug of the harness; please report the lines above", err=True)
-        return OUR_BUG
-    return 0
+        code = OUR_BUG
+    return code
 
 
 def _code(code: Any) -> int:

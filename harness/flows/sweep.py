@@ -6,8 +6,8 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from harness.judge import trend, verdict
 from harness.matrix import load_matrix
 from harness.model import (
     BAD,
+    UNSURE,
     Cell,
     CellResult,
     CellVerdict,
@@ -34,11 +35,12 @@ from harness.model import (
 )
 from harness.plan import make_plan, to_json
 from harness.run import ENGINES
+from harness.run.engine import Engine
 from harness.run.lanes import CellRun, HostRun, Referee
 from harness.store import RunDirectory
 
-
 REMOVAL_S = 30.0
+"""How long an interrupted sweep waits for its hosts to remove what they started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,14 +83,13 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
 
     The result is of whatever was run, also when it was interrupted or hosts were lost.
     """
-    began = world.now()
+    began, clock = world.now(), time.monotonic()
     directory = RunDirectory.create(out=options.out, matrix=plan.matrix.name, now=began)
     directory.write("plan.json", json.dumps(to_json(plan), indent=1))
     directory.point_latest()
-    clock = time.monotonic()
-    runs = {cell.id: CellRun(cell=cell) for cell in plan.cells}
-    hosts = _run_hosts(plan, runs, directory, options, world)
-    cells = tuple(_judge(runs[cell.id]) for cell in plan.cells)
+    running = _Sweep(plan=plan, journal=directory, world=world, reuse=not options.fresh)
+    hosts = running.run()
+    cells = tuple(_judge(running.cells[cell.id]) for cell in plan.cells)
     result = RunResult(
         matrix=plan.matrix.name,
         verdict="ok",
@@ -106,35 +107,77 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
 # ---------------------------------------------------------------- running
 
 
-def _run_hosts(
-    plan: Plan, runs: Mapping[str, CellRun], journal: RunDirectory, options: SweepOptions, world: World
-) -> tuple[HostState, ...]:
-    """Run every host in a thread of its own: hosts do not disturb each other, and one lost host stops no other."""
-    hosts = list({block.lane.host.name: block.lane.host for block in plan.blocks}.values())
-    lanes = [str(cell.lane) for cell in plan.cells if not cell.excluded]
-    world.watcher.plan(trials={lane: lanes.count(lane) * plan.trials.least for lane in dict.fromkeys(lanes)})
-    states: dict[str, HostState] = {}
-    failures: list[BaseException] = []
+@dataclass(frozen=True, kw_only=True)
+class _Sweep:
+    """A plan being run: a thread for every host, so that a slow or lost one holds up no other."""
 
-    def work(host: Host) -> None:
+    plan: Plan
+    journal: RunDirectory
+    world: World
+    reuse: bool
+    cells: dict[str, CellRun] = field(default_factory=dict)
+
+    def run(self) -> tuple[HostState, ...]:
+        self.cells.update({cell.id: CellRun(cell=cell) for cell in self.plan.cells})
+        lanes = [str(cell.lane) for cell in self.plan.cells if not cell.excluded]
+        expected = {lane: lanes.count(lane) * self.plan.trials.least for lane in dict.fromkeys(lanes)}
+        self.world.watcher.plan(trials=expected)
+        hosts = list({block.lane.host.name: block.lane.host for block in self.plan.blocks}.values())
+        states: dict[str, HostState] = {}
+        failures: list[BaseException] = []
+
+        def work(host: Host) -> None:
+            try:
+                states[host.name] = self._run_host(host)
+            except BaseException as error:  # noqa: BLE001 - raised again below: a thread must not lose it
+                failures.append(error)
+                self.world.stopped.set()
+
+        _join([threading.Thread(target=work, args=(host,), daemon=True) for host in hosts], self.world.stopped)
+        for error in failures:
+            if not isinstance(error, Interrupted):
+                raise error
+        return tuple(states.get(host.name, HostState(host=host)) for host in hosts)
+
+    def _run_host(self, host: Host) -> HostState:
+        blocks = [
+            [self.cells[cell.id] for cell in block.cells] for block in self.plan.blocks if block.lane.host == host
+        ]
+        facts: Mapping[str, object] = {}
         try:
-            states[host.name] = _run_host(host, plan, runs, journal, options, world)
-        except BaseException as error:  # noqa: BLE001 - a bug in a thread must end the run, not vanish in the thread
-            failures.append(error)
-            world.stopped.set()
+            engine = ENGINES["process" if host.is_process else "docker"](host, environ=self.world.environ)
+            facts = engine.facts
+            try:
+                self._use(engine, host, blocks)
+            finally:
+                engine.close()
+        except EngineUnreachable as error:
+            _give_up(blocks, str(error))
+            self.world.watcher.note(str(error))
+            return HostState(host=host, problem=str(error), facts=facts)
+        return HostState(host=host, facts=facts)
 
-    threads = [threading.Thread(target=work, args=(host,), name=f"host {host.name}", daemon=True) for host in hosts]
+    def _use(self, engine: Engine, host: Host, blocks: Sequence[Sequence[CellRun]]) -> None:
+        removed = engine.remove_leftovers()
+        if removed:
+            self.world.watcher.note(f"{host.name}: removed {removed} left behind by a run that was killed")
+        HostRun(
+            engine=engine,
+            run_id=self.journal.id,
+            trials=self.plan.trials,
+            rng=random.Random(f"{self.plan.seed} {host.name}"),
+            referee=_referee(self.plan.trials),
+            journal=self.journal,
+            watcher=self.world.watcher,
+            stopped=self.world.stopped.is_set,
+            reuse=self.reuse,
+        ).run(blocks)
+
+
+def _join(threads: Sequence[threading.Thread], stopped: threading.Event) -> None:
+    """Run the hosts' threads to their end; once stopped, wait no longer than removing what they started may take."""
     for thread in threads:
         thread.start()
-    _wait(threads, world.stopped)
-    unexpected = [error for error in failures if not isinstance(error, Interrupted)]
-    if unexpected:
-        raise unexpected[0]
-    return tuple(states.get(host.name, HostState(host=host)) for host in hosts)
-
-
-def _wait(threads: Sequence[threading.Thread], stopped: threading.Event) -> None:
-    """Wait for the hosts; once stopped, no longer than they need to remove what they started."""
     deadline = float("inf")
     while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
         for thread in threads:
@@ -143,42 +186,14 @@ def _wait(threads: Sequence[threading.Thread], stopped: threading.Event) -> None
             deadline = min(deadline, time.monotonic() + REMOVAL_S)
 
 
-def _run_host(
-    host: Host, plan: Plan, runs: Mapping[str, CellRun], journal: RunDirectory, options: SweepOptions, world: World
-) -> HostState:
-    blocks = [[runs[cell.id] for cell in block.cells] for block in plan.blocks if block.lane.host == host]
-    facts: Mapping[str, object] = {}
-    try:
-        engine = ENGINES["process" if host.is_process else "docker"](host, environ=world.environ)
-        facts = engine.facts
-        try:
-            removed = engine.remove_leftovers()
-            if removed:
-                world.watcher.note(f"{host.name}: removed {removed} left behind by a run that was killed")
-            HostRun(
-                engine=engine,
-                run_id=journal.id,
-                trials=plan.trials,
-                rng=random.Random(f"{plan.seed} {host.name}"),
-                referee=_referee(plan.trials),
-                journal=journal,
-                watcher=world.watcher,
-                stopped=world.stopped.is_set,
-                reuse=not options.fresh,
-            ).run(blocks)
-        finally:
-            engine.close()
-    except EngineUnreachable as error:
-        _give_up([run for block in blocks for run in block], str(error))
-        world.watcher.note(str(error))
-        return HostState(host=host, problem=str(error), facts=facts)
-    return HostState(host=host, facts=facts)
-
-
-def _give_up(runs: Iterable[CellRun], problem: str) -> None:
-    for run in runs:
+def _give_up(blocks: Sequence[Sequence[CellRun]], problem: str) -> None:
+    """The host is gone: what was not measured on it is untested, and says why."""
+    for run in (run for block in blocks for run in block):
         if not run.problem and not run.measured:
             run.problem = problem
+
+
+# ---------------------------------------------------------------- judging
 
 
 def _steps(cell: Cell) -> Steps:
@@ -187,17 +202,6 @@ def _steps(cell: Cell) -> Steps:
 
 def _limits(cell: Cell) -> Limits:
     return cell.variant.scenario.limits
-
-
-def _describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
-    """A trial in a few words: its end, or its trace's verdict with the figure that goes with it."""
-    if trial.trace is None or trial.end not in ("completed", "stopped"):
-        where = f" at step {trial.last_step}" if trial.last_step else ""
-        last_line = (trial.message.strip().splitlines() or [""])[-1]
-        return f"{trial.end}{where}: {last_line}", trial.end in BAD
-    found = trend.judge_trace(trial.trace, limits=_limits(cell), steps=_steps(cell))
-    rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
-    return f"{found.verdict}{rate} to step {found.steps}", found.verdict in BAD
 
 
 def _referee(trials_asked: Trials) -> Referee:
@@ -212,7 +216,15 @@ def _referee(trials_asked: Trials) -> Referee:
     return Referee(decide=decide, wants_more=wants_more, describe=_describe)
 
 
-# ---------------------------------------------------------------- judging
+def _describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
+    """A trial in a few words: its end, or its trace's verdict with the figure that goes with it."""
+    if trial.trace is None or trial.end not in ("completed", "stopped"):
+        where = f" at step {trial.last_step}" if trial.last_step else ""
+        last_line = (trial.message.strip().splitlines() or [""])[-1]
+        return f"{trial.end}{where}: {last_line}", trial.end in BAD
+    found = trend.judge_trace(trial.trace, limits=_limits(cell), steps=_steps(cell))
+    rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
+    return f"{found.verdict}{rate} to step {found.steps}", found.verdict in BAD
 
 
 def _judge(run: CellRun) -> CellResult:
@@ -227,13 +239,11 @@ def _judge(run: CellRun) -> CellResult:
 
 def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
     """The strongest of what the run shows, as its exit code has it."""
-    verdicts = [cell.verdict.verdict for cell in result.cells if not cell.cell.excluded]
+    verdicts = {cell.verdict.verdict for cell in result.cells if not cell.cell.excluded}
     if interrupted:
         return "interrupted"
-    if any(cell in BAD for cell in verdicts) or any(finding.kind != "first_fixed" for finding in result.findings):
+    if verdicts & BAD or any(finding.kind != "first_fixed" for finding in result.findings):
         return "regression"
     if "untested" in verdicts or any(host.problem for host in result.hosts):
         return "infrastructure"
-    if {"suspect", "inconclusive"} & set(verdicts):
-        return "inconclusive"
-    return "ok"
+    return "inconclusive" if verdicts & UNSURE else "ok"
