@@ -1,0 +1,137 @@
+"""Is a series growing for ever? The rule for one series of one trace (memory, or any other thing that should not grow).
+
+The windows are A, the second quarter of the rows, and B, the second half; the first quarter is warm-up. A leak goes on
+at the same pace in both: a filling buffer ends, and a logarithmic warm-up has half the rate in B that it had in A.
+Rows are taken as evenly spaced in steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.judge.fit import BLOCKS, FLOOR, Trend, block_levels, fit_trend, observed_quantum
+from harness.model import Floats, Interval, Look, VerdictName
+
+PAGE_KIB = 4.0
+HUGE_PAGE_KIB = 2048.0
+LEAST_ROWS = 4 * BLOCKS
+KEEPS_PACE = 0.7
+"""Of its rate in A that a leak has in B at least."""
+LARGEST_SHARE = 0.34
+"""Of the rise in B that one step may be: more is a jump, not a leak."""
+LARGEST_SHARE_EARLIER = 0.50
+"""The same in A."""
+GIVEN_BACK = 0.5
+"""Of the growth between two looks that gc.collect must return for the growth to be called reference cycles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What one series does. `unmet` says which condition kept a trend from being a leak.
+
+    `rise` is how far the floor rose since the first 2 % of the rows; `trend` is that of B, None if too few rows.
+    """
+
+    verdict: VerdictName
+    trend: Trend | None = None
+    excluded: float | None = None
+    rise: float = 0.0
+    unmet: str = ""
+    cycles: bool = False
+
+    @property
+    def rate(self) -> float | None:
+        return None if self.trend is None else self.trend.rate
+
+    @property
+    def interval(self) -> Interval | None:
+        return None if self.trend is None else (self.trend.low, self.trend.high)
+
+
+def judge_growth(
+    values: Floats,
+    *,
+    steps_per_row: float,
+    limit: float,
+    alpha: float,
+    plateau: float,
+    quanta: Interval,
+    looks: Sequence[Look] = (),
+) -> Growth:
+    """`values` has shape (n,), without missing rows. `plateau` is the rise from which "flat" is called "plateau";
+    `quanta` bounds the quantum; all in the unit of `values`.
+    """
+    if len(values) < LEAST_ROWS:
+        return Growth(verdict="inconclusive", unmet=f"{len(values)} samples are too few; it takes {LEAST_ROWS}")
+    earlier, later, floors = _windows(values, steps_per_row=steps_per_row, alpha=alpha)
+    quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
+    excluded = max(later.high, 0.0) + quantum / later.span
+    rise = float(floors[-1]) - _start(values)
+    quiet: VerdictName = "plateau" if rise > plateau else "flat"
+    unmet = _unmet(earlier, later, limit=limit, quantum=quantum)
+    if unmet is None:
+        if _given_back(looks, limit=limit):
+            return Growth(verdict="plateau", trend=later, rise=rise, cycles=True)
+        return Growth(verdict="leak", trend=later, rise=rise)
+    if excluded < limit:
+        return Growth(verdict=quiet, trend=later, excluded=excluded, rise=rise)
+    verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
+    return Growth(verdict=verdict, trend=later, excluded=excluded, rise=rise, unmet=unmet)
+
+
+def _windows(values: Floats, *, steps_per_row: float, alpha: float) -> tuple[Trend, Trend, Floats]:
+    """The trends of A and B, and the floors of B."""
+    quarter, half = len(values) // 4, len(values) // 2
+    trends = []
+    for window in (values[quarter:half], values[half:]):
+        floors = block_levels(window, share=FLOOR)
+        per_block = len(window) // BLOCKS * steps_per_row
+        trends.append(fit_trend(floors, steps_per_block=per_block, alpha=alpha))
+    return trends[0], trends[1], floors
+
+
+def _start(values: Floats) -> float:
+    """The floor of the first 2 % of the rows."""
+    first = values[: max(1, len(values) // 50)]
+    index = int(FLOOR * (len(first) - 1))
+    return float(np.partition(first, index)[index])
+
+
+def _unmet(earlier: Trend, later: Trend, *, limit: float, quantum: float) -> str | None:
+    """The first condition of a leak that does not hold, in words; None if all hold."""
+    conditions = (
+        (later.low > 0, "no steady growth in the second half"),
+        (later.rate >= limit, "the growth is slower than the limit"),
+        (earlier.low > 0, "the growth is not steady over the whole trace"),
+        (later.rate >= KEEPS_PACE * earlier.rate, "the growth is slowing down"),
+        (later.rise > 2 * quantum, "it grew by no more than two allocations of its smallest size"),
+        (later.largest_step <= LARGEST_SHARE * later.rise, "one jump makes most of the growth"),
+        (earlier.largest_step <= LARGEST_SHARE_EARLIER * earlier.rise, "one jump makes most of the earlier growth"),
+    )
+    return next((words for holds, words in conditions if not holds), None)
+
+
+def _given_back(looks: Sequence[Look], *, limit: float) -> bool:
+    """Whether gc.collect at the looks returned the growth: then it is cyclic garbage that waits, and no leak.
+
+    It is given back if half of what grew since the look before is gone after the collection, and what stays after the
+    collections does not grow at the limit in each of the last two stretches.
+    """
+    measured = [look for look in looks if look.rss_kib is not None and look.rss_before_kib is not None]
+    if len(measured) < 2:
+        return False
+    last, before = measured[-1], measured[-2]
+    grown = _number(last.rss_before_kib) - _number(before.rss_kib)
+    returned = _number(last.rss_before_kib) - _number(last.rss_kib)
+    if grown <= 0 or returned < GIVEN_BACK * grown:
+        return False
+    stretches = list(zip(measured[-3:], measured[-3:][1:], strict=False))
+    rates = [(_number(b.rss_kib) - _number(a.rss_kib)) / max(1, b.step - a.step) for a, b in stretches]
+    return min(rates) < limit
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value

@@ -1,0 +1,211 @@
+"""One trace: what its memory, its step time and its own metrics do, and whether to go on at a look."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from harness.judge.fit import BLOCKS, block_levels, fit_trend
+from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth
+from harness.model import Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
+
+ALPHA = 0.01
+"""Of a false leak in one trace, spent in equal parts on its looks."""
+ALPHA_SLOWDOWN = 0.005
+EARLY_STEPS = 1000
+"""Up to here a buffer that fills looks like a leak: a trend is shown, and no more."""
+STOP_LEAK_KIB = 64 * 1024.0
+"""A leak may end its trial early once it has grown this much."""
+COMPARABLE_S = 0.3
+"""Steps of less than this in total are too short for their time to be compared between versions."""
+ORDER: tuple[VerdictName, ...] = ("leak", "slowdown", "suspect", "inconclusive", "plateau", "flat")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drift:
+    """How the step time moves over the last three quarters: `relative` rise, and whether it is a slowdown."""
+
+    relative: float | None
+    slowdown: bool = False
+
+
+def judge_trace(
+    trace: Trace,
+    *,
+    limits: Limits,
+    steps: Steps | None = None,
+    metrics: Mapping[str, float] | None = None,
+) -> TraceVerdict:
+    """The verdict on all the rows of a trace. `steps` are those of its trial, so that each look gets its part of ALPHA;
+    None: the trace is looked at once. `metrics` maps further columns to the growth a step from which they are bad.
+    """
+    last = _last_step(trace)
+    looks = 1 if steps is None else len(steps.looks())
+    memory = _memory(trace, limit=limits.leak_kib_per_step, looks=looks)
+    durations = _finite(trace.column("step_s"))
+    drift = _drift(durations, limit=limits.slowdown)
+    verdicts = _verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None)
+    early = memory is not None and memory.verdict == "suspect" and last <= EARLY_STEPS
+    rss = _finite(trace.column("rss_kib"))
+    return TraceVerdict(
+        verdict=verdicts[0],
+        verdicts=verdicts,
+        steps=last,
+        why=_why(memory, drift=drift, last=last, early=early),
+        rate_kib_per_step=None if memory is None else memory.rate,
+        rate_ci=None if memory is None else memory.interval,
+        excluded_kib_per_step=None if memory is None else memory.excluded,
+        plateau_mib=memory.rise / 1024 if memory is not None and memory.verdict == "plateau" else None,
+        step_ms=_settled_median(durations, scale=1000.0),
+        step_drift=drift.relative,
+        peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
+        early=early,
+        metrics={name: judge_metric(trace, name, limit=limit) for name, limit in (metrics or {}).items()},
+    )
+
+
+def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:
+    """The same rule for another column, in its own unit: `verdict`, `rate`, `rate_ci`, `excluded`, `median`."""
+    values = _finite(trace.column(name))
+    growth = judge_growth(
+        values,
+        steps_per_row=_steps_per_row(trace, rows=len(values)),
+        limit=limit,
+        alpha=ALPHA / (1 if steps is None else len(steps.looks())),
+        plateau=math.inf,
+        quanta=(0.0, math.inf),
+    )
+    return {
+        "verdict": growth.verdict,
+        "rate": growth.rate,
+        "rate_ci": growth.interval,
+        "excluded": growth.excluded,
+        "median": _settled_median(values, scale=1.0),
+    }
+
+
+def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
+    """The answer at a look, which is the trace's last step.
+
+    A flat trial stops, unless it is the one that runs the whole budget or is too short for its step time to be
+    compared. A leak stops if it was one at the look before too and has grown STOP_LEAK_KIB: else it may be a buffer.
+    """
+    found = judge_trace(trace, limits=limits, steps=steps)
+    if found.verdict in ("flat", "plateau"):
+        return "stop" if not whole_budget and _comparable(trace) else "go"
+    if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
+        before = [look for look in steps.looks() if look < found.steps]
+        if before and "leak" in judge_trace(prefix(trace, before[-1]), limits=limits, steps=steps).verdicts:
+            return "stop"
+    return "go"
+
+
+def prefix(trace: Trace, last: int) -> Trace:
+    """The trace as it was after step `last`."""
+    rows = int(np.searchsorted(trace.step, last, side="right"))
+    columns = {name: values[:rows] for name, values in trace.columns.items()}
+    return Trace(step=trace.step[:rows], columns=columns, looks=tuple(k for k in trace.looks if k.step <= last))
+
+
+def _memory(trace: Trace, *, limit: float, looks: int) -> Growth | None:
+    values = _finite(trace.column("rss_kib"))
+    if not len(values):
+        return None
+    return judge_growth(
+        values,
+        steps_per_row=_steps_per_row(trace, rows=len(values)),
+        limit=limit,
+        alpha=ALPHA / looks,
+        plateau=1024.0,
+        quanta=(PAGE_KIB, HUGE_PAGE_KIB),
+        looks=trace.looks,
+    )
+
+
+def _drift(durations: Floats, *, limit: float) -> _Drift:
+    """Slowdown: the medians of the blocks rise steadily, by more than the limit, and not by one step."""
+    settled = durations[len(durations) // 4 :]
+    if len(durations) < LEAST_ROWS:
+        return _Drift(relative=None)
+    medians = block_levels(settled, share=0.5)
+    if medians.min() <= 0:
+        return _Drift(relative=None)
+    trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
+    total = trend.rate * (BLOCKS - 1)
+    rising = trend.low > 0 and math.expm1(total) > limit and math.expm1(trend.rise) > limit
+    return _Drift(relative=math.expm1(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
+
+
+def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[VerdictName, ...]:
+    found: set[VerdictName] = set()
+    if slowdown:
+        found.add("slowdown")
+    if memory is not None:
+        found.add(memory.verdict)
+    elif not slowdown:
+        found.add("flat" if timed else "inconclusive")
+    return tuple(name for name in ORDER if name in found)
+
+
+def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool) -> str:
+    parts = [_memory_words(memory, early=early)] if memory is not None else []
+    if drift.slowdown and drift.relative is not None:
+        parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
+    elif memory is None:
+        flat = drift.relative is not None
+        parts.append("step time is flat; memory was not measured" if flat else "there are too few samples to judge")
+    return f"{'; '.join(parts)}; up to step {last}"
+
+
+def _memory_words(memory: Growth, *, early: bool) -> str:
+    trend = memory.trend
+    if trend is None:
+        return memory.unmet
+    grows = f"RSS grows {trend.rate:.4g} KiB a step ({trend.low:.4g} to {trend.high:.4g})"
+    if memory.cycles:
+        return f"RSS grows {trend.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
+    if memory.verdict == "leak":
+        return f"{grows}, at the same pace all the time"
+    doubt = "which may be a buffer that fills" if early else f"but {memory.unmet}"
+    words = {
+        "plateau": f"RSS rose {memory.rise / 1024:.1f} MiB and then stayed",
+        "flat": "RSS is flat",
+        "suspect": f"{grows}, {doubt}; more steps would tell",
+        "inconclusive": "RSS is too noisy to tell; more steps would tell",
+    }
+    return f"{words[memory.verdict]}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
+
+
+def _finite(column: Floats | None) -> Floats:
+    """The rows that were sampled."""
+    if column is None:
+        return np.empty(0)
+    present = np.isfinite(column)
+    return column if present.all() else column[present]
+
+
+def _steps_per_row(trace: Trace, *, rows: int) -> float:
+    return max(float(trace.step[-1] - trace.step[0]) / (rows - 1), 1e-9) if rows > 1 else 1.0
+
+
+def _last_step(trace: Trace) -> int:
+    return int(trace.step[-1]) if len(trace.step) else 0
+
+
+def _settled_median(values: Floats, *, scale: float) -> float | None:
+    """The median after the warm-up quarter."""
+    return float(np.median(values[len(values) // 4 :])) * scale if len(values) else None
+
+
+def _comparable(trace: Trace) -> bool:
+    durations = _finite(trace.column("step_s"))
+    return not len(durations) or float(durations.sum()) >= COMPARABLE_S
+
+
+def _grown_kib(trace: Trace) -> float:
+    rss = _finite(trace.column("rss_kib"))
+    return float(rss[-1] - rss[: max(1, len(rss) // 50)].min()) if len(rss) else 0.0
