@@ -1,0 +1,88 @@
+"""Findings put together: from which version to which something was bad, and the same history told once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.model import Finding, RunResult
+
+Place = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """One time of being bad. `begins` is None if it was bad before the history, `ends` if it still is."""
+
+    begins: Finding | None
+    ends: Finding | None
+
+    @property
+    def finding(self) -> Finding:
+        """The finding that tells its size."""
+        found = self.begins or self.ends
+        assert found is not None, "an episode has a begin or an end"
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The same episodes, seen at one or more lanes and variants of a series."""
+
+    episodes: tuple[tuple[Episode, ...], ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """One finding per place: the one that tells the first episode's size."""
+        return tuple(place[0].finding for place in self.episodes)
+
+
+def place_of(finding: Finding) -> Place:
+    return (finding.series, str(finding.lane), f"{finding.variant.scenario.name} {finding.variant.params!r}",
+            finding.metric)  # fmt: skip
+
+
+def positions(result: RunResult) -> dict[tuple[str, str], int]:
+    """(series, version) -> its place in the history, 0 is the oldest."""
+    return {
+        (series.name, image.version): position
+        for series in result.plan.matrix.series
+        for position, image in enumerate(series.images)
+    }
+
+
+def ordered(result: RunResult) -> list[Finding]:
+    """The findings by place, each history from old to new."""
+    where = positions(result)
+    first_seen: dict[Place, int] = {}
+    for finding in result.findings:
+        first_seen.setdefault(place_of(finding), len(first_seen))
+    return sorted(
+        result.findings, key=lambda one: (first_seen[place_of(one)], where.get((one.series, one.after), len(where)))
+    )
+
+
+def histories(result: RunResult) -> list[History]:
+    """All histories, those that are the same in several places told once."""
+    places: dict[Place, list[Finding]] = {}
+    for finding in ordered(result):
+        places.setdefault(place_of(finding), []).append(finding)
+    same: dict[object, list[tuple[Episode, ...]]] = {}
+    for findings in places.values():
+        key = (findings[0].series, *((one.metric, one.verdict, one.kind, one.before, one.after) for one in findings))
+        same.setdefault(key, []).append(tuple(_episodes(findings)))
+    return [History(episodes=tuple(group)) for group in same.values()]
+
+
+def _episodes(findings: Iterable[Finding]) -> Iterable[Episode]:
+    begins: Finding | None = None
+    for finding in findings:
+        if finding.kind == "first_fixed":
+            yield Episode(begins=begins, ends=finding)
+            begins = None
+        else:
+            if begins is not None:
+                yield Episode(begins=begins, ends=None)
+            begins = finding
+    if begins is not None:
+        yield Episode(begins=begins, ends=None)

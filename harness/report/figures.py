@@ -1,0 +1,84 @@
+"""How numbers are written, in all reports alike: three significant digits, with a unit that suits their size."""
+
+from __future__ import annotations
+
+import math
+
+from harness.model import Effect, Interval
+
+
+def number(value: float, *, zeros: bool = False) -> str:
+    """Three significant digits, never in exponents: `7.84`, `0.00282`, `1,234`. `zeros` keeps those at the end."""
+    if not math.isfinite(value):
+        return "unknown"
+    if value == 0:
+        return "0"
+    digits = min(max(0, 2 - math.floor(math.log10(abs(value)))), 6)
+    text = f"{value:,.{digits}f}"
+    if not zeros and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def between(interval: Interval) -> str:
+    low, high = interval
+    return f"{number(low)} to {number(high)}"
+
+
+def percent(fraction: float) -> str:
+    """A change as a signed percentage: 0.123 is `+12.3 %`."""
+    sign = "+" if fraction > 0 else ""
+    return f"{sign}{number(100 * fraction)} %"
+
+
+def rate(kib_per_step: float) -> str:
+    if abs(kib_per_step) >= 1024:
+        return f"{number(kib_per_step / 1024)} MiB/step"
+    return f"{number(kib_per_step)} KiB/step"
+
+
+def milliseconds(value_ms: float) -> str:
+    """A duration in the unit that suits it, with all three digits, so that neighbours in a table compare well."""
+    if abs(value_ms) >= 1000:
+        return f"{number(value_ms / 1000, zeros=True)} s"
+    if abs(value_ms) < 0.1:
+        return f"{number(value_ms * 1000, zeros=True)} µs"
+    return f"{number(value_ms, zeros=True)} ms"
+
+
+def mebibytes(value_mib: float) -> str:
+    return f"{number(value_mib / 1024)} GiB" if abs(value_mib) >= 1024 else f"{number(value_mib)} MiB"
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min 20 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest_s = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest_s} s" if rest_s else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def probability(p: float) -> str:
+    return "p < 0.0001" if p < 0.0001 else f"p = {number(p)}"
+
+
+def count(amount: int, noun: str) -> str:
+    """`1 trial`, `2 trials`, `1,200 trials`."""
+    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
+
+
+def effect(value: Effect) -> str:
+    """An effect with its interval in its own unit: `7.84 KiB/step (7.83 to 7.85)`, `+12.3 % (11 to 13.5)`."""
+    text = _with_unit(value.value, value.unit)
+    return text if value.ci is None else f"{text} ({between(value.ci)})"
+
+
+def _with_unit(value: float, unit: str) -> str:
+    if unit in ("×", "x"):
+        return f"{number(value)}×"
+    sign = "+" if unit == "%" and value > 0 else ""
+    return f"{sign}{number(value)} {unit}".rstrip()

@@ -1,0 +1,90 @@
+"""The report as JUnit XML, which CI servers read: one test per cell.
+
+bad, or where something begins to be bad    failure
+infrastructure                              error
+untested, incompatible, excluded, unsure    skipped: neither good nor bad is known
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from harness.model import CellResult, Finding, RunResult
+from harness.report import table, words
+from harness.report.clean import plain, plain_lines
+from harness.report.headline import sentence
+from harness.report.table import Table
+
+_TAIL_LINES = 40
+
+
+def render(result: RunResult) -> str:
+    """An XML document; ends with a newline."""
+    root = ElementTree.Element("testsuites", name=plain(result.matrix))
+    for one in table.tables(result):
+        root.append(_suite(one, result))
+    for kind in ("tests", "failures", "errors", "skipped"):
+        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
+    root.set("time", f"{result.duration_s:.3f}")
+    ElementTree.indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
+
+
+def _suite(one: Table, result: RunResult) -> ElementTree.Element:
+    suite = ElementTree.Element("testsuite", name=one.title)
+    properties = ElementTree.SubElement(suite, "properties")
+    ElementTree.SubElement(properties, "property", name="summary", value=sentence(result))
+    results = {id(cell.result): cell.result for row in one.rows for cell in row.cells if cell is not None}
+    cases = [_case(entry, result) for entry in results.values()]
+    suite.extend(cases)
+    counts = {"tests": len(cases)}
+    for kind, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        counts[kind] = sum(case.find(tag) is not None for case in cases)
+    suite.attrib.update({kind: str(count) for kind, count in counts.items()})
+    return suite
+
+
+def _case(entry: CellResult, result: RunResult) -> ElementTree.Element:
+    cell = entry.cell
+    case = ElementTree.Element(
+        "testcase",
+        classname=f"{plain(cell.image.series)}.{words.lane_text(cell.lane)}.{words.variant_text(cell.variant)}",
+        name=plain(cell.image.version),
+        time=f"{sum(trial.duration_s for trial in entry.trials):.3f}",
+    )
+    begins = [finding for finding in result.findings if _begins_at(finding, entry)]
+    text = "; ".join([words.cell_sentence(entry), *map(words.finding_text, begins)])
+    outcome = _outcome(entry, result, begins=bool(begins))
+    if outcome is not None:
+        attributes = {"message": text} | ({} if outcome == "skipped" else {"type": entry.verdict.verdict})
+        ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
+    return case
+
+
+def _begins_at(finding: Finding, entry: CellResult) -> bool:
+    cell = entry.cell
+    here = (cell.image.series, cell.image.version, cell.lane, cell.variant)
+    return finding.kind != "first_fixed" and (finding.series, finding.after, finding.lane, finding.variant) == here
+
+
+def _outcome(entry: CellResult, result: RunResult, *, begins: bool) -> str | None:
+    tone = words.tone(entry.verdict.verdict)
+    if tone == "bad" or begins:
+        return "failure"
+    if tone == "good":
+        return None
+    return "error" if is_infrastructure(entry, result) else "skipped"
+
+
+def is_infrastructure(entry: CellResult, result: RunResult) -> bool:
+    """Whether the cell should have run and could not, through no fault of its image or scenario."""
+    if entry.cell.excluded is not None or entry.verdict.verdict != "untested":
+        return False
+    lost = {state.host.name for state in result.hosts if state.problem is not None}
+    return entry.cell.lane.host.name in lost or any(trial.end == "infrastructure" for trial in entry.trials)
+
+
+def _tail(entry: CellResult) -> str:
+    """The end of the last trial's own output, if that trial failed."""
+    failed = [trial for trial in entry.trials if trial.end not in ("completed", "stopped")]
+    return "\n".join(plain_lines(failed[-1].output_tail, most=_TAIL_LINES)) if failed else ""

@@ -1,0 +1,162 @@
+"""The table that all reports draw: per series and lane, one row per variant, one column per version, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.model import Cell, CellResult, Finding, Lane, Metric, RunResult, Variant
+from harness.report import figures, words
+from harness.report.clean import plain
+from harness.report.episodes import place_of
+from harness.report.words import Tone
+
+Mark = Literal["first_bad", "first_fixed"]
+MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
+LEGEND = "✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again"
+UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One cell as a table shows it: `word` and `figure` are plain text."""
+
+    tone: Tone
+    word: str
+    figure: str
+    result: CellResult
+    mark: Mark | None = None
+
+    @property
+    def symbol(self) -> str:
+        return MARKS[self.mark] if self.mark else words.SYMBOLS[self.tone]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One variant. `cells` is as long as the table's versions, with None where nothing was planned.
+
+    `medians`: the row does not show the verdicts but one of the medians that changed.
+    """
+
+    label: str
+    cells: tuple[Shown | None, ...]
+    medians: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    series: str
+    lane: Lane
+    versions: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.series} on {words.lane_text(self.lane)}"
+
+
+def tables(result: RunResult) -> list[Table]:
+    """One table per series and lane, in the order of the plan."""
+    return [_table(group, result) for group in _groups(result.cells)]
+
+
+def _groups(results: Iterable[CellResult]) -> list[list[CellResult]]:
+    groups: dict[tuple[str, str], list[CellResult]] = {}
+    for entry in results:
+        groups.setdefault((entry.cell.image.series, str(entry.cell.lane)), []).append(entry)
+    return list(groups.values())
+
+
+def _table(group: Sequence[CellResult], result: RunResult) -> Table:
+    cell = group[0].cell
+    versions = _versions(cell, group, result)
+    rows: dict[str, dict[str, CellResult]] = {}
+    for entry in group:
+        rows.setdefault(_variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
+    return Table(
+        series=plain(cell.image.series),
+        lane=cell.lane,
+        versions=tuple(plain(version) for version in versions),
+        rows=tuple(row for by_version in rows.values() for row in _rows(by_version, versions, result.findings)),
+    )
+
+
+def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> list[str]:
+    """The versions that the group has, in the order of the series."""
+    present = dict.fromkeys(entry.cell.image.version for entry in group)
+    series = [one for one in result.plan.matrix.series if one.name == cell.image.series]
+    known = [image.version for one in series for image in one.images if image.version in present]
+    return list(dict.fromkeys([*known, *present]))
+
+
+def _variant_key(variant: Variant) -> str:
+    return f"{variant.scenario.name} {variant.params!r}"
+
+
+def _rows(results: dict[str, CellResult], versions: Sequence[str], findings: Sequence[Finding]) -> Iterable[Row]:
+    """The row of verdicts, then one of medians for step time and peak memory where these changed."""
+    cell = next(iter(results.values())).cell
+    place = (cell.image.series, str(cell.lane), _variant_key(cell.variant))
+    here = [finding for finding in findings if place_of(finding)[:3] == place]
+    label = words.variant_text(cell.variant)
+    verdicts = [finding for finding in here if finding.metric in ("memory", "outcome")]
+    yield Row(label=label, cells=_verdict_cells(results, versions, _marks(verdicts)))
+    for metric in ("step_time", "peak_memory"):
+        changed = [finding for finding in here if finding.metric == metric]
+        if changed:
+            cells = _median_cells(results, versions, changed, metric)
+            yield Row(label=f"{label}, {_MEDIANS[metric]}", cells=cells, medians=True)
+
+
+_MEDIANS: dict[Metric, str] = {"step_time": "step time", "peak_memory": "peak memory"}
+
+
+def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
+    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in findings}
+
+
+def _verdict_cells(
+    results: dict[str, CellResult], versions: Sequence[str], marks: dict[str, Mark]
+) -> tuple[Shown | None, ...]:
+    return tuple(_verdict_cell(results.get(version), marks.get(version)) for version in versions)
+
+
+def _verdict_cell(entry: CellResult | None, mark: Mark | None) -> Shown | None:
+    if entry is None:
+        return None
+    verdict = entry.verdict
+    return Shown(
+        tone=words.tone(verdict.verdict),
+        word="excluded" if entry.cell.excluded else words.verdict_word(verdict),
+        figure=words.cell_figure(verdict),
+        result=entry,
+        mark=mark,
+    )
+
+
+def _median_cells(
+    results: dict[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
+) -> tuple[Shown | None, ...]:
+    """Medians, bad from each first bad version until the next first good one."""
+    marks = _marks(findings)
+    first = next((marks[version] for version in versions if version in marks), "first_bad")
+    bad = first == "first_fixed"
+    cells: list[Shown | None] = []
+    for version in versions:
+        mark = marks.get(version)
+        bad = bad if mark is None else mark == "first_bad"
+        cells.append(_median_cell(results.get(version), metric, bad=bad, mark=mark))
+    return tuple(cells)
+
+
+def _median_cell(entry: CellResult | None, metric: Metric, *, bad: bool, mark: Mark | None) -> Shown | None:
+    if entry is None:
+        return None
+    verdict = entry.verdict
+    value = verdict.step_ms if metric == "step_time" else verdict.peak_rss_mib
+    if value is None:
+        return Shown(tone="none", word="unknown", figure="", result=entry)
+    text = figures.milliseconds(value) if metric == "step_time" else figures.mebibytes(value)
+    return Shown(tone="bad" if bad else "good", word=text, figure="", result=entry, mark=mark)

@@ -1,0 +1,153 @@
+"""The report on a terminal: headline, tables, findings, and what is not known.
+
+Text of images, tags, params and logs is put in as `rich.text.Text`, never as markup, after `clean.plain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.style import Style
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from harness.model import Finding, RunResult
+from harness.report import table, words
+from harness.report.clean import plain, spelled
+from harness.report.episodes import ordered
+from harness.report.headline import sentence
+from harness.report.table import Row, Shown, Table
+from harness.report.words import Tone
+
+_STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
+_VERDICTS = {"regression": "bold red", "ok": "bold green"}
+_LABEL_WIDTH = 40
+_GUTTER = 2
+
+
+def render(result: RunResult, console: Console) -> None:
+    """Write the whole report to `console`, at its width and in its encoding."""
+    pen = _Pen(console)
+    pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
+    pen.line(words.totals(result), style="dim")
+    for one in table.tables(result):
+        _write_table(one, pen)
+    pen.line(table.LEGEND, style="dim", before=1)
+    pen.line(table.UNITS, style="dim")
+    _write_findings(result, pen)
+    pen.list("Not measured or not decided", words.gaps(result), style="yellow")
+    pen.list("Warnings", [*words.troubles(result), *map(plain, result.warnings)], style="yellow")
+    quiet = words.quiet_text(result)
+    if quiet:
+        pen.line(quiet, before=1)
+    pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
+
+
+class _Pen:
+    """Writes plain text to a console, spelled for its encoding; nothing in it is markup or highlighted."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def text(self, text: str, style: str | Style = "") -> Text:
+        return Text(spelled(plain(text), encoding=self.console.encoding), style=style)
+
+    def line(self, text: str, *, style: str = "", before: int = 0, whole: bool = False) -> None:
+        """One text, after `before` empty lines; `whole` leaves it on one line, to be copied."""
+        self.console.print(*[""] * before, self.text(text, style), sep="\n", soft_wrap=whole)
+
+    def list(self, title: str, lines: Sequence[str], *, style: str = "") -> None:
+        """A titled list, or nothing if there are no lines."""
+        if lines:
+            self.line(title, style="bold", before=1)
+            self.items(self.text(line, style) for line in lines)
+
+    def items(self, texts: Iterable[Text]) -> None:
+        """Each text behind a dash, its further lines indented."""
+        for text in texts:
+            lines = text.wrap(self.console, max(1, self.console.width - 3), overflow="fold")
+            for number, line in enumerate(lines):
+                self.console.print(Text(" - " if number == 0 else "   "), line, sep="")
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _write_table(one: Table, pen: _Pen) -> None:
+    """The table in as few blocks as the width allows; on one line a cell if that fits at once."""
+    label = min(_LABEL_WIDTH, max(cell_len(row.label) for row in one.rows), max(8, pen.console.width // 3))
+    room = pen.console.width - label
+    tall = sum(_widths(one, wide=True)) > room
+    for number, columns in enumerate(_blocks(_widths(one, wide=not tall), room)):
+        title = one.title if number == 0 else f"{one.title}, continued"
+        pen.line(title, style="bold", before=1)
+        pen.console.print(_block(one, columns, label=label, tall=tall, pen=pen))
+
+
+def _widths(one: Table, *, wide: bool) -> list[int]:
+    """Each column's width with its gutter."""
+    return [
+        _GUTTER
+        + max(cell_len(version), *(_cell_width(row.cells[number], wide=wide) for row in one.rows))
+        for number, version in enumerate(one.versions)
+    ]  # fmt: skip
+
+
+def _cell_width(cell: Shown | None, *, wide: bool) -> int:
+    if cell is None:
+        return 0
+    first, second = cell_len(f"{cell.symbol} {cell.word}"), cell_len(cell.figure)
+    return first + (second + 1 if second else 0) if wide else max(first, second)
+
+
+def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """Column numbers, as many to a block as fit into `room`, at least one."""
+    block: list[int] = []
+    used = 0
+    for number, width in enumerate(widths):
+        if block and used + width > room:
+            yield block
+            block, used = [], 0
+        block.append(number)
+        used += width
+    if block:
+        yield block
+
+
+def _block(one: Table, columns: Sequence[int], *, label: int, tall: bool, pen: _Pen) -> RichTable:
+    grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="bold")
+    grid.add_column("", max_width=label, overflow="fold")
+    for number in columns:
+        grid.add_column(pen.text(one.versions[number]), overflow="fold")
+    for row in one.rows:
+        grid.add_row(pen.text(row.label), *(_cell(row, number, tall=tall, pen=pen) for number in columns))
+    return grid
+
+
+def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
+    cell = row.cells[number]
+    if cell is None:
+        return Text("")
+    style = _STYLES[cell.tone]
+    text = pen.text(f"{cell.symbol} {cell.word}", style)
+    if cell.figure:
+        text.append("\n" if tall else " ").append_text(pen.text(cell.figure))
+    return text
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _write_findings(result: RunResult, pen: _Pen) -> None:
+    found = ordered(result)
+    if found:
+        pen.line("Findings", style="bold", before=1)
+        pen.items(_finding(finding, pen) for finding in found)
+
+
+def _finding(finding: Finding, pen: _Pen) -> Text:
+    text = pen.text(f"{words.finding_place(finding)}: ")
+    style = "green" if finding.kind == "first_fixed" else "red"
+    return text.append_text(pen.text(words.finding_text(finding), style))

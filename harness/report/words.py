@@ -1,0 +1,213 @@
+"""The short texts that all reports share: one cell, one finding, one host that could not be used.
+
+Names of images, params and hosts go through `clean.plain`; escaping for a format is that format's own work.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Literal
+
+from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
+from harness.report import figures
+from harness.report.clean import plain, shortened
+
+Tone = Literal["bad", "good", "unsure", "none"]
+SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
+WHY_LENGTH = 200
+
+
+def tone(verdict: str) -> Tone:
+    """How a verdict is coloured: `none` says nothing about the image."""
+    if verdict in BAD:
+        return "bad"
+    if verdict in GOOD:
+        return "good"
+    return "unsure" if verdict in UNSURE else "none"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ---------------------------------------------------------------- one cell
+
+
+def verdict_word(verdict: CellVerdict) -> str:
+    """All the bad verdicts that hold (`leak, slowdown`), or the one verdict."""
+    bad = [name for name in verdict.verdicts if name in BAD]
+    return ", ".join(bad) if len(bad) > 1 else verdict.verdict
+
+
+def cell_figure(verdict: CellVerdict) -> str:
+    """The figure of a cell in a table, rates in bare KiB a step: `7.84`, `≤0.02`, `SIGSEGV`, `+23 %`, or nothing."""
+    name = verdict.verdict
+    if name == "flat" and verdict.excluded_kib_per_step is not None:
+        return f"≤{figures.number(verdict.excluded_kib_per_step)}"
+    if name in ("leak", "suspect") and verdict.rate_kib_per_step is not None:
+        return figures.number(verdict.rate_kib_per_step)
+    if name == "slowdown" and verdict.step_drift is not None:
+        return figures.percent(verdict.step_drift)
+    if name == "plateau" and verdict.plateau_mib is not None:
+        return figures.mebibytes(verdict.plateau_mib)
+    return signal_name(verdict.signal) if name == "crash" and verdict.signal else ""
+
+
+def cell_text(verdict: CellVerdict) -> str:
+    """The verdict and its figure with the unit: `leak 7.84 KiB/step`, `flat ≤0.02 KiB/step`, `crash SIGSEGV`."""
+    figure = cell_figure(verdict)
+    unit = " KiB/step" if figure and verdict.verdict in ("flat", "leak", "suspect") else ""
+    return f"{verdict_word(verdict)} {figure}{unit}".strip()
+
+
+def cell_sentence(result: CellResult) -> str:
+    """The cell's text with how often it was seen and why it is so."""
+    verdict = result.verdict
+    seen = f" ({_seen(verdict)})" if verdict.trials else ""
+    reason = shortened(why(result), most=WHY_LENGTH)
+    return f"{cell_text(verdict)}{seen}{': ' if reason else ''}{reason}"
+
+
+def _seen(verdict: CellVerdict) -> str:
+    trials = figures.count(verdict.trials, "trial")
+    return f"{verdict.failed} of {trials} failed" if verdict.failed else f"{trials}, {verdict.steps:,} steps"
+
+
+def why(result: CellResult) -> str:
+    """The reason for the verdict; for a cell that the matrix leaves out, the matrix's own reason."""
+    excluded = result.cell.excluded
+    return f"excluded: {excluded.why}" if excluded is not None else result.verdict.why
+
+
+# ---------------------------------------------------------------- one finding
+
+_WHAT = {
+    "leak": "memory leak",
+    "slowdown": "steps that get slower and slower",
+    "oom": "running out of memory",
+    "crash": "crash",
+    "hang": "hang",
+}
+_METRICS = {"step_time": "slower steps", "peak_memory": "higher peak memory", "memory": "memory leak"}
+
+
+def symptom(finding: Finding) -> str:
+    """What is wrong, as a noun: `memory leak`, `slower steps`."""
+    if finding.metric in ("step_time", "peak_memory"):
+        return _METRICS[finding.metric]
+    return _WHAT.get(finding.verdict, _METRICS.get(finding.metric, "failure"))
+
+
+def finding_text(finding: Finding) -> str:
+    """Where it begins or ends, how large it is, and how sure that is, on one line without the place."""
+    return f"{symptom(finding)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
+
+
+def finding_place(finding: Finding) -> str:
+    """`multidict on here, multidict_pop`."""
+    return f"{plain(finding.series)} on {lane_text(finding.lane)}, {variant_text(finding.variant)}"
+
+
+def _boundary(finding: Finding) -> str:
+    after, before = plain(finding.after), plain(finding.before or "")
+    if finding.kind == "bad_from_start":
+        return f"in {after}, the oldest version that ran, so it is older than that"
+    old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
+    if finding.untestable:
+        return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"
+    verb = "since" if finding.kind == "first_bad" else "gone in"
+    return f"{verb} {after} (last {old} {before})" if before else f"{verb} {after}"
+
+
+def _gap(finding: Finding) -> str:
+    return f"{listing(finding.untestable)} could not run"
+
+
+def _size(finding: Finding) -> str:
+    return "" if finding.effect is None else f": {figures.effect(finding.effect)}"
+
+
+def _evidence(finding: Finding) -> str:
+    parts = [] if finding.p is None else [figures.probability(finding.p)]
+    parts.append("confirmed" if finding.confirmed else "not confirmed")
+    return ", " + ", ".join(parts)
+
+
+def listing(names: Sequence[str]) -> str:
+    """Neighbouring versions in few words: `a`, `a and b`, `a to d (4 versions)`."""
+    shown = [plain(name) for name in names]
+    if len(shown) > 2:
+        return f"{shown[0]} to {shown[-1]} ({len(shown)} versions)"
+    return " and ".join(shown)
+
+
+def together(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; the names are clean already."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+# ---------------------------------------------------------------- places, hosts, totals
+
+
+def lane_text(lane: Lane) -> str:
+    return plain(str(lane))
+
+
+def variant_text(variant: Variant) -> str:
+    return plain(str(variant))
+
+
+def params_text(variant: Variant) -> str:
+    return plain(" ".join(f"{name}={value}" for name, value in variant.params))
+
+
+def trouble(host: HostState) -> str:
+    """One clear line on a host that could not be used."""
+    return f"host {plain(host.host.name)} could not be used: {shortened(host.problem or '', most=WHY_LENGTH)}"
+
+
+def troubles(result: RunResult) -> list[str]:
+    return [trouble(host) for host in result.hosts if host.problem is not None]
+
+
+def totals(result: RunResult) -> str:
+    """`12 cells: 8 good, 2 bad, 1 unsure, 1 not measured; 36 trials in 3 min`."""
+    tones = [tone(cell.verdict.verdict) for cell in result.cells]
+    words: dict[Tone, str] = {"good": "good", "bad": "bad", "unsure": "unsure", "none": "not measured"}
+    parts = [f"{tones.count(name)} {word}" for name, word in words.items() if name in tones]
+    trials = figures.count(sum(cell.verdict.trials for cell in result.cells), "trial")
+    cells = figures.count(len(result.cells), "cell")
+    return f"{cells}: {', '.join(parts) or 'none'}; {trials} in {figures.duration(result.duration_s)}"
+
+
+def quiet_text(result: RunResult) -> str | None:
+    """What `flat` is worth: the smallest leak that it rules out, and up to which step. None if nothing is flat."""
+    flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
+    bounds = [verdict.excluded_kib_per_step for verdict in flat if verdict.excluded_kib_per_step is not None]
+    if not bounds:
+        return None
+    steps = min(verdict.steps for verdict in flat)
+    return f"flat rules out a leak above {figures.rate(max(bounds))} up to step {steps:,}; a smaller one could hide"
+
+
+def gaps(result: RunResult) -> list[str]:
+    """What was not measured or not decided: a line for each verdict, series, lane and reason."""
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for entry in result.cells:
+        if tone(entry.verdict.verdict) in ("unsure", "none"):
+            place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
+            key = (entry.verdict.verdict, place, shortened(why(entry), most=WHY_LENGTH))
+            groups.setdefault(key, []).append(entry.cell)
+    return [_gap_line(*key, cells=cells) for key, cells in groups.items()]
+
+
+def _gap_line(verdict: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
+    versions = list(dict.fromkeys(plain(cell.image.version) for cell in cells))
+    variants = list(dict.fromkeys(variant_text(cell.variant) for cell in cells))
+    some = together(versions) if len(versions) <= 4 else f"{together(versions[:3])} and {len(versions) - 3} more"
+    which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
+    return f"{verdict}: {some} ({place}, {which}){': ' if reason else ''}{reason}"

@@ -1,0 +1,273 @@
+"""Run results that look like real ones, for the tests of the reports. Figures are those of real regressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from harness.model import (
+    Block,
+    Cell,
+    CellResult,
+    CellVerdict,
+    Effect,
+    Finding,
+    Host,
+    HostState,
+    Image,
+    Install,
+    Lane,
+    Matrix,
+    Plan,
+    RunResult,
+    RunVerdict,
+    Scalar,
+    Scenario,
+    Series,
+    Trace,
+    Trial,
+    Trials,
+    Variant,
+    VerdictName,
+    Where,
+)
+
+WHERE = Where(file="matrix.yaml", line=3, key="series.multidict")
+HERE = Lane(host=Host(name="here", engine="docker", gpus="none", where=WHERE))
+OLD = Lane(host=Host(name="old", engine="ssh://lab-3090", gpus=("RTX 3090",), where=WHERE), gpu="RTX 3090")
+NEW = Lane(host=Host(name="new", engine="ssh://lab-4090", gpus=("RTX 4090",), where=WHERE), gpu="RTX 4090")
+
+Judge = Callable[[str, Lane, Variant], CellVerdict]
+
+
+def series(name: str, versions: Iterable[str]) -> Series:
+    images = tuple(
+        Image(
+            series=name,
+            version=version,
+            source=Install(base="python:3.11-slim", python="3.11", packages=(f"{name}=={version}",)),
+            where=WHERE,
+        )
+        for version in versions
+    )
+    return Series(name=name, images=images, where=WHERE)
+
+
+def variant(name: str, **params: Scalar) -> Variant:
+    scenario = Scenario(name=name, where=WHERE, script=Path(f"scenarios/{name}.py"))
+    return Variant(scenario=scenario, params=tuple(params.items()))
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
+    return CellVerdict(
+        verdict="flat", verdicts=("flat",), why="flat up to step 4,000", trials=3, steps=4000,
+        excluded_kib_per_step=excluded, rate_kib_per_step=0.0002, rate_ci=(-0.0005, 0.0009),
+        step_ms=step_ms, step_ms_ci=(step_ms * 0.98, step_ms * 1.02), step_drift=0.001, peak_rss_mib=31.2,
+        smallest_visible={"step_time": 0.03, "peak_memory": 0.02},
+    )  # fmt: skip
+
+
+def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[VerdictName] = ()) -> CellVerdict:
+    return CellVerdict(
+        verdict="leak", verdicts=("leak", *also), why="grows in both halves", trials=3, steps=4000,
+        rate_kib_per_step=rate, rate_ci=(rate * 0.998, rate * 1.002), layer=layer,
+        step_ms=0.0181, step_ms_ci=(0.0179, 0.0184), step_drift=0.02, peak_rss_mib=30 + rate * 4000 / 1024,
+    )  # fmt: skip
+
+
+def crash(signal: int | None = 11) -> CellVerdict:
+    return CellVerdict(
+        verdict="crash", verdicts=("crash",), why="died by SIGSEGV at step 1 in 3 of 3 trials", trials=3, failed=3,
+        signal=signal,
+    )  # fmt: skip
+
+
+def unknown(name: VerdictName, why: str) -> CellVerdict:
+    return CellVerdict(verdict=name, verdicts=(name,), why=why)
+
+
+# ---------------------------------------------------------------- results
+
+
+def trace(rate_kib: float, *, steps: int = 400, warmup_kib: float = 900.0) -> Trace:
+    step = np.arange(1, steps + 1, dtype=np.float64)
+    rss = 30_000 + warmup_kib * (1 - np.exp(-step / 40)) + rate_kib * step
+    return Trace(step=step, columns={"rss_kib": np.floor(rss / 4) * 4})
+
+
+def trial(cell_id: str, number: int, verdict: CellVerdict) -> Trial:
+    return Trial(
+        cell_id=cell_id,
+        number=number,
+        key="0" * 64,
+        end="crash" if verdict.verdict == "crash" else "completed",
+        signal=verdict.signal,
+        last_step=verdict.steps,
+        steps_asked=4000,
+        duration_s=4.25,
+        trace=trace(verdict.rate_kib_per_step or 0.0),
+    )
+
+
+def cell_result(cell: Cell, verdict: CellVerdict, number: int) -> CellResult:
+    cell_id = f"{cell.image.series}-{number}"
+    trials = tuple(trial(cell_id, launch, verdict) for launch in range(1, verdict.trials + 1))
+    return CellResult(cell=cell, cell_id=cell_id, verdict=verdict, digest="sha256:" + "ab" * 32, trials=trials)
+
+
+def finding(
+    of: Series, lane: Lane, of_variant: Variant, *, after: str, before: str | None, **fields: object
+) -> Finding:
+    base = Finding(
+        series=of.name, lane=lane, variant=of_variant, metric="memory", kind="first_bad", before=before, after=after,
+        effect=Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85)), p=0.001, verdict="leak", confirmed=True,
+    )  # fmt: skip
+    return replace(base, **fields)  # type: ignore[arg-type]
+
+
+def run(
+    histories: Sequence[tuple[Series, Sequence[Lane], Sequence[Variant]]],
+    judge: Judge,
+    *,
+    verdict: RunVerdict = "regression",
+    findings: Sequence[Finding] = (),
+    warnings: Sequence[str] = (),
+    problems: Mapping[str, str] | None = None,
+) -> RunResult:
+    """A run over every version, lane and variant of each history, with what `judge` says of each cell."""
+    blocks = tuple(
+        Block(
+            series=of, lane=lane, variant=one,
+            cells=tuple(Cell(image=image, lane=lane, variant=one) for image in of.images),
+        )
+        for of, lanes, variants in histories for lane in lanes for one in variants
+    )  # fmt: skip
+    hosts = {lane.host.name: lane.host for _, lanes, _ in histories for lane in lanes}
+    matrix = Matrix(
+        name="quickstart", path=Path("matrix.yaml"), series=tuple(of for of, _, _ in histories),
+        hosts=tuple(hosts.values()), scenarios=tuple({one.scenario: 0 for _, _, many in histories for one in many}),
+    )  # fmt: skip
+    plan = Plan(matrix=matrix, blocks=blocks, trials=Trials(), seed=1)
+    return RunResult(
+        matrix="quickstart",
+        verdict=verdict,
+        started="2025-03-01T12:00:00Z",
+        duration_s=200.0,
+        hosts=tuple(HostState(host=host, problem=(problems or {}).get(name)) for name, host in hosts.items()),
+        plan=plan,
+        cells=tuple(
+            cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
+            for number, cell in enumerate(plan.cells)
+        ),
+        findings=tuple(findings),
+        directory=Path("reports/quickstart/20250301T120000Z-1a2b"),
+        warnings=tuple(warnings),
+    )
+
+
+# ---------------------------------------------------------------- whole runs
+
+MULTIDICT = series(
+    "multidict", ["6.0.5", "6.1.0", "6.2.0", "6.3.0", "6.3.1", "6.3.2", "6.4.4", "6.5.0", "6.6.3", "6.6.4"]
+)
+POP = variant("multidict_pop")
+RATES = {"6.3.0": 7.838, "6.3.1": 7.839, "6.5.0": 2.816, "6.6.3": 2.816}
+
+
+def quickstart() -> RunResult:
+    """One lane, one variant, ten versions: a leak, its repair, and another one."""
+
+    def judge(version: str, _lane: Lane, _variant: Variant) -> CellVerdict:
+        return leak(RATES[version]) if version in RATES else flat()
+
+    second = Effect(value=2.816, unit="KiB/step", ci=(2.815, 2.817))
+    changes = [
+        finding(MULTIDICT, HERE, POP, before="6.2.0", after="6.3.0"),
+        finding(MULTIDICT, HERE, POP, before="6.3.1", after="6.3.2", kind="first_fixed"),
+        finding(MULTIDICT, HERE, POP, before="6.4.4", after="6.5.0", effect=second),
+        finding(MULTIDICT, HERE, POP, before="6.6.3", after="6.6.4", kind="first_fixed", effect=second),
+    ]
+    return run([(MULTIDICT, [HERE], [POP])], judge, findings=changes)
+
+
+LRN = series("onnxruntime", ["1.19.2", "1.20.0", "1.20.1", "1.21.0", "1.21.1"])
+LRN_STEP = variant("ort_lrn", size=64)
+LRN_MS = {"1.19.2": 0.4054, "1.20.0": 0.4027, "1.20.1": 0.4096, "1.21.0": 2.303, "1.21.1": 2.249}
+ORJSON = series("orjson", ["3.7.7", "3.7.8", "3.7.9", "3.7.10"])
+DELETED = variant("orjson_deleted")
+NGC = series("ngc", ["20.12-tf1-py3", "21.08-tf1-py3", "21.09-tf1-py3", "21.10-tf1-py3", "22.12-tf1-py3"])
+SIGNAL = [variant("signal", op=op, input=given) for op in ("rfft", "fft") for given in ("random", "constant")]
+
+
+def varied() -> RunResult:
+    """Slower steps, a crash in one version only, a gap that could not run, two lanes, and what is not known."""
+    changes = [
+        finding(LRN, HERE, LRN_STEP, before="1.20.1", after="1.21.0", metric="step_time", verdict="",
+                effect=Effect(value=5.62, unit="×", ci=(5.5, 5.7)), p=0.00002),
+        finding(ORJSON, HERE, DELETED, before="3.7.8", after="3.7.9", metric="outcome", verdict="crash",
+                effect=None, p=None),
+        finding(ORJSON, HERE, DELETED, before="3.7.9", after="3.7.10", metric="outcome", verdict="crash",
+                kind="first_fixed", effect=None, p=None),
+        *(finding(NGC, lane, one, before="21.08-tf1-py3", after="22.12-tf1-py3", confirmed=False,
+                  untestable=("21.09-tf1-py3", "21.10-tf1-py3"),
+                  effect=Effect(value=24.1 if lane is NEW else 23.9, unit="KiB/step", ci=(23.8, 24.3)))
+          for lane in (OLD, NEW) for one in SIGNAL if dict(one.params)["input"] == "random"),
+    ]  # fmt: skip
+    return run(
+        [(LRN, [HERE], [LRN_STEP]), (ORJSON, [HERE], [DELETED]), (NGC, [OLD, NEW], SIGNAL)],
+        _judge_varied,
+        findings=changes,
+        warnings=["host here: load 1.9 while it measured; close other programs and run again"],
+    )
+
+
+def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
+    if of.scenario.name == "ort_lrn":
+        return flat(step_ms=LRN_MS[version])
+    if of.scenario.name == "orjson_deleted":
+        return crash() if version == "3.7.9" else flat()
+    if version.startswith("20.12") and lane == NEW:
+        return unknown("incompatible", "CUDA 11.1 knows no sm_89 (RTX 4090); it needs 11.8 or later")
+    if version.startswith(("21.09", "21.10")):
+        return unknown("untested", "ImageUnavailable: manifest unknown")
+    if version.startswith("21.08") and dict(of.params)["op"] == "fft":
+        return replace(unknown("inconclusive", "two of three trials agree"), trials=8, steps=4000)
+    leaks = version.startswith("22.12") and dict(of.params)["input"] == "random"
+    return leak(24.1, also=["slowdown"]) if leaks else flat()
+
+
+def quiet() -> RunResult:
+    return run([(MULTIDICT, [HERE], [POP])], lambda *_: flat(), verdict="ok")
+
+
+def unreachable() -> RunResult:
+    """One of two hosts is gone: nothing bad, but nothing known of it either."""
+    problem = "ssh://lab-3090: connection refused; start dockerd there and try again"
+    return run(
+        [(NGC, [OLD, NEW], SIGNAL[:1])],
+        lambda _version, lane, _variant: unknown("untested", "host old is gone") if lane == OLD else flat(),
+        verdict="infrastructure",
+        problems={"old": problem},
+    )
+
+
+def large(versions: int = 50, variants: int = 24) -> RunResult:
+    """A run with as many columns and rows as people have."""
+    history = series("wheel", [f"1.{number}.0" for number in range(versions)])
+    many = [variant("signal", op=f"op{number % 6}", input=f"in{number // 6}") for number in range(variants)]
+
+    def judge(version: str, _lane: Lane, of: Variant) -> CellVerdict:
+        return leak(24.1) if int(version.split(".")[1]) > 30 and of.params[0][1] == "op1" else flat()
+
+    return run(
+        [(history, [HERE], many)],
+        judge,
+        findings=[finding(history, HERE, one, before="1.30.0", after="1.31.0") for one in many
+                  if one.params[0][1] == "op1"],
+    )  # fmt: skip
