@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
+from scipy.signal import lfilter
 
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
@@ -35,8 +36,6 @@ def noise(rng: Generator, count: int) -> Floats:
 
 
 def _ar1(shocks: Floats, memory: float) -> Floats:
-    from scipy.signal import lfilter
-
     return np.asarray(lfilter([np.sqrt(1 - memory**2)], [1, -memory], shocks), dtype=np.float64)
 
 

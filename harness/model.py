@@ -383,6 +383,7 @@ class TraceVerdict:
     step_ms: float | None = None
     step_drift: float | None = None
     peak_rss_mib: float | None = None
+    layer: str | None = None
     early: bool = False
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

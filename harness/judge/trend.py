@@ -11,6 +11,7 @@ import numpy as np
 
 from harness.judge.fit import BLOCKS, block_levels, fit_trend
 from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth
+from harness.judge.layer import CYCLES, layer_of
 from harness.model import Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
 
 ALPHA = 0.01
@@ -49,6 +50,7 @@ def judge_trace(
     durations = _finite(trace.column("step_s"))
     drift = _drift(durations, limit=limits.slowdown)
     verdicts = _verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None)
+    settled_s = settled_median(durations)
     early = memory is not None and memory.verdict == "suspect" and last <= EARLY_STEPS
     rss = _finite(trace.column("rss_kib"))
     return TraceVerdict(
@@ -60,9 +62,10 @@ def judge_trace(
         rate_ci=None if memory is None else memory.interval,
         excluded_kib_per_step=None if memory is None else memory.excluded,
         plateau_mib=memory.rise / 1024 if memory is not None and memory.verdict == "plateau" else None,
-        step_ms=_settled_median(durations, scale=1000.0),
+        step_ms=None if settled_s is None else settled_s * 1000,
         step_drift=drift.relative,
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
+        layer=_layer(memory, trace),
         early=early,
         metrics={name: judge_metric(trace, name, limit=limit) for name, limit in (metrics or {}).items()},
     )
@@ -84,7 +87,7 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
         "rate": growth.rate,
         "rate_ci": growth.interval,
         "excluded": growth.excluded,
-        "median": _settled_median(values, scale=1.0),
+        "median": settled_median(values),
     }
 
 
@@ -109,6 +112,12 @@ def prefix(trace: Trace, last: int) -> Trace:
     rows = int(np.searchsorted(trace.step, last, side="right"))
     columns = {name: values[:rows] for name, values in trace.columns.items()}
     return Trace(step=trace.step[:rows], columns=columns, looks=tuple(k for k in trace.looks if k.step <= last))
+
+
+def settled_median(values: Floats | None) -> float | None:
+    """The median of the rows that were sampled, after the warm-up quarter."""
+    known = _finite(values)
+    return float(np.median(known[len(known) // 4 :])) if len(known) else None
 
 
 def _memory(trace: Trace, *, limit: float, looks: int) -> Growth | None:
@@ -138,6 +147,14 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
     total = trend.rate * (BLOCKS - 1)
     rising = trend.low > 0 and math.expm1(total) > limit and math.expm1(trend.rise) > limit
     return _Drift(relative=math.expm1(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
+
+
+def _layer(memory: Growth | None, trace: Trace) -> str | None:
+    if memory is None:
+        return None
+    if memory.cycles:
+        return CYCLES
+    return layer_of(trace) if memory.verdict == "leak" else None
 
 
 def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[VerdictName, ...]:
@@ -194,11 +211,6 @@ def _steps_per_row(trace: Trace, *, rows: int) -> float:
 
 def _last_step(trace: Trace) -> int:
     return int(trace.step[-1]) if len(trace.step) else 0
-
-
-def _settled_median(values: Floats, *, scale: float) -> float | None:
-    """The median after the warm-up quarter."""
-    return float(np.median(values[len(values) // 4 :])) * scale if len(values) else None
 
 
 def _comparable(trace: Trace) -> bool:

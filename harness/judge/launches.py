@@ -1,0 +1,55 @@
+"""One launch: what a trial says, by how it ended and by its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.judge.trend import judge_trace
+from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A trial that says something, with the verdict on its trace and the failure it ended in, if any."""
+
+    trial: Trial
+    found: TraceVerdict | None
+    failure: VerdictName | None
+
+    @property
+    def steps(self) -> int:
+        return self.found.steps if self.found is not None else self.trial.last_step
+
+    @property
+    def verdicts(self) -> tuple[VerdictName, ...]:
+        """All that this launch shows. One without a trace that ended well is flat: it did what it was asked."""
+        own = () if self.failure is None else (self.failure,)
+        if self.found is not None and (self.failure is None or BAD & set(self.found.verdicts)):
+            return own + self.found.verdicts
+        return own or ("flat",)
+
+    def whole(self, steps: Steps) -> bool:
+        return self.trial.end == "completed" or self.steps >= steps.budget
+
+
+def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[Launch, ...]:
+    """The trials in which the image was really asked."""
+    asked = [trial for trial in trials if trial.measured and (trial.end != "setup" or limits.setup_bad)]
+    return tuple(
+        Launch(
+            trial=trial,
+            found=None if trial.trace is None or not len(trial.trace.step) else _trace(trial, limits, steps),
+            failure=_failure(trial),
+        )
+        for trial in asked
+    )
+
+
+def _trace(trial: Trial, limits: Limits, steps: Steps) -> TraceVerdict | None:
+    return None if trial.trace is None else judge_trace(trial.trace, limits=limits, steps=steps)
+
+
+def _failure(trial: Trial) -> VerdictName | None:
+    failures: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang", "setup": "crash"}
+    return failures.get(trial.end)

@@ -1,0 +1,75 @@
+"""Which layer holds what a leak lost, from the rates of resident memory, C heap and Python blocks in one trace."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.judge.fit import BLOCKS, FLOOR, block_levels
+from harness.model import Look, Trace
+
+CYCLES = "reference cycles"
+NATIVE_SHARE = 0.7
+"""Of the growth of RSS that the C heap explains when the loss is native."""
+FLAT_SHARE = 0.2
+"""Of the growth of RSS below which something is taken as not growing."""
+TRIMMED_SHARE = 0.5
+"""Of the growth that malloc_trim gives back when the allocator only kept it."""
+PYTHON_BLOCKS_PER_STEP = 0.05
+"""A Python leak loses an object at least every twenty steps; noise of counters stays below."""
+
+
+def layer_of(trace: Trace) -> str | None:
+    """The layer of a leaking trace, or None when its probes cannot tell."""
+    resident = _rate(trace, "rss_kib")
+    if resident is None or resident <= 0:
+        return None
+    if _is_mapped(trace.looks, resident=resident):
+        return "file or shared memory"
+    blocks, heap = _rate(trace, "blocks"), _rate(trace, "heap_kib")
+    if blocks is not None and blocks >= PYTHON_BLOCKS_PER_STEP:
+        return "python objects"
+    if heap is not None and heap >= NATIVE_SHARE * resident:
+        return "native heap"
+    if heap is None or heap > FLAT_SHARE * resident:
+        return None
+    return _without_heap(trace, resident=resident, blocks_known=blocks is not None)
+
+
+def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str | None:
+    """RSS grows and the heap in use does not: kept free by the allocator, or mapped past it."""
+    last = trace.looks[-1] if trace.looks else Look(step=0)
+    if last.rss_kib is not None and last.rss_trimmed_kib is not None:
+        grown = resident * (float(trace.step[-1]) - float(trace.step[0]))
+        if last.rss_kib - last.rss_trimmed_kib >= TRIMMED_SHARE * grown:
+            return "allocator retention"
+        return "direct mmap" if blocks_known else None
+    return None
+
+
+def _is_mapped(looks: tuple[Look, ...], *, resident: float) -> bool:
+    """Whether file or shared pages make most of the growth between the last two looks."""
+    if len(looks) < 2:
+        return False
+    before, last = looks[-2], looks[-1]
+    steps = max(1, last.step - before.step)
+    mapped = (_more(before.rss_file_kib, last.rss_file_kib) + _more(before.rss_shmem_kib, last.rss_shmem_kib)) / steps
+    return mapped >= NATIVE_SHARE * resident
+
+
+def _more(before: float | None, after: float | None) -> float:
+    return 0.0 if before is None or after is None else after - before
+
+
+def _rate(trace: Trace, name: str) -> float | None:
+    """A step, over the second half, between the floors of its first and last block."""
+    values = trace.column(name)
+    if values is None:
+        return None
+    present = np.isfinite(values)
+    steps, values = trace.step[present], values[present]
+    half = len(values) // 2
+    if len(values) - half < 2 * BLOCKS:
+        return None
+    floors = block_levels(values[half:], share=FLOOR)
+    span = float(steps[-1] - steps[half]) * (BLOCKS - 1) / BLOCKS
+    return float(floors[-1] - floors[0]) / span if span > 0 else None

@@ -1,0 +1,140 @@
+"""One cell: the verdict over its trials. Each trial is one launch, and counts once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.judge.launches import Launch, judge_launches
+from harness.judge.summary import cell_of
+from harness.model import BAD, GOOD, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
+
+BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "slowdown")
+GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
+AGREE = 2
+"""Trials that must agree before a cell is called bad."""
+SAME_RATE = 2.0
+"""The factor within which two leaks are the same leak."""
+
+
+def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> CellVerdict:
+    """The verdict on a cell. Trials that infrastructure sank say nothing; if there are no others it is untested."""
+    launches = judge_launches(trials, limits=limits, steps=steps)
+    if not launches:
+        return _untested(trials)
+    agreed = tuple(name for name in BAD_NAMES if _agreeing(launches, name))
+    if not agreed:
+        names, support = _without_bad(launches, steps=steps)
+        return cell_of(names, launches=launches, support=support, steps=steps)
+    support = _agreeing(launches, agreed[0])
+    quiet = [name for name in GOOD_NAMES if all(name in launch.verdicts for launch in support)]
+    return cell_of((*agreed, *quiet[:1]), launches=launches, support=support, steps=steps)
+
+
+def wants_more(trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps) -> str | None:
+    """Why another trial of this cell should run, or None: it has enough, or more would not settle it."""
+    measured = [trial for trial in trials if trial.measured]
+    if len(measured) >= trials_asked.most or (trials and not measured):
+        return None
+    launches = judge_launches(trials, limits=limits, steps=steps)
+    if measured and not launches:
+        return None if len(measured) >= min(AGREE, trials_asked.least) else "setup failed once"
+    if len(measured) < trials_asked.least:
+        return f"{len(measured)} of at least {trials_asked.least} trials"
+    return _unsettled(launches, steps=steps)
+
+
+def _unsettled(launches: Sequence[Launch], *, steps: Steps) -> str | None:
+    """What another trial could settle."""
+    if any(_agreeing(launches, name) for name in BAD_NAMES):
+        return None
+    bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
+    if bad:
+        return f"{' and '.join(bad)} without two trials that agree"
+    if _outnumbered(launches, steps=steps):
+        return None
+    good = [launch for launch in launches if launch.verdicts[0] in GOOD]
+    if 0 < len(good) < len(launches):
+        return "the trials disagree"
+    return "no trial ran the whole budget" if good and not _out_of_time(launches, steps) else None
+
+
+def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> bool:
+    """Whether the next trial must not stop early: none ran the whole budget, or one showed something to confirm."""
+    launches = judge_launches(trials, limits=limits, steps=steps)
+    if not any(launch.whole(steps) for launch in launches):
+        return True
+    return any(launch.verdicts[0] not in GOOD for launch in launches)
+
+
+def _agreeing(launches: Sequence[Launch], name: VerdictName) -> list[Launch]:
+    """The launches that agree on a bad verdict, or none: two at least, alike, and more than those that deny it."""
+    shown = [launch for launch in launches if name in launch.verdicts]
+    if name == "leak":
+        shown = _same_rate(shown)
+    elif name == "crash":
+        signals = Counter((launch.trial.end, launch.trial.signal) for launch in shown)
+        shown = [k for k in shown if (k.trial.end, k.trial.signal) == signals.most_common(1)[0][0]]
+    if len(shown) < AGREE:
+        return []
+    denied = _denying(launches, name, least_steps=min(launch.steps for launch in shown))
+    return shown if len(shown) > denied else []
+
+
+def _denying(launches: Sequence[Launch], name: VerdictName, *, least_steps: int) -> int:
+    """How many launches deny a leak or slowdown: clean ones as long as those that show it. A crash needs no majority:
+    one that comes in two launches of eight is one.
+    """
+    if name not in ("leak", "slowdown"):
+        return 0
+    clean = [k for k in launches if k.found is not None and k.failure is None and k.steps >= least_steps]
+    if name == "leak":
+        return sum(1 for k in clean if GOOD & set(k.verdicts))
+    return sum(1 for k in clean if k.found is not None and k.found.step_drift is not None and name not in k.verdicts)
+
+
+def _same_rate(launches: Sequence[Launch]) -> list[Launch]:
+    """The largest group of leaks whose rates lie within SAME_RATE of each other."""
+    ordered = sorted(launches, key=_rate)
+    groups = [[k for k in ordered[i:] if _rate(k) <= SAME_RATE * _rate(first)] for i, first in enumerate(ordered)]
+    return max(groups, key=len, default=[])
+
+
+def _rate(launch: Launch) -> float:
+    rate = launch.found.rate_kib_per_step if launch.found is not None else None
+    return 0.0 if rate is None else rate
+
+
+def _without_bad(launches: Sequence[Launch], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[Launch]]:
+    """What a cell is when no bad verdict is agreed on, and the launches that this rests on."""
+    bad = [launch for launch in launches if BAD & set(launch.verdicts)]
+    if bad:
+        single = len(bad) == 1 and not any(
+            GOOD & set(k.verdicts) and (k.steps >= bad[0].steps or k.whole(steps)) for k in launches if k is not bad[0]
+        )
+        return ("suspect",) if single else ("inconclusive",), bad
+    if _outnumbered(launches, steps=steps):
+        whole = [launch for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD]
+        risen = any(launch.verdicts[0] == "plateau" for launch in whole)
+        return ("plateau",) if risen else ("flat",), whole
+    unsure = [launch for launch in launches if launch.verdicts[0] not in GOOD] or list(launches)
+    suspect = any(launch.verdicts[0] == "suspect" for launch in unsure)
+    return ("suspect",) if suspect else ("inconclusive",), unsure
+
+
+def _outnumbered(launches: Sequence[Launch], *, steps: Steps) -> bool:
+    """Whether more launches were good over the whole budget than were unsure: one noisy launch does not undo them."""
+    whole = sum(1 for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD)
+    return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
+
+
+def _out_of_time(launches: Sequence[Launch], steps: Steps) -> bool:
+    """Whether a trial was ended by its time limit, between two looks: the next would be, too."""
+    return any(launch.trial.end == "stopped" and launch.steps not in steps.looks() for launch in launches)
+
+
+def _untested(trials: Sequence[Trial]) -> CellVerdict:
+    setups = [trial for trial in trials if trial.end == "setup"]
+    told = setups or [trial for trial in trials if trial.message]
+    why = told[-1].message if told else "no trial was run"
+    return CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(setups), failed=0)
