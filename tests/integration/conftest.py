@@ -1,0 +1,104 @@
+"""Running the harness as a user does, and asking the engine what it left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Harness:
+    """`python -m harness` in a folder of its own."""
+
+    folder: Path
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness", *arguments],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"},
+        )
+        self.processes.append(process)
+        return process
+
+    def run(self, *arguments: str, timeout_s: float = 300) -> Ended:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=timeout_s)
+        assert "Traceback" not in err, err
+        return Ended(process.returncode, out, err)
+
+    def write(self, text: str, name: str = "matrix.yaml") -> str:
+        (self.folder / name).write_text(text)
+        return name
+
+    def summary(self, matrix: str = "matrix") -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((self.folder / "reports" / matrix / "latest" / "summary.json").read_text())
+        return loaded
+
+    def trial_files(self, matrix: str = "matrix") -> list[Path]:
+        return sorted((self.folder / "reports" / matrix).glob("*/trials/*.json"))
+
+    def wait_for_trials(self, count: int, *, timeout_s: float = 120) -> None:
+        """Wait until `count` trials are in the journal."""
+        deadline = time.monotonic() + timeout_s
+        while len(self.trial_files()) < count:
+            assert time.monotonic() < deadline, "no trial in time"
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
+    yield made
+    for process in made.processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture
+def our_containers() -> Iterator[Callable[[], list[str]]]:
+    """The containers of ours on the engine, in any state, as `name status`."""
+    client = docker.from_env()
+
+    def names() -> list[str]:
+        found = client.containers.list(all=True, filters={"label": "harness.run"}, ignore_removed=True)
+        return [f"{each.name} {each.status}" for each in found]
+
+    yield names
+    client.close()
+
+
+def eventually(condition: Callable[[], bool], *, timeout_s: float = 30) -> bool:
+    """Whether `condition` becomes true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

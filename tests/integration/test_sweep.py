@@ -1,0 +1,181 @@
+"""The main job, end to end, as a user runs it: on processes and on a real Docker Engine, by changing one line."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.conftest import ROOT, Harness, eventually
+
+ENGINES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+
+# Six versions of one small real wheel; `planted` looks at PLANTED_VERSION and turns bad where it is told to.
+PLANTED = """\
+version: 1
+series:
+  six:
+    base: ${{HARNESS_BASE:-harness-base:bookworm}}
+    install: ["six=={{version}}"]
+    versions: {versions}
+    environment: {{PLANTED_VERSION: "{{version}}"}}
+hosts:
+  here: {{engine: {engine}}}
+scenarios:
+  planted:
+    script: {root}/scenarios/planted.py
+    params: {params}
+    timeout: 60s
+trials: {{least: 2, most: 4}}
+"""
+
+
+def planted(*, engine: str, params: str, versions: str = '["1.13.0", "1.14.0", "1.15.0", "1.16.0"]') -> str:
+    return PLANTED.format(engine=engine, params=params, versions=versions, root=ROOT)
+
+
+def changes(summary: dict[str, object]) -> list[tuple[object, ...]]:
+    findings = summary["findings"]
+    assert isinstance(findings, list)
+    return [
+        (each["metric"], each["kind"], each.get("last_good") or each.get("last_bad"), each.get("first_bad") or each.get("first_good"))
+        for each in findings
+    ]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_first_bad_version_is_named(harness: Harness, engine: str) -> None:
+    """The one thing that the tool is for."""
+    matrix = harness.write(planted(engine=engine, params="{fault: [none, native], since: [1.15.0]}"))
+    ended = harness.run("sweep", matrix)
+    assert ended.code == 1, ended.err
+    summary = harness.summary()
+    assert summary["verdict"] == "regression"
+    assert changes(summary) == [("memory", "first_bad", "1.14.0", "1.15.0")]
+    (finding,) = summary["findings"]
+    assert finding["params"]["fault"] == "native"
+    assert finding["effect"]["value"] == pytest.approx(24, rel=0.05)
+    quiet = [cell for cell in summary["cells"] if cell["params"]["fault"] == "none"]
+    assert {cell["verdict"] for cell in quiet} <= {"flat", "plateau"}
+    assert all(cell["excluded_kib_per_step"] < 0.5 for cell in quiet)
+    assert "1.15.0" in ended.out
+    for name in ("report.md", "report.html", "junit.xml", "plan.json"):
+        assert (harness.folder / "reports/matrix/latest" / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_crash_is_blamed_on_the_version_that_crashes(harness: Harness, engine: str) -> None:
+    """A segmentation fault in one version must not take the sweep, or the next version, with it."""
+    params = "{fault: [sigsegv], at: [20], since: [1.14.0], until: [1.15.0]}"
+    matrix = harness.write(planted(engine=engine, params=params))
+    assert harness.run("sweep", matrix).code == 1
+    summary = harness.summary()
+    assert changes(summary) == [
+        ("outcome", "first_bad", "1.13.0", "1.14.0"),
+        ("outcome", "first_fixed", "1.14.0", "1.15.0"),
+    ]
+    crashed = next(cell for cell in summary["cells"] if cell["image"] == "1.14.0")
+    assert (crashed["verdict"], crashed["signal"]) == ("crash", 11)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_known_is_not_run_again(harness: Harness, engine: str) -> None:
+    """Nobody waits twice for the same answer; and a changed script must not get the old one."""
+    versions = '["1.15.0", "1.16.0"]'
+    (harness.folder / "quiet.py").write_text('"""Nothing."""\n\n\ndef setup():\n    return lambda: None\n')
+    text = planted(engine=engine, params="{}", versions=versions).replace(f"{ROOT}/scenarios/planted.py", "quiet.py")
+    matrix = harness.write(text)
+    assert harness.run("sweep", matrix).code == 0
+    first = {json.loads(path.read_text())["started"] for path in harness.trial_files()}
+    assert harness.run("sweep", matrix).code == 0
+    assert {json.loads(path.read_text())["started"] for path in harness.trial_files()} == first
+    (harness.folder / "quiet.py").write_text('"""Changed."""\n\n\ndef setup():\n    return lambda: None\n')
+    assert harness.run("sweep", matrix).code == 0
+    assert len({json.loads(path.read_text())["started"] for path in harness.trial_files()}) == 2 * len(first)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_cleans_up_and_resumes(
+    harness: Harness, engine: str, number: signal.Signals, request: pytest.FixtureRequest
+) -> None:
+    """Ctrl-C must leave no container, and lose nothing that was measured."""
+    matrix = harness.write(planted(engine=engine, params="{fault: [none], pause_s: [0.001]}"))
+    process = harness.start("sweep", matrix)
+    harness.wait_for_trials(2)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    if engine == "docker":
+        names: Callable[[], list[str]] = request.getfixturevalue("our_containers")
+        assert names() == []
+    assert harness.summary()["verdict"] == "interrupted"
+    measured = {json.loads(path.read_text())["started"] for path in harness.trial_files()}
+    assert harness.run("sweep", matrix).code == 0
+    latest = (harness.folder / "reports/matrix/latest/trials").glob("*.json")
+    assert measured <= {json.loads(path.read_text())["started"] for path in latest}
+
+
+@pytest.mark.docker
+def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Callable[[], list[str]]) -> None:
+    """A harness that is killed cannot clean up: its containers must end by themselves."""
+    matrix = harness.write(planted(engine="docker", params="{fault: [none], pause_s: [0.01]}"))
+    process = harness.start("sweep", matrix)
+    assert eventually(lambda: any(name.endswith("running") for name in our_containers()), timeout_s=90)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert eventually(lambda: not any(name.endswith("running") for name in our_containers()))
+    assert harness.run("sweep", matrix, "--series", "six", "--trials", "1").code in (0, 4)
+    assert our_containers() == []
+
+
+@pytest.mark.docker
+def test_a_container_that_is_killed_from_outside_is_nobody_s_fault(
+    harness: Harness, our_containers: Callable[[], list[str]]
+) -> None:
+    """A broken machine is not a bad version: the trial is run again."""
+    import docker
+
+    matrix = harness.write(planted(engine="docker", params="{fault: [none], pause_s: [0.002]}", versions='["1.16.0"]'))
+    process = harness.start("sweep", matrix)
+    assert eventually(lambda: any(name.endswith("running") for name in our_containers()), timeout_s=90)
+    client = docker.from_env()
+    try:
+        client.containers.get(our_containers()[0].split()[0]).kill()
+    finally:
+        client.close()
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    ends = [json.loads(path.read_text())["end"] for path in harness.trial_files()]
+    assert ends.count("infrastructure") == 1
+
+
+def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -> None:
+    """On a laptop the story's matrix must say what is missing, and blame no image."""
+    text = planted(engine="process", params="{}").replace(
+        "  here: {engine: process}", '  one: {engine: "tcp://127.0.0.1:9"}\n  two: {engine: "tcp://127.0.0.1:10"}'
+    )
+    ended = harness.run("sweep", harness.write(text))
+    assert ended.code == 3
+    for line, port in ((9, 9), (10, 10)):
+        assert f"matrix.yaml:{line}: hosts." in ended.err
+        assert f"127.0.0.1:{port}" in ended.err
+    assert {cell["verdict"] for cell in harness.summary()["cells"]} == {"untested"}
+
+
+def test_a_package_that_breaks_setup_is_untested_not_bad(harness: Harness) -> None:
+    """An image that cannot be asked has not been shown to be bad."""
+    matrix = harness.write(planted(engine="process", params="{fault: [setup]}", versions='["1.16.0"]'))
+    ended = harness.run("sweep", matrix)
+    assert ended.code == 3
+    (cell,) = harness.summary()["cells"]
+    assert cell["verdict"] == "untested"
+
+
+def test_json_is_all_that_goes_to_stdout(harness: Harness) -> None:
+    """Other programs read it through a pipe."""
+    ended = harness.run("sweep", harness.write(planted(engine="process", params="{}", versions='["1.16.0"]')), "--json")
+    assert json.loads(ended.out) == harness.summary()
