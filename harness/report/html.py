@@ -52,7 +52,7 @@ def render(result: RunResult) -> str:
         totals=words.totals(result),
         findings=ordered(result),
         tables=tables,
-        details=[_details(one.title, row) for one in tables for row in one.rows if not row.medians],
+        details=_all_details(tables),
         gaps=words.gaps(result),
         warnings=[*words.troubles(result), *result.warnings],
         quiet=words.quiet_text(result),
@@ -76,6 +76,12 @@ def _environment() -> Environment:
 
 def _cleaned(value: Any) -> Any:
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _all_details(tables: Sequence[table.Table]) -> list[Details]:
+    """The bad ones first."""
+    details = [_details(one.title, row) for one in tables for row in one.rows if not row.medians]
+    return sorted(details, key=lambda one: not one.bad)
 
 
 def _details(title: str, row: table.Row) -> Details:

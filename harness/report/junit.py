@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 from harness.model import CellResult, Finding, RunResult
 from harness.report import table, words
 from harness.report.clean import plain, plain_lines
-from harness.report.headline import sentence
 from harness.report.table import Table
 
 _TAIL_LINES = 40
@@ -32,8 +31,6 @@ def render(result: RunResult) -> str:
 
 def _suite(one: Table, result: RunResult) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=one.title)
-    properties = ElementTree.SubElement(suite, "properties")
-    ElementTree.SubElement(properties, "property", name="summary", value=sentence(result))
     results = {id(cell.result): cell.result for row in one.rows for cell in row.cells if cell is not None}
     cases = [_case(entry, result) for entry in results.values()]
     suite.extend(cases)
@@ -53,10 +50,11 @@ def _case(entry: CellResult, result: RunResult) -> ElementTree.Element:
         time=f"{sum(trial.duration_s for trial in entry.trials):.3f}",
     )
     begins = [finding for finding in result.findings if _begins_at(finding, entry)]
-    text = "; ".join([words.cell_sentence(entry), *map(words.finding_text, begins)])
     outcome = _outcome(entry, result, begins=bool(begins))
     if outcome is not None:
-        attributes = {"message": text} | ({} if outcome == "skipped" else {"type": entry.verdict.verdict})
+        message = "; ".join([*map(words.finding_text, begins), words.cell_sentence(entry)])
+        kind = begins[0].metric if begins else entry.verdict.verdict
+        attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
         ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
     return case
 

@@ -14,8 +14,8 @@ from harness.report.episodes import ordered
 from harness.report.headline import sentence
 from harness.report.table import Shown, Table
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~$&-])")
-_LINKS = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//)|(?<=www)(?=\\?\.)|(?<=\\#)(?=\d)", re.IGNORECASE)
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
+_LINKS = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=#)(?=\d)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
 _BREAK = "<!-- -->"
 
 
@@ -23,7 +23,7 @@ def render(result: RunResult) -> str:
     """The whole report; ends with a newline."""
     parts = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(words.totals(result))]
     parts += [_section(one) for one in table.tables(result)]
-    parts += [escaped(f"{table.LEGEND}. {table.UNITS.capitalize()}.")]
+    parts += [escaped(f"{table.LEGEND}; {table.UNITS}.")]
     parts += _list("Findings", (f"{words.finding_place(one)}: {words.finding_text(one)}" for one in ordered(result)))
     parts += _list("Not measured or not decided", words.gaps(result))
     parts += _list("Warnings", [*words.troubles(result), *result.warnings])

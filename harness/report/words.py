@@ -208,6 +208,6 @@ def gaps(result: RunResult) -> list[str]:
 def _gap_line(verdict: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
     versions = list(dict.fromkeys(plain(cell.image.version) for cell in cells))
     variants = list(dict.fromkeys(variant_text(cell.variant) for cell in cells))
-    some = together(versions) if len(versions) <= 4 else f"{together(versions[:3])} and {len(versions) - 3} more"
+    some = together(versions) if len(versions) <= 4 else f"{', '.join(versions[:3])} and {len(versions) - 3} more"
     which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
     return f"{verdict}: {some} ({place}, {which}){': ' if reason else ''}{reason}"

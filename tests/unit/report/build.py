@@ -236,7 +236,7 @@ def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
         return unknown("incompatible", "CUDA 11.1 knows no sm_89 (RTX 4090); it needs 11.8 or later")
     if version.startswith(("21.09", "21.10")):
         return unknown("untested", "ImageUnavailable: manifest unknown")
-    if version.startswith("21.08") and dict(of.params)["op"] == "fft":
+    if version.startswith("21.08") and dict(of.params) == {"op": "fft", "input": "constant"}:
         return replace(unknown("inconclusive", "two of three trials agree"), trials=8, steps=4000)
     leaks = version.startswith("22.12") and dict(of.params)["input"] == "random"
     return leak(24.1, also=["slowdown"]) if leaks else flat()

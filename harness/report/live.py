@@ -1,0 +1,112 @@
+"""The live display: a line with a bar per lane, which fits any width, under the lines of finished trials."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from harness.report import figures
+from harness.report.clean import plain, spelled
+from harness.report.lanes import LaneState, Pace
+
+_WIDE = 60
+_BAR_WIDTH = 16
+_REFRESHES_PER_S = 4
+
+
+class LiveWatcher:
+    """Thread-safe. `display` is the context in which it is shown."""
+
+    def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
+        self._console = console
+        self._lock = threading.RLock()
+        self._lanes: dict[str, LaneState] = {}
+        self._pace = Pace(clock=clock)
+        self.display = Live(
+            console=console, get_renderable=self._bars, refresh_per_second=_REFRESHES_PER_S, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def plan(self, *, trials: Mapping[str, int]) -> None:
+        with self._lock:
+            for lane, total in trials.items():
+                self._lane(lane).total = total
+
+    def preparing(self, *, lane: str, image: str, text: str) -> None:
+        with self._lock:
+            self._lane(lane).begin_trial(f"{image}: {text}", steps=0)
+
+    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
+        with self._lock:
+            self._lane(lane).begin_trial(f"{_short(cell, lane)} #{number}", steps=steps)
+
+    def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
+        with self._lock:
+            self._lane(lane).sample(step, rss_kib)
+
+    def trial_ended(self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False) -> None:
+        with self._lock:
+            self._lane(lane).end_trial(reused=reused)
+        known = " (known from an earlier run)" if reused else ""
+        sign, style = ("✗", "bold red") if bad else ("·", "dim")
+        self._say(sign, f"{cell} #{number}: {text}{known}", style=style)
+
+    def note(self, text: str) -> None:
+        self._say("!", text, style="bold yellow")
+
+    def _lane(self, name: str) -> LaneState:
+        return self._lanes.setdefault(name, LaneState(pace=self._pace))
+
+    def _say(self, sign: str, text: str, *, style: str) -> None:
+        """One line above the bars. Not under the lock: the display takes its own, then asks for the bars."""
+        self._console.print(Text(self._spelled(sign), style=style), Text(self._spelled(text)))
+
+    def _spelled(self, text: str) -> str:
+        return spelled(plain(text), encoding=self._console.encoding)
+
+    # ------------------------------------------------------------ the bars
+
+    def _bars(self) -> Table:
+        with self._lock:
+            lanes = {name: self._describe(state) for name, state in self._lanes.items()}
+            states = dict(self._lanes)
+        wide = self._console.width >= _WIDE
+        grid = Table.grid(padding=(0, 1), expand=wide)
+        for name, text in lanes.items():
+            state = states[name]
+            count = f"{state.done}/{state.total}"
+            if wide:
+                bar = ProgressBar(total=max(state.total, 1), completed=state.done, width=_BAR_WIDTH)
+                grid.add_row(self._text(name, "bold"), bar, Text(count), self._text(text), self._text(_left(state)))
+            else:
+                grid.add_row(self._text(f"{name} {count} {text}"))
+        return grid
+
+    def _text(self, text: str, style: str = "") -> Text:
+        return Text(self._spelled(text), style=style, no_wrap=True, overflow="ellipsis")
+
+    @staticmethod
+    def _describe(state: LaneState) -> str:
+        parts = [state.activity]
+        if state.steps:
+            parts.append(f"step {state.step:,}/{state.steps:,}")
+        rate = state.rate_kib_per_step()
+        if rate is not None:
+            parts.append(figures.rate(rate))
+        return " · ".join(filter(None, parts))
+
+
+def _left(state: LaneState) -> str:
+    left_s = state.left_s()
+    return "—" if left_s is None else f"{figures.duration(left_s)} left"
+
+
+def _short(cell: str, lane: str) -> str:
+    """The cell without its lane, which the line says already."""
+    return cell.replace(f" on {lane}:", ":")
