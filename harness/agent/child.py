@@ -1,0 +1,96 @@
+"""The process under test and all that descend from it: started, watched for its end, and killed as a tree."""
+
+import collections
+import os
+import signal
+import subprocess
+import time
+
+from . import libc
+from .probes import tree
+
+KILL_ROUNDS = 100
+KILL_PAUSE_S = 0.02
+
+Death = collections.namedtuple("Death", "signal exit_code peak_rss_kib")
+Death.__doc__ = "How a process ended: one of signal and exit_code is None."
+
+
+class Child(object):
+    """A started process. `death` is None while it lives. `output` is a non-blocking fd with its stdout and stderr."""
+
+    def __init__(self, command, folder, inherited=()):
+        """Raises OSError when the command cannot be started."""
+        self.death = None
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=inherited,
+            start_new_session=True,
+            preexec_fn=_prepare(os.getpid()),
+        )
+        self.pid = self._process.pid
+        self.output = self._process.stdout.fileno()
+        os.set_blocking(self.output, False)
+
+    def reap(self):
+        """Take note of all that died: the child, and orphans that it left to us."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.pid:
+                self._note(status, usage)
+
+    def _note(self, status, usage):
+        killed = os.WIFSIGNALED(status)
+        self._process.returncode = 0  # ours to say: Popen must not wait for it again
+        self.death = Death(
+            signal=os.WTERMSIG(status) if killed else None,
+            exit_code=None if killed else os.WEXITSTATUS(status),
+            peak_rss_kib=usage.ru_maxrss,
+        )
+
+    def kill(self):
+        """Kill every descendant of this supervisor, whatever session it moved to. False if one is still there."""
+        for _ in range(KILL_ROUNDS):
+            self.reap()
+            pids = tree.descendants(os.getpid())
+            if not pids:
+                return True
+            for pid in pids:
+                _kill(pid)
+            time.sleep(KILL_PAUSE_S)
+        return False
+
+
+def _kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # it ended by itself, or became another user's: the container's end is its end
+
+
+def _prepare(parent):
+    """What the child does before it becomes the command."""
+
+    def prepare():
+        libc.die_with_parent(parent)
+        set_oom_score(1000)
+
+    return prepare
+
+
+def set_oom_score(score):
+    """Tell the kernel whom to kill first when memory runs out. Lowering is a privilege: then it stays as it is."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(str(score))
+    except OSError:
+        return

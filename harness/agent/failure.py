@@ -1,0 +1,60 @@
+"""An exception of the scenario, in words: its traceback, cut to what helps, with the most useful line last."""
+
+import os
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MOST_LINES = 40
+MOST_CHARACTERS = 8192
+OOM_NAMES = {"ResourceExhaustedError", "OutOfMemoryError"}
+OOM_TEXTS = ("CUDA out of memory",)
+
+
+def is_oom(error):
+    """Whether it says that memory ran out: Python's, TensorFlow's or torch's way of saying so."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return isinstance(error, MemoryError) or bool(names & OOM_NAMES) or any(text in _text(error) for text in OOM_TEXTS)
+
+
+def describe(error, where, script):
+    """Text that ends with `where: TypeName: message (script.py:12 in function)`.
+
+    Memory that the failed frames held is given back first: without it there may be none to write this with.
+    """
+    trace = _without_ours(error.__traceback__)
+    place = _place(error, trace, script)
+    traceback.clear_frames(error.__traceback__)
+    last = "%s: %s%s" % (where, _headline(error), place)
+    lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()
+    return "\n".join(lines[-MOST_LINES:])[-MOST_CHARACTERS:] + "\n" + last
+
+
+def _without_ours(trace):
+    """The traceback from the first frame that is not the agent's; None when it never got that far."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(HERE + os.sep):
+        trace = trace.tb_next
+    return trace
+
+
+def _headline(error):
+    lines = _text(error).strip().splitlines()
+    name = type(error).__name__
+    return "%s: %s" % (name, lines[0][:1000]) if lines else name
+
+
+def _text(error):
+    try:
+        return str(error)
+    except Exception as problem:  # the scenario's own class may do anything
+        return "(no text: its __str__ raised %s)" % type(problem).__name__
+
+
+def _place(error, trace, script):
+    """` (file:line in function)` of the innermost frame of the user's script, else of the innermost of all."""
+    if isinstance(error, SyntaxError) and trace is None:
+        return " (%s:%s)" % (os.path.basename(error.filename or script), error.lineno)
+    frames = traceback.extract_tb(trace)
+    own = [frame for frame in frames if frame[0] == script] or frames
+    if not own:
+        return ""
+    return " (%s:%d in %s)" % (os.path.basename(own[-1][0]), own[-1][1], own[-1][2])

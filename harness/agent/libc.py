@@ -1,0 +1,67 @@
+"""The C library by ctypes, where there is one: some images have neither ctypes nor glibc."""
+
+import os
+import platform
+import signal
+
+try:
+    import ctypes
+
+    LIBRARY = ctypes.CDLL(None, use_errno=True)
+except (ImportError, OSError):
+    ctypes = LIBRARY = None
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
+
+
+def symbol(name):
+    """The C function of that name, or None."""
+    return getattr(LIBRARY, name, None)
+
+
+def die_with_parent(parent):
+    """Have the kernel kill this process when its parent ends, also after exec. For the child, before exec."""
+    if LIBRARY is not None:
+        LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was gone before the kernel had been asked
+        os._exit(1)
+
+
+def adopt_orphans():
+    """Become the parent of grandchildren whose own parent ends, so that none can outlive us unseen."""
+    if LIBRARY is not None:
+        LIBRARY.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def memfd(name):
+    """A nameless file in memory, which no full or read-only file system can refuse; None where there are none."""
+    if hasattr(os, "memfd_create"):
+        create = os.memfd_create
+    elif symbol("memfd_create") is not None:
+        create = _memfd_by_libc
+    else:
+        create = _memfd_by_number
+    try:
+        return create(name)
+    except OSError:
+        return None
+
+
+def _memfd_by_libc(name):
+    return _checked(LIBRARY.memfd_create(name.encode(), 0))
+
+
+def _memfd_by_number(name):
+    """For glibc before 2.27, which has no function for it."""
+    number = MEMFD_CREATE.get(platform.machine())
+    if LIBRARY is None or number is None:
+        raise OSError("memfd_create is not known here")
+    return _checked(LIBRARY.syscall(number, name.encode(), 0))
+
+
+def _checked(fd):
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "memfd_create")
+    return fd

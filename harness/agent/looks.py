@@ -1,0 +1,32 @@
+"""A look: what is measured around gc.collect, where the garbage of the scenario no longer blurs the figures."""
+
+import gc
+
+from .probes import heap, status
+
+
+class Looker(object):
+    """Takes looks with the readers that this process has; what cannot be read is missing in a look."""
+
+    def __init__(self, rss, heap_in_use, blocks, cgroup):
+        self._readers = (("rss%s_kib", rss), ("heap%s_kib", heap_in_use), ("blocks%s", blocks))
+        self._cgroup = cgroup
+
+    def look(self):
+        """The fields of model.Look, but for its step."""
+        fields = self._sample("_before")
+        gc.collect()
+        fields.update(self._sample(""))
+        fields.update(status.read())
+        fields["cgroup_kib"] = self._cgroup.usage_kib()
+        return fields
+
+    def last_look(self):
+        """The same, and once more after the allocator gave back what is free: no step follows that this disturbs."""
+        fields = self.look()
+        if heap.trim():
+            fields.update(self._sample("_trimmed", until=2))
+        return fields
+
+    def _sample(self, suffix, until=3):
+        return {name % suffix: read() for name, read in self._readers[:until] if read is not None}

@@ -1,0 +1,62 @@
+"""The memory cgroup: how much the container uses, may use, and how often the kernel has killed for it."""
+
+import os
+
+UNLIMITED = 1 << 60  # version 1 says "no limit" as the largest multiple of a page
+
+
+class Cgroup(object):
+    """A memory cgroup's files. Whatever is not there reads as None, whatever is unlimited too."""
+
+    def __init__(self, version, folder):
+        self.version = version
+        self.folder = folder
+
+    def limit_bytes(self):
+        limit = self._number("memory.max" if self.version == 2 else "memory.limit_in_bytes")
+        return None if limit is None or limit >= UNLIMITED else limit
+
+    def usage_kib(self):
+        used = self._number("memory.current" if self.version == 2 else "memory.usage_in_bytes")
+        return None if used is None else used / 1024.0
+
+    def oom_kills(self):
+        """How many processes the kernel has killed here for want of memory; 0 where it does not say."""
+        text = self._read("memory.events" if self.version == 2 else "memory.oom_control")
+        pairs = [line.split() for line in text.splitlines()]
+        return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == "oom_kill"), 0)
+
+    def _number(self, name):
+        text = self._read(name).strip()
+        return int(text) if text.isdigit() else None
+
+    def _read(self, name):
+        if self.folder is None:
+            return ""
+        try:
+            with open(os.path.join(self.folder, name)) as file:
+                return file.read()
+        except OSError:
+            return ""
+
+
+def find(memberships="/proc/self/cgroup", mount="/sys/fs/cgroup"):
+    """This process's memory cgroup. Inside a container its path is often that of the host: then the mount is it."""
+    for path in _paths(memberships, controller="memory"):
+        for folder in (mount + "/memory" + path, mount + "/memory"):
+            if os.path.exists(folder + "/memory.limit_in_bytes"):
+                return Cgroup(1, folder)
+    for path in _paths(memberships, controller=""):
+        for folder in (mount + path, mount):
+            if os.path.exists(folder + "/memory.events") or os.path.exists(folder + "/cgroup.controllers"):
+                return Cgroup(2, folder)
+    return Cgroup(None, None)
+
+
+def _paths(memberships, controller):
+    try:
+        with open(memberships) as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return []
+    return [path.rstrip("/") for _, controllers, path in lines if controller in controllers.split(",")]

@@ -1,0 +1,69 @@
+"""The C heap in use: glibc's mallinfo2 (2.33 and later) or mallinfo, whose ints wrap at 2^32.
+
+In use is uordblks (in all arenas) plus hblkhd (blocks with a mapping of their own).
+"""
+
+from .. import libc
+
+FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+WRAP = 1 << 32
+
+
+def reader(foreign_allocator):
+    """A function that returns KiB; None without glibc, or when the process allocates through another allocator."""
+    if foreign_allocator:
+        return None
+    wide = libc.symbol("mallinfo2")
+    if wide is not None:
+        return _wide_reader(wide)
+    narrow = libc.symbol("mallinfo")
+    return None if narrow is None else _narrow_reader(narrow)
+
+
+def _structure(number):
+    fields = [(name, number) for name in FIELDS]
+    return type("MallInfo", (libc.ctypes.Structure,), {"_fields_": fields})
+
+
+def _wide_reader(mallinfo):
+    mallinfo.restype = _structure(libc.ctypes.c_size_t)
+    mallinfo.argtypes = []
+
+    def read():
+        info = mallinfo()
+        return (info.uordblks + info.hblkhd) / 1024.0
+
+    return read
+
+
+def _narrow_reader(mallinfo):
+    mallinfo.restype = _structure(libc.ctypes.c_uint)
+    mallinfo.argtypes = []
+    arenas, mapped = Unwrapped(), Unwrapped()
+
+    def read():
+        info = mallinfo()
+        return (arenas(info.uordblks) + mapped(info.hblkhd)) / 1024.0
+
+    return read
+
+
+class Unwrapped(object):
+    """Follows a count of which only the low 32 bits are known. Right as long as it moves < 2 GiB between calls."""
+
+    def __init__(self):
+        self._value = 0
+
+    def __call__(self, low):
+        move = (low - self._value + WRAP // 2) % WRAP - WRAP // 2
+        self._value = max(self._value + move, 0)
+        return self._value
+
+
+def trim():
+    """Give free heap back to the system. False where that cannot be asked for."""
+    malloc_trim = libc.symbol("malloc_trim")
+    if malloc_trim is None:
+        return False
+    malloc_trim(libc.ctypes.c_size_t(0))
+    return True

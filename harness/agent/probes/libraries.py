@@ -1,0 +1,29 @@
+"""Which libraries of interest a process has mapped, and which allocator it uses."""
+
+import os
+import re
+
+INTEREST = re.compile(
+    r"^lib(cu|nv|nccl|tensorflow|torch|onnxruntime|mkl|openblas|jemalloc|tcmalloc|mimalloc|c-|c\.so|c\.musl)|^ld-musl"
+)
+ALLOCATORS = re.compile(r"^lib(jemalloc|tcmalloc|mimalloc)")
+
+
+def mapped(pid="self"):
+    """Names of the files that a process has mapped; empty when it is gone or may not be looked at."""
+    try:
+        with open("/proc/%s/maps" % pid, "rb") as file:
+            paths = {line.split(None, 5)[5] for line in file if b"/" in line}
+    except OSError:
+        return set()
+    return {os.fsdecode(os.path.basename(path.strip())) for path in paths}
+
+
+def of_interest(pid):
+    """The sorted names of CUDA, framework, maths and allocator libraries, with the C library."""
+    return sorted(name for name in mapped(pid) if INTEREST.match(name))
+
+
+def foreign_allocator():
+    """The preloaded allocator that replaces malloc in this process, or None. Ask before the scenario is imported."""
+    return next((name for name in mapped() if ALLOCATORS.match(name)), None)

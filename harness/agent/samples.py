@@ -1,0 +1,104 @@
+"""The samples of a trial, in memory that two processes share: what was measured survives the death of who did it.
+
+A block of float64: a header, then one column after another, `rows` numbers each. All of it is there before the
+first step, so that sampling retains nothing. Row i was sampled after step (i + 1) * stride.
+"""
+
+import mmap
+import os
+import struct
+import tempfile
+
+from . import libc
+
+# Positions in the header.
+STEPS = 0  # steps completed (and sampled)
+STARTED = 1  # when the step in progress, or the look, began (time.perf_counter); 0 during setup
+STOP = 2  # set by the supervisor: end at the next step boundary
+OVERHEAD_S = 3  # time spent on measuring, between the steps of the past looks
+BUSY_S = 4  # time spent in those steps
+HEADER = 8
+
+COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks")
+MOST_METRICS = 16
+MOST_ROWS = 200000
+PAGE = 4096
+NAN_PAGE = struct.pack("=d", float("nan")) * (PAGE // 8)
+
+
+def shape(budget):
+    """Rows and stride for a trial of `budget` steps."""
+    stride = -(-budget // MOST_ROWS)
+    return max(1, budget // stride), stride
+
+
+def size_bytes(rows):
+    """Room for all columns. Those that are never used are never touched, so they take no memory."""
+    numbers = HEADER + rows * (len(COLUMNS) + MOST_METRICS)
+    return -(-numbers * 8 // PAGE) * PAGE
+
+
+def shared_file(name, size):
+    """An open file of `size` zero bytes without a name, for a process to inherit. Raises OSError."""
+    fd = libc.memfd(name)
+    if fd is not None:
+        os.ftruncate(fd, size)
+        return fd
+    for folder in ("/dev/shm", tempfile.gettempdir()):
+        try:
+            return _unlinked_file(folder, size)
+        except OSError as error:
+            problem = error
+    raise problem
+
+
+def _unlinked_file(folder, size):
+    fd, path = tempfile.mkstemp(prefix="harness-", dir=folder)
+    os.unlink(path)
+    try:
+        if size:
+            os.posix_fallocate(fd, 0, size)  # else a full /dev/shm would be a SIGBUS in the middle of a trial
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+class Table(object):
+    """A view of the shared memory. `stride`: how many steps a row stands for."""
+
+    def __init__(self, fd, rows, stride=1):
+        self.rows = rows
+        self.stride = stride
+        self._memory = mmap.mmap(fd, size_bytes(rows))  # fd -1: of this process alone
+        self._numbers = memoryview(self._memory).cast("d")
+        self.header = self._numbers[:HEADER]
+
+    def column(self, index):
+        start = HEADER + index * self.rows
+        return self._numbers[start : start + self.rows]
+
+    def clear(self, first, count):
+        """Fill whole columns with NaN, which also makes their pages resident now and not step by step."""
+        start = (HEADER + first * self.rows) * 8
+        end = start + count * self.rows * 8
+        for place in range(start, end, PAGE):
+            until = min(place + PAGE, end)
+            self._memory[place:until] = NAN_PAGE[: until - place]
+
+    def taken(self):
+        """How many rows are sampled."""
+        return int(self.header[STEPS]) // self.stride
+
+    def last(self, index):
+        """The newest number of a column that is not NaN, or None."""
+        column = self.column(index)
+        for row in range(self.taken() - 1, max(-1, self.taken() - 1000), -1):
+            if column[row] == column[row]:
+                return column[row]
+        return None
+
+    def largest(self, index):
+        """The largest number of a column, 0 when there is none."""
+        column = self.column(index)
+        return max((column[row] for row in range(self.taken()) if column[row] == column[row]), default=0.0)

@@ -1,0 +1,166 @@
+"""The scenario process: imports the user's script, steps it, samples itself, and tells the supervisor what happens.
+
+It has a process of its own because it may die in any way. It writes events, JSON lines, to one pipe and reads
+answers from another; the samples lie in shared memory (samples.py).
+
+    {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step
+    {"type": "look", "step": 500, "look": {…}, "last": false}                           then waits for go or stop
+    {"type": "failed", "setup": true, "oom": false, "message": "…"}                     an exception: no more steps
+    {"type": "ended", "end": "completed" or "stopped"}                                  then teardown
+    {"type": "note", "text": "…"}
+"""
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+import types
+
+from . import failure, looks, samples, stepping
+from .probes import cgroup, heap, libraries, python, rss
+
+STACKS_SIGNAL = signal.SIGUSR2
+
+
+class ScriptError(Exception):
+    """The script is no scenario."""
+
+
+class Link(object):
+    """The conversation with the supervisor."""
+
+    def __init__(self, events_fd, answers_fd):
+        self._events_fd = events_fd
+        self._answers = os.fdopen(answers_fd, "r")
+
+    def tell(self, kind, **fields):
+        fields["type"] = kind
+        data = json.dumps(fields).encode("ascii") + b"\n"
+        while data:
+            data = data[os.write(self._events_fd, data) :]
+
+    def ask(self, **fields):
+        """Tell of a look and wait: "go" or "stop"."""
+        self.tell("look", last=False, **fields)
+        answer = self._answers.readline().strip()
+        if not answer:
+            os._exit(1)  # the supervisor is gone
+        return answer
+
+
+def main(root, fds):
+    """Run the job's script. The fds: events, answers, shared samples, stacks."""
+    events_fd, answers_fd, table_fd, stacks_fd = fds
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    faulthandler.enable(file=stacks_fd, all_threads=True)
+    faulthandler.register(STACKS_SIGNAL, file=stacks_fd, all_threads=True)
+    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
+        job = json.load(file)
+    table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
+    link = Link(events_fd, answers_fd)
+    return Scenario(job, os.path.join(root, job["script"]), table, link).run()
+
+
+class Scenario(object):
+    """One script, from its import to its teardown."""
+
+    def __init__(self, job, script, table, link):
+        self.job = job
+        self.script = script
+        self.table = table
+        self.link = link
+        self.module = None
+        self.owner = os.getpid()
+        self.where = "setup"
+
+    def run(self):
+        """The process's exit code: 0, or 1 after a failure that was told."""
+        try:
+            self._measure()
+        except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
+            if os.getpid() != self.owner:
+                raise  # a child that the scenario forked: its end is its own
+            self._fail(error)
+            return 1
+        self._tear_down()
+        return 0
+
+    def _measure(self):
+        readers = self._readers()
+        self.table.clear(0, len(samples.COLUMNS))
+        started = time.perf_counter()
+        step = self._set_up()
+        setup_s = time.perf_counter() - started
+        self.where = "step"
+        stepper = stepping.Stepper(step, self.table, readers)
+        stepper.run(0, 1)
+        self.link.tell(
+            "ready",
+            setup_s=setup_s,
+            first_step_s=stepper.busy_s,
+            probes=[name for name, read in readers.items() if read is not None],
+            metrics=stepper.metrics.settle(),
+        )
+        looker = looks.Looker(readers["rss_kib"], readers["heap_kib"], readers["blocks"], cgroup.find())
+        self.link.tell("ended", end=self._step_and_look(stepper, looker))
+
+    def _readers(self):
+        """Column -> function that reads it, None where there is nothing to read."""
+        return {
+            "rss_kib": rss.reader(),
+            "heap_kib": heap.reader(libraries.foreign_allocator()),
+            "blocks": python.reader(),
+        }
+
+    def _set_up(self):
+        self.module = self._load()
+        if not callable(getattr(self.module, "setup", None)):
+            raise ScriptError("%s has no function setup" % os.path.basename(self.script))
+        step = self.module.setup(**self.job["params"])
+        if not callable(step):
+            raise ScriptError("setup must return the step function; it returned %s" % type(step).__name__)
+        return step
+
+    def _load(self):
+        """The script as a module, found as `python script.py` would find what it imports."""
+        folder, name = os.path.split(self.script)
+        sys.path.insert(0, folder)
+        sys.argv = [self.script]
+        with open(self.script, "rb") as file:
+            code = compile(file.read(), self.script, "exec", dont_inherit=True)
+        module = types.ModuleType(os.path.splitext(name)[0])
+        module.__file__ = self.script
+        sys.modules[module.__name__] = module
+        exec(code, module.__dict__)
+        return module
+
+    def _step_and_look(self, stepper, looker):
+        """Run to the budget, to an answer of stop, or to the supervisor's request; the way it ended."""
+        budget = self.job["looks"][-1]
+        for count in self.job["looks"]:
+            stepper.run(stepper.steps, count)
+            if self.table.header[samples.STOP] or count == budget:
+                break
+            if self.link.ask(step=count, look=stepper.aside(looker.look)) == "stop":
+                break
+        self.link.tell("look", step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
+        return "completed" if stepper.steps == budget else "stopped"
+
+    def _fail(self, error):
+        in_setup = self.where == "setup"
+        where = "setup" if in_setup else "step %d" % (self.table.header[samples.STEPS] + 1)
+        oom = failure.is_oom(error)
+        self.link.tell("failed", setup=in_setup, oom=oom, message=failure.describe(error, where, self.script))
+
+    def _tear_down(self):
+        """A failure here is told, and no more: all the steps were made."""
+        try:
+            if hasattr(self.module, "teardown"):
+                self.module.teardown()
+        except BaseException as error:
+            if os.getpid() != self.owner:
+                raise
+            self.link.tell("note", text=failure.describe(error, "teardown", self.script).splitlines()[-1])

@@ -1,0 +1,143 @@
+"""The supervisor's side of a script scenario: the scenario process (scenario.py) and what it tells."""
+
+import json
+import os
+import sys
+import time
+
+from . import ending, samples, wire
+from .scenario import STACKS_SIGNAL
+from .watch import Watch
+
+AFTER_END_S = 10.0
+STACKS_S = 2.0
+STACKS_PAUSE_S = 0.1
+PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python"}
+
+
+class ScriptWatch(Watch):
+    """Watches a script that runs in an interpreter of its own and samples itself into shared memory."""
+
+    def __init__(self, job, root, outbox):
+        Watch.__init__(self, job, root, outbox)
+        self._table_fd = samples.shared_file("samples", samples.size_bytes(self.rows))
+        self._stacks_fd = samples.shared_file("stacks", 0)
+        self.table = samples.Table(self._table_fd, self.rows, self.stride)
+        self.columns = {name: place for place, name in enumerate(samples.COLUMNS)}
+        self._events_fd = None
+        self._answers_fd = None
+        self._lines = wire.Lines()
+        self._verdict = None  # (end, message), by the scenario's own word
+        self._leave_by = None
+
+    def open(self):
+        self._events_fd, events = os.pipe()
+        answers, self._answers_fd = os.pipe()
+        os.set_blocking(self._events_fd, False)
+        inherited = (events, answers, self._table_fd, self._stacks_fd)
+        start = os.path.join(self.root, "start.py")
+        # -u: what it printed before a segmentation fault must not be lost in a buffer.
+        command = [sys.executable, "-B", "-u", start] + [str(fd) for fd in inherited]
+        self.start(command, inherited)
+        os.close(events)
+        os.close(answers)
+        self.listen(self._events_fd, self._events)
+
+    # -------------------------------------------------------------- what the scenario process tells
+
+    def _events(self):
+        data = wire.read_available(self._events_fd)
+        if data == b"":
+            self.mute(self._events_fd)
+        for line in self._lines.feed(data or b""):
+            event = json.loads(line.decode("ascii"))
+            getattr(self, "_on_" + event.pop("type"))(**event)
+        return bool(data)
+
+    def drain(self):
+        Watch.drain(self)
+        while self._events():
+            continue
+
+    def _on_ready(self, setup_s, first_step_s, probes, metrics):
+        first = len(samples.COLUMNS)
+        self.columns = {"step_s": 0}
+        self.columns.update((name, samples.COLUMNS.index(name)) for name in probes)
+        self.columns.update((name, first + place) for place, name in enumerate(metrics))
+        self.ready(setup_s, first_step_s, [PROBES[name] for name in probes])
+
+    def _on_look(self, step, look, last):
+        self.look(step, look, last)
+
+    def _on_failed(self, **event):
+        self._leave(ending.of_failure(event, self.oom_killed()))
+
+    def _on_ended(self, end):
+        late = self.table.header[samples.STOP]
+        self._leave((end, "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""))
+
+    def _on_note(self, text):
+        self.notes.append(text)
+
+    def _leave(self, verdict):
+        self._verdict = verdict
+        self._leave_by = self.clock() + AFTER_END_S
+
+    # -------------------------------------------------------------- what happens to it
+
+    def answered(self, answer):
+        try:
+            os.write(self._answers_fd, answer.encode("ascii") + b"\n")
+        except BrokenPipeError:
+            return  # it died while it waited; its death is about to be noticed
+
+    def tick(self, now):
+        if self._leave_by is not None and now > self._leave_by:
+            self.notes.append("the process did not end within %g s of its last step: killed" % AFTER_END_S)
+            self.end(*self._verdict)
+
+    def died(self, death):
+        if self._verdict is None:
+            place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
+            end, message = ending.of_death(death, place, self._in_setup(), self.oom_killed())
+            self.end(end, message, death=death, stacks=self._stacks())
+            return
+        if death.signal is not None:
+            self.notes.append("after its last step: killed by %s" % ending.signal_name(death.signal))
+        self.end(*self._verdict)
+
+    def overdue(self, now):
+        """The time limit is reached: let it end between two steps if it makes any, else say where it hangs."""
+        if self._verdict is not None:
+            return
+        limit_s = self.job["timeout_s"]
+        if self._in_setup():
+            self.end("setup", "setup did not finish in %g s" % limit_s, stacks=self._ask_stacks())
+            return
+        self.table.header[samples.STOP] = 1
+        if self.stuck(now):
+            message = "no progress in step %d at the time limit of %g s" % (self.steps() + 1, limit_s)
+            self.end("hang", message, stacks=self._ask_stacks())
+
+    def _in_setup(self):
+        return self.table.header[samples.STARTED] == 0
+
+    def resident(self):
+        return self.table.last(samples.COLUMNS.index("rss_kib"))
+
+    # -------------------------------------------------------------- stacks
+
+    def _ask_stacks(self):
+        """The stacks of all threads, which faulthandler writes even when the process is stuck in C."""
+        os.kill(self.child.pid, STACKS_SIGNAL)
+        until = self.clock() + STACKS_S
+        text = ""
+        while self.clock() < until:
+            time.sleep(STACKS_PAUSE_S)
+            before, text = text, self._stacks()
+            if text and text == before:
+                break
+        return text
+
+    def _stacks(self):
+        return os.pread(self._stacks_fd, wire.TAIL_BYTES, 0).decode("utf-8", "replace")

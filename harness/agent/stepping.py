@@ -1,0 +1,128 @@
+"""The loop that everything else is for: call the step, time it, sample, without leaving a trace of its own.
+
+Nothing here may retain memory from one step to the next. The whole of it costs a few µs a step.
+"""
+
+import numbers
+import time
+
+from . import samples
+
+# A probe may cost this share of the step that it follows, or the floor where a step is too short for that.
+SHARE = 0.003
+FLOOR_S = {"rss_kib": 6e-6, "heap_kib": 2e-6, "blocks": 2e-6}
+
+
+class Stepper(object):
+    """Makes steps and fills rows. `steps` counts those made; `busy_s` is the time spent in them."""
+
+    def __init__(self, step, table, readers):
+        self.steps = 0
+        self.busy_s = 0.0
+        self.metrics = Metrics(table)
+        self._step = step
+        self._table = table
+        self._row_busy_s = 0.0
+        self._probes = [
+            thinned(read, table.column(samples.COLUMNS.index(name)), FLOOR_S[name])
+            for name, read in readers.items()
+            if read is not None
+        ]
+
+    def run(self, start, stop):
+        """Make the steps from start to stop (0-based), fewer when the supervisor asks for an end."""
+        began = time.perf_counter()
+        busy_s = self._loop(start, stop)
+        header = self._table.header
+        header[samples.OVERHEAD_S] += time.perf_counter() - began - busy_s
+        header[samples.BUSY_S] += busy_s
+        self.busy_s += busy_s
+
+    def _loop(self, start, stop):
+        header, step_s, stride = self._table.header, self._table.column(0), self._table.stride
+        step, probes, metrics, clock = self._step, self._probes, self.metrics, time.perf_counter
+        last_row, row, row_busy_s, busy_s = self._table.rows - 1, start // stride, self._row_busy_s, 0.0
+        row_end = (row + 1) * stride
+        for number in range(start + 1, stop + 1):
+            header[samples.STARTED] = started = clock()
+            result = step()
+            took_s = clock() - started
+            busy_s += took_s
+            row_busy_s += took_s
+            if result is not None:
+                metrics.record(row, result)
+                result = None  # the scenario's objects are not kept alive into the next step
+            if number == row_end and row <= last_row:
+                step_s[row] = row_busy_s / stride
+                for probe in probes:
+                    probe(row, row_busy_s)
+                row_busy_s = 0.0
+                row += 1
+                row_end += stride
+            header[samples.STEPS] = number
+            if header[samples.STOP]:
+                break
+        self.steps = int(header[samples.STEPS])
+        self._row_busy_s = row_busy_s
+        return busy_s
+
+    def aside(self, look):
+        """Do something that is no step; the supervisor sees when it began, as it does for a step."""
+        self._table.header[samples.STARTED] = time.perf_counter()
+        return look()
+
+
+def thinned(read, column, floor_s):
+    """A probe that pays for itself: after a sample that cost c it rests until that many rows have earned c.
+
+    The smaller of the last two costs counts, so that one interruption does not silence it for long.
+    """
+    due, last_cost_s = 0.0, 0.0
+    clock = time.perf_counter
+
+    def probe(row, busy_s):
+        nonlocal due, last_cost_s
+        if row < due:
+            return
+        started = clock()
+        column[row] = read()
+        cost_s = clock() - started
+        due = row + min(cost_s, last_cost_s) / max(SHARE * busy_s, floor_s)
+        last_cost_s = cost_s
+
+    return probe
+
+
+class Metrics(object):
+    """The scenario's own numbers: a dict that step returns, or one number, `items`. The first result names them."""
+
+    def __init__(self, table):
+        self._table = table
+        self._columns = None
+
+    def record(self, row, result):
+        if self._columns is None:
+            self._learn(result)
+        if row >= self._table.rows:
+            return
+        for name, column in self._columns:
+            value = result.get(name) if isinstance(result, dict) else result
+            if isinstance(value, numbers.Real):
+                column[row] = value
+
+    def settle(self):
+        """The names, in the order of their columns, after the first step: there will be no others."""
+        if self._columns is None:
+            self._columns = []
+        return [name for name, _ in self._columns]
+
+    def _learn(self, result):
+        """At most MOST_METRICS names, none of ours. Results that are neither a dict nor a number are no metrics."""
+        if isinstance(result, dict):
+            names = [name for name in result if isinstance(name, str) and name not in samples.COLUMNS + ("step",)]
+        else:
+            names = ["items"] if isinstance(result, numbers.Real) else []
+        names = names[: samples.MOST_METRICS]
+        first = len(samples.COLUMNS)
+        self._table.clear(first, len(names))
+        self._columns = [(name, self._table.column(first + place)) for place, name in enumerate(names)]

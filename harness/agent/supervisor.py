@@ -1,0 +1,25 @@
+"""The supervisor: reads the job, says hello, and watches one trial to its end."""
+
+import json
+import os
+import sys
+
+from . import child, hello, libc, wire
+from .command import CommandWatch
+from .probes import cgroup
+from .script import ScriptWatch
+
+
+def main(root):
+    """Run ROOT/job.json; 0 when `done` could be told, else 1."""
+    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
+        job = json.load(file)
+    child.set_oom_score(-500)
+    libc.adopt_orphans()
+    outbox = wire.Outbox(1, job["marker"])
+    outbox.send("hello", **hello.facts(job["environment"], os.environ, cgroup.find()))
+    watch = (CommandWatch if job["command"] else ScriptWatch)(job, root, outbox)
+    watch.run()
+    if outbox.pending:
+        sys.stderr.write("the harness did not take what the agent had to say\n")
+    return 1 if outbox.pending else 0

@@ -1,0 +1,279 @@
+"""One trial seen from outside: the conversation with the harness, the clock, and the child's end.
+
+`Watch` is the part that scripts and commands have in common; script.py and command.py complete it.
+"""
+
+import os
+import selectors
+import signal
+import time
+import traceback
+
+from . import child, samples, wire
+from .probes import cgroup, libraries
+
+PROGRESS_S = 1.0
+FLUSH_S = 10.0
+LEAST_PATIENCE_S = 1.0
+PATIENCE_STEPS = 10
+
+
+class Countdown(object):
+    """Seconds left, of a clock that can stand still."""
+
+    def __init__(self, seconds, now):
+        self._end = now + seconds
+        self._paused_at = None
+
+    def left(self, now):
+        return self._end - (now if self._paused_at is None else self._paused_at)
+
+    def pause(self, now):
+        self._paused_at = now
+
+    def resume(self, now):
+        self._end += now - self._paused_at
+        self._paused_at = None
+
+
+class Watch(object):
+    """Runs one job from the child's start to `done`.
+
+    A subclass has `open()` (starts the child), `answered(answer)`, `tick(now)`, `overdue(now)`, `died(death)` and
+    the attributes `table`, `columns` (name -> position in the table) and `resident()` (KiB now, or None).
+    """
+
+    def __init__(self, job, root, outbox, clock=time.perf_counter):
+        self.job = job
+        self.root = root
+        self.outbox = outbox
+        self.clock = clock
+        self.rows, self.stride = samples.shape(job["looks"][-1])
+        self.child = None
+        self.done = None
+        self.gone = False
+        self.notes = []
+        self.tail = wire.Tail()
+        self.countdown = Countdown(job["timeout_s"], clock())
+        self.asked_at = None
+        self._group = cgroup.find()
+        self._oom_kills = self._group.oom_kills()
+        self._commands = wire.Lines()
+        self._progress_at = clock() + PROGRESS_S
+        self._sent = 0
+        self._selector = selectors.PollSelector()
+        self._signals = _signals_as_fd()
+
+    # -------------------------------------------------------------- the loop
+
+    def run(self):
+        """Until `done` is known and sent. Whatever happens, nothing that was started outlives this."""
+        self.listen(0, self._heard)
+        self.listen(self._signals, self._signalled)
+        try:
+            self.open()
+            while self.done is None:
+                self._turn(self._pause_s())
+        except Exception:  # our own fault: the harness hears of it, and the image is not blamed
+            self.end("infrastructure", "the agent failed:\n" + traceback.format_exc())
+        self._finish()
+        self._flush()
+
+    def listen(self, fd, callback):
+        self._selector.register(fd, selectors.EVENT_READ, callback)
+
+    def mute(self, fd):
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def start(self, command, inherited=()):
+        """Start the child in the folder of the scenario's files. Raises OSError."""
+        folder = os.path.join(self.root, "scenario")
+        self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
+        self.listen(self.child.output, self._output)
+
+    def _turn(self, pause_s):
+        self._exchange(pause_s)
+        now = self.clock()
+        if self.done is not None:
+            return
+        if self.child.death is not None:
+            self.drain()
+            self.died(self.child.death)
+        elif self.asked_at is not None:
+            self._check_answer(now)
+        elif self.countdown.left(now) <= 0:
+            self.overdue(now)
+        self._tell_progress(now)
+        self.tick(now)
+
+    def _exchange(self, pause_s):
+        """Read and write what can be, waiting up to `pause_s` for it."""
+        if self.outbox.pending and not self.gone:
+            self._selector.register(self.outbox.fd, selectors.EVENT_WRITE, self.outbox.write_some)
+        try:
+            for key, _ in self._selector.select(pause_s):
+                key.data()
+        except BrokenPipeError:
+            self._lose_harness()
+        finally:
+            self.mute(self.outbox.fd)
+
+    def _pause_s(self):
+        """Until the next thing that has a time: progress, the end of a wait, the deadline."""
+        now = self.clock()
+        left = self.countdown.left(now) if self.asked_at is None else self.deadline_of_answer() - now
+        return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, self.beat_s()))
+
+    def beat_s(self):
+        """Most seconds between two ticks."""
+        return PROGRESS_S
+
+    # -------------------------------------------------------------- what comes in
+
+    def _heard(self):
+        data = os.read(0, 1 << 16)
+        if not data:
+            self._lose_harness()
+        for line in self._commands.feed(data):
+            if self.asked_at is not None and line.strip():
+                self._take_answer("stop" if b'"stop"' in line else "go")
+
+    def _lose_harness(self):
+        self.gone = True
+        self.mute(0)
+        self.end("infrastructure", "the harness is gone")
+
+    def _take_answer(self, answer):
+        self.asked_at = None
+        self.countdown.resume(self.clock())
+        self.answered(answer)
+
+    def deadline_of_answer(self):
+        return self.asked_at + self.job["answer_timeout_s"]
+
+    def _check_answer(self, now):
+        if now >= self.deadline_of_answer():
+            self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
+
+    def _signalled(self):
+        numbers = set(os.read(self._signals, 512))
+        if self.child is not None:
+            self.child.reap()
+        fatal = sorted(numbers - {signal.SIGCHLD})
+        if fatal:
+            self.end("infrastructure", "the agent was ended by %s" % signal.Signals(fatal[0]).name)
+
+    def _output(self):
+        data = wire.read_available(self.child.output)
+        if data:
+            self.tail.add(data)
+            self.printed(data)
+        elif data is not None:
+            self.mute(self.child.output)
+        return bool(data)
+
+    def printed(self, data):
+        """The child wrote this."""
+
+    def drain(self):
+        """Read what the dead child left in its pipes; not for ever, as its children may go on writing."""
+        for _ in range(64):
+            if not self._output():
+                return
+
+    # -------------------------------------------------------------- what goes out
+
+    def ready(self, setup_s, first_step_s, probes):
+        self.outbox.send(
+            "ready",
+            setup_s=setup_s,
+            first_step_s=first_step_s,
+            libraries=libraries.of_interest(self.child.pid),
+            probes=probes,
+            stride=self.stride,
+        )
+
+    def look(self, step, look, last):
+        """Tell of a look, after the samples that it covers; unless it is the last, wait for an answer."""
+        self.send_samples()
+        self.outbox.send("look", step=step, look={name: wire.tidy(look[name]) for name in look}, last=last)
+        if not last:
+            self.asked_at = self.clock()
+            self.countdown.pause(self.asked_at)
+
+    def send_samples(self):
+        columns = [(name, self.table.column(place)) for name, place in self.columns.items()]
+        for rows in wire.chunks(self._sent, self.table.taken(), len(columns)):
+            chunk = {name: [wire.tidy(column[row]) for row in rows] for name, column in columns}
+            chunk["step"] = [(row + 1) * self.stride for row in rows]
+            self.outbox.send("samples", columns=chunk)
+            self._sent = rows.stop
+
+    def _tell_progress(self, now):
+        if now >= self._progress_at:
+            self._progress_at = now + PROGRESS_S
+            self.outbox.send("progress", step=self.steps(), rss_kib=wire.tidy(self.resident()))
+
+    # -------------------------------------------------------------- the end
+
+    def steps(self):
+        return int(self.table.header[samples.STEPS])
+
+    def stuck(self, now):
+        """Whether the step in progress takes longer than the steps before it give reason to wait."""
+        patience_s = max(LEAST_PATIENCE_S, PATIENCE_STEPS * self.table.largest(self.columns["step_s"]))
+        return now - self.table.header[samples.STARTED] > patience_s
+
+    def oom_killed(self):
+        return self._group.oom_kills() > self._oom_kills
+
+    def end(self, end, message, death=None, stacks=""):
+        """Decide how the trial ended; `death`, if it is what decided. The first word counts."""
+        if self.done is None:
+            self.done = {
+                "end": end,
+                "message": message,
+                "signal": death and death.signal,
+                "exit_code": death and death.exit_code,
+                "stacks": stacks[: wire.TAIL_BYTES],
+            }
+
+    def _finish(self):
+        """Kill what is left, then send the last samples and `done`."""
+        if self.child is not None:
+            self.child.kill()
+            self.drain()
+            self.send_samples()
+        busy_s = self.table.header[samples.BUSY_S]
+        self.outbox.send(
+            "done",
+            last_step=self.steps(),
+            peak_rss_kib=wire.tidy(self._peak_rss_kib()),
+            probe_cost=wire.tidy(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
+            output_tail=self.tail.text(),
+            **dict(self.done, message="\n".join([self.done["message"]] + self.notes).strip()),
+        )
+
+    def _peak_rss_kib(self):
+        """The largest sample, or what the kernel says when it lets go of the child: it sees between the samples."""
+        death = self.child and self.child.death
+        peak_kib = self.table.largest(self.columns["rss_kib"])
+        return max(peak_kib, death.peak_rss_kib if death else 0) or None
+
+    def _flush(self):
+        """Write out the rest, for as long as somebody may be reading."""
+        until = self.clock() + FLUSH_S
+        while self.outbox.pending and not self.gone and self.clock() < until:
+            self._exchange(0.1)
+
+
+def _signals_as_fd():
+    """An fd that can be read when a signal came: the death of a child, or a request to end."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: None)
+    return reader

@@ -1,0 +1,94 @@
+"""Lines to the harness and from the scenario. See the package's docstring for the messages."""
+
+import collections
+import json
+import os
+import select
+
+LONGEST_LINE = 1 << 20
+TAIL_BYTES = 64 << 10
+ROWS_A_CHUNK = 10000
+BYTES_A_NUMBER = 24
+
+
+def tidy(number):
+    """A float as JSON can say it: NaN and infinities are null, whole numbers are written without a fraction."""
+    if number is None or number != number or number in (float("inf"), float("-inf")):
+        return None
+    return int(number) if number == int(number) else round(number, 9)
+
+
+def chunks(start, stop, columns):
+    """Ranges of rows from start to stop, each small enough for one line."""
+    rows = min(ROWS_A_CHUNK, LONGEST_LINE // (BYTES_A_NUMBER * (columns + 1)))
+    for first in range(start, stop, rows):
+        yield range(first, min(first + rows, stop))
+
+
+class Outbox(object):
+    """Messages on their way to the harness, which may read slowly or never: nothing here waits for it."""
+
+    def __init__(self, fd, marker):
+        self.fd = fd
+        self.pending = bytearray()
+        self._marker = marker.encode("ascii")
+
+    def send(self, kind, **fields):
+        fields["type"] = kind
+        line = json.dumps(fields, allow_nan=False).encode("ascii")
+        # The newline in front ends whatever the image left unfinished on the line.
+        self.pending += b"\n" + self._marker + b" " + line + b"\n"
+
+    def write_some(self):
+        """Call when the fd can be written: then at least PIPE_BUF bytes go without blocking."""
+        written = os.write(self.fd, self.pending[: select.PIPE_BUF])
+        del self.pending[:written]
+
+
+class Lines(object):
+    """Cuts a stream of bytes into lines; of a line over the limit only the beginning is kept."""
+
+    def __init__(self, ends=b"\n"):
+        self._rest = bytearray()
+        self._ends = ends
+
+    def feed(self, data):
+        if len(self._ends) > 1:
+            for end in self._ends[1:]:
+                data = data.replace(bytes([end]), self._ends[:1])
+        pieces = data.split(self._ends[:1])
+        whole = []
+        for piece in pieces[:-1]:
+            self._keep(piece)
+            whole.append(bytes(self._rest))
+            self._rest = bytearray()
+        self._keep(pieces[-1])
+        return whole
+
+    def _keep(self, piece):
+        self._rest += piece[: LONGEST_LINE - len(self._rest)]
+
+
+class Tail(object):
+    """The last TAIL_BYTES of what a process wrote."""
+
+    def __init__(self):
+        self._parts = collections.deque()
+        self._size = 0
+
+    def add(self, data):
+        self._parts.append(data)
+        self._size += len(data)
+        while self._size - len(self._parts[0]) >= TAIL_BYTES:
+            self._size -= len(self._parts.popleft())
+
+    def text(self):
+        return b"".join(self._parts)[-TAIL_BYTES:].decode("utf-8", "replace")
+
+
+def read_available(fd):
+    """What can be read now from a non-blocking fd: None when nothing is there yet, b"" at its end."""
+    try:
+        return os.read(fd, 1 << 16)
+    except BlockingIOError:
+        return None

@@ -1,0 +1,155 @@
+"""Drives the real agent as the harness does: packs it, starts the supervisor, talks, and listens."""
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+AGENT = Path(__file__).parents[2] / "harness" / "agent"
+MARKER = "7d1fa7d1fa7d1fa"
+
+
+def pack(root: Path, script: Path | None, **job: Any) -> None:
+    """What the harness copies into a container."""
+    shutil.copytree(AGENT, root / "harness_agent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(AGENT / "start.py", root / "start.py")
+    (root / "scenario").mkdir()
+    if script is not None:
+        shutil.copy(script, root / "scenario")
+    defaults = {
+        "protocol": 1,
+        "marker": MARKER,
+        "script": None if script is None else f"scenario/{script.name}",
+        "params": {},
+        "command": None,
+        "step_pattern": None,
+        "judge_exit": False,
+        "looks": [50, 100],
+        "timeout_s": 30.0,
+        "answer_timeout_s": 30.0,
+        "environment": ["PLANTED_*"],
+    }
+    (root / "job.json").write_text(json.dumps({**defaults, **job}))
+
+
+@dataclass
+class Told:
+    """All that one trial told."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    noise: bytes = b""
+    exit_code: int | None = None
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in self.messages if message["type"] == kind]
+
+    def one(self, kind: str) -> dict[str, Any]:
+        (message,) = self.all(kind)
+        return message
+
+    @property
+    def done(self) -> dict[str, Any]:
+        assert self.messages[-1]["type"] == "done", self.messages[-1]
+        return self.one("done")
+
+    def column(self, name: str) -> list[float | None]:
+        return [value for message in self.all("samples") for value in message["columns"].get(name, [])]
+
+
+class Agent:
+    """A running supervisor. Use as a context manager: it is killed at the end, whatever happened."""
+
+    def __init__(self, root: Path, *, python: str, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [python, "-B", str(root / "start.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+        )
+        self.told = Told()
+        self._buffer = b""
+
+    def __enter__(self) -> "Agent":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def send(self, answer: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"answer": answer}).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def next(self, timeout_s: float = 30.0) -> dict[str, Any] | None:
+        """The next message, None at the end of output."""
+        until = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            data = self._read(until - time.monotonic())
+            if not data:
+                return None
+            self._buffer += data
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        if not line.startswith(MARKER.encode() + b" "):
+            self.told.noise += line
+            return self.next(timeout_s)
+        message: dict[str, Any] = json.loads(line[len(MARKER) + 1 :])
+        self.told.messages.append(message)
+        return message
+
+    def _read(self, timeout_s: float) -> bytes:
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            assert selector.select(timeout_s), f"nothing from the agent in {timeout_s:.0f} s: {self.told.messages[-1:]}"
+        return os.read(self.process.stdout.fileno(), 1 << 20)
+
+    def until(self, kind: str) -> dict[str, Any]:
+        """The next message of that kind."""
+        while (message := self.next()) is not None:
+            if message["type"] == kind:
+                return message
+        raise AssertionError(f"the agent ended without {kind}: {self.errors()}")
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def finish(self, answer: str = "go") -> Told:
+        """Answer every look until the agent ends."""
+        while (message := self.next()) is not None:
+            if message["type"] == "look" and not message["last"]:
+                self.send(answer)
+        self.told.exit_code = self.process.wait(30)
+        return self.told
+
+
+def scenario_pid(agent: Agent) -> int:
+    """The scenario process of a running agent."""
+    children = Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text().split()
+    return int(children[0])
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def wait_until_dead(pid: int, timeout_s: float = 5.0) -> bool:
+    until = time.monotonic() + timeout_s
+    while is_alive(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not is_alive(pid)
+
+
+__all__ = ["Agent", "Told", "is_alive", "pack", "scenario_pid", "signal", "wait_until_dead"]
