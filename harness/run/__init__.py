@@ -3,3 +3,18 @@
 `ENGINES` maps a kind of engine to the function that opens it. Both kinds obey one contract
 (`tests/contract`); `trial.run_trial` holds the conversation with the agent over either.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from harness.model import Host
+from harness.run import process
+from harness.run.engine import Engine, Say
+
+ENGINES: Mapping[str, Callable[..., Engine]] = {"process": process.open_engine}
+
+
+def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
+    """The engine of `host`. Raises EngineUnreachable, a line that says what to do."""
+    return ENGINES["process" if host.is_process else "docker"](host, environ=environ, say=say)

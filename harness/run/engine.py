@@ -47,11 +47,16 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How the agent's process or container ended, by the engine's word."""
+    """How the agent's process or container ended, by the engine's word.
+
+    `exit_code` is 128 + n for a death by signal n. `stderr_tail` is the end of what was written to stderr outside
+    the protocol: why an entrypoint or an interpreter did not start.
+    """
 
     exit_code: int | None = None
     oom_killed: bool = False
     error: str = ""
+    stderr_tail: str = ""
 
 
 class Session(Protocol):

@@ -1,0 +1,51 @@
+"""Finds the Python of a version on this machine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+
+def find(version: str | None, *, environ: Mapping[str, str]) -> Path | None:
+    """The interpreter of `version` ("3.7" or "3.7.16"), None if there is none; without a version, our own."""
+    if version is None:
+        return Path(sys.executable)
+    return next((path for path in candidates(environ) if matches(version_of(path), version)), None)
+
+
+def known(environ: Mapping[str, str]) -> list[str]:
+    """The versions that could be asked for here, oldest first."""
+    versions = {version for path in candidates(environ) if (version := version_of(path))}
+    return sorted(versions, key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+
+
+def matches(version: str, wanted: str) -> bool:
+    return version == wanted or version.startswith(f"{wanted}.")
+
+
+def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Our own interpreter, then those of pyenv, of uv and on PATH."""
+    yield Path(sys.executable)
+    home = Path(environ.get("HOME", "/nonexistent"))
+    pyenv = Path(environ.get("PYENV_ROOT", home / ".pyenv"))
+    data = Path(environ.get("XDG_DATA_HOME", home / ".local/share"))
+    yield from sorted(pyenv.glob("versions/*/bin/python"), reverse=True)
+    yield from sorted(data.glob("uv/python/cpython-*/bin/python"), reverse=True)
+    for minor in range(20, 5, -1):
+        if found := shutil.which(f"python3.{minor}", path=environ.get("PATH")):
+            yield Path(found)
+
+
+def version_of(path: Path) -> str:
+    """What the interpreter itself says; "" if it does not run (pyenv's shims of versions that are not chosen) or is
+    older than 3.6, which the agent does not know."""
+    code = "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
+    try:
+        asked = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return asked.stdout.strip() if asked.returncode == 0 else ""

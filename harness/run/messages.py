@@ -1,0 +1,167 @@
+"""What an agent says, out of the noise of an image that is not trusted.
+
+`Lines` finds the marked lines, `parse` checks one of them; both raise `Misunderstood` and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn, get_args
+
+import numpy as np
+
+from harness.model import End, Floats, Look
+from harness.run.tail import Tail
+
+LINE_LIMIT_BYTES = 16 << 20
+FACTS_LIMIT_BYTES = 1 << 20
+TEXT_LIMIT = 64 << 10
+COLUMNS_LIMIT = 64
+
+TYPES = frozenset({"hello", "ready", "progress", "samples", "look", "done"})
+ENDS = frozenset(get_args(End)) - {"interrupted"}
+LOOK_FIELDS = frozenset(Look.__dataclass_fields__) - {"step"}
+
+Message = Mapping[str, Any]
+
+
+class Misunderstood(Exception):
+    """A marked line that is no message of the protocol."""
+
+
+class Lines:
+    """Cuts a stream of bytes into the agent's marked lines; the rest goes into `noise`, of which the end is kept."""
+
+    def __init__(self, marker: str) -> None:
+        self._start = marker.encode() + b" "
+        self._open = bytearray()
+        self._searched = 0
+        self.noise = Tail(TEXT_LIMIT)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The JSON text of each marked line that `data` completes."""
+        self._open += data
+        while (end := self._open.find(b"\n", self._searched)) >= 0:
+            line = bytes(self._open[: end + 1])
+            del self._open[: end + 1]
+            self._searched = 0
+            if line.startswith(self._start):
+                yield self._bounded(line[len(self._start) :])
+            else:
+                self.noise.add(line)
+        self._searched = len(self._open)
+        if len(self._open) > LINE_LIMIT_BYTES:
+            self._drop_open()
+
+    def _bounded(self, text: bytes) -> bytes:
+        if len(text) > LINE_LIMIT_BYTES:
+            raise Misunderstood("a line above 16 MiB")
+        return text
+
+    def _drop_open(self) -> None:
+        """An endless line: of noise keep the end, of a message nothing can be kept."""
+        if self._open.startswith(self._start):
+            raise Misunderstood("a line above 16 MiB")
+        self.noise.add(bytes(self._open))
+        # What follows is still the same line: one byte that no marker starts with stands for the part dropped.
+        self._open[:] = b" "
+        self._searched = 1
+
+    def rest(self) -> None:
+        """At the end of output: what is left without a line end is noise."""
+        self.noise.add(bytes(self._open))
+        self._open.clear()
+        self._searched = 0
+
+
+def parse(text: bytes) -> Message:
+    """The message in one marked line, its type known; RecursionError is how json meets absurd nesting."""
+    try:
+        message = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Misunderstood(f"no JSON: {type(error).__name__}") from error
+    if not isinstance(message, dict) or message.get("type") not in TYPES:
+        raise Misunderstood("no message of the protocol")
+    if message["type"] in ("hello", "ready") and len(text) > FACTS_LIMIT_BYTES:
+        raise Misunderstood(f"{message['type']} is above 1 MiB")
+    return message
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def number(message: Message, name: str) -> float | None:
+    """A number or null (also when the field is missing)."""
+    value = message.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float):
+        raise Misunderstood(f"{message.get('type')}: {name} is no number")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise Misunderstood(f"{message.get('type')}: {name} is out of range") from error
+
+
+def count(message: Message, name: str, *, most: float) -> int:
+    """A whole number from 0 to `most`; null and a missing field count as 0."""
+    value = message.get(name, 0)
+    if value is None:
+        return 0
+    if type(value) is not int or not 0 <= value <= most:
+        raise Misunderstood(f"{message.get('type')}: {name} is no count up to {most:g}")
+    return value
+
+
+def whole(message: Message, name: str) -> int | None:
+    """A whole number of ordinary size, or None."""
+    value = message.get(name)
+    if value is not None and (type(value) is not int or abs(value) >= 1 << 32):
+        raise Misunderstood(f"{message.get('type')}: {name} is no whole number")
+    return value
+
+
+def text_of(message: Message, name: str) -> str:
+    """A text, cut to the last 64 KiB characters; missing or null is empty."""
+    value = message.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Misunderstood(f"{message.get('type')}: {name} is no text")
+    # json lets lone surrogates through, which no file and no terminal takes.
+    return value[-TEXT_LIMIT:].encode(errors="replace").decode()
+
+
+def columns_of(message: Message) -> dict[str, Floats]:
+    """The columns of a `samples` message: name -> array (n,), equally long, null as NaN, `step` among them."""
+    columns = message.get("columns")
+    if not isinstance(columns, dict) or "step" not in columns or len(columns) > COLUMNS_LIMIT:
+        raise Misunderstood("samples: no columns with a step")
+    arrays = {str(name)[:200]: _array(values) for name, values in columns.items()}
+    if len({len(array) for array in arrays.values()}) != 1:
+        raise Misunderstood("samples: columns of different lengths")
+    if not np.all(np.isfinite(arrays["step"])):
+        raise Misunderstood("samples: a step is no number")
+    return arrays
+
+
+def _array(values: object) -> Floats:
+    # numpy would make numbers of strings and of booleans.
+    if not isinstance(values, list) or not all(v is None or type(v) in (int, float) for v in values):
+        raise Misunderstood("samples: a value is no number")
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError as error:
+        raise Misunderstood("samples: a number is out of range") from error
+
+
+def look_of(message: Message, *, allowed: tuple[int, ...]) -> Look:
+    """The record in a `look` message; fields that we do not know are left out."""
+    step = count(message, "step", most=math.inf)
+    fields = message.get("look")
+    if step not in allowed or not isinstance(fields, dict):
+        raise Misunderstood(f"look: none was asked for at step {step}")
+    return Look(step=step, **{name: number(fields, name) for name in LOOK_FIELDS})

@@ -1,0 +1,62 @@
+"""Who made a container or a temporary folder, and whether that process still lives.
+
+An owner is written `<machine>:<pid>:<start>`: what is left behind by a killed run names a process that is gone.
+`machine` is the boot id and the pid namespace, because a pid means something only there: a harness inside a
+container that uses the machine's engine must not be taken for dead.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+OWNER_LABEL = "harness.owner"
+START_TOLERANCE_S = 2.0  # psutil adds the boot time to it, which a clock correction may move
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    machine: str
+    pid: int
+    start_s: int
+
+    def __str__(self) -> str:
+        return f"{self.machine}:{self.pid}:{self.start_s}"
+
+
+def this_process() -> Owner:
+    pid = os.getpid()
+    return Owner(machine=_machine(), pid=pid, start_s=round(psutil.Process(pid).create_time()))
+
+
+def parse(text: str) -> Owner | None:
+    """The owner that `text` names; None if it is not of our making."""
+    machine, _, rest = text.partition(":")
+    pid, _, start = rest.partition(":")
+    if not (machine and pid.isdecimal() and start.isdecimal()):
+        return None
+    return Owner(machine=machine, pid=int(pid), start_s=int(start))
+
+
+def is_alive(owner: Owner) -> bool | None:
+    """Whether the owner still runs; None if it belongs to another machine (or boot), where we cannot look."""
+    if owner.machine != _machine():
+        return None
+    try:
+        process = psutil.Process(owner.pid)
+        return process.status() != psutil.STATUS_ZOMBIE and (
+            abs(process.create_time() - owner.start_s) <= START_TOLERANCE_S
+        )
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _machine() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    if not boot.exists():
+        return f"{uuid.getnode():x}"
+    return f"{boot.read_text().strip()}.{Path('/proc/self/ns/pid').stat().st_ino}"

@@ -1,0 +1,214 @@
+"""The process engine: trials as processes of this machine, in a virtual environment for each image. No Docker.
+
+A trial gets a temporary folder as its root and home, a minimal environment, a session of its own, and a memory
+cgroup where one can be made. It is not a sandbox: scenarios are the user's own code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from harness.errors import ImageUnavailable, InfrastructureError
+from harness.model import Host, Image, Install
+from harness.run import cgroups, environments, leftovers
+from harness.run.cgroups import Cgroup
+from harness.run.engine import Exit, Launch, Payload, Prepared, Say, Session
+from harness.run.tail import Tail
+
+READ_BYTES = 1 << 18
+EXIT_S = 5.0
+
+
+def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessEngine:
+    """The machine itself as an engine; it is always there."""
+    return ProcessEngine(environ=environ)
+
+
+class ProcessEngine:
+    def __init__(self, *, environ: Mapping[str, str], cgroup_root: Path = cgroups.CGROUPS) -> None:
+        self._environ = environ
+        self._cgroup_root = cgroup_root
+        self.facts: Mapping[str, Any] = machine_facts()
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        if not isinstance(image.source, Install):
+            raise ImageUnavailable(f"{image.where}: needs a container engine; this host is engine: process")
+        return environments.prepare(image, image.source, environ=self._environ, say=say)
+
+    @contextlib.contextmanager
+    def launch(self, launch: Launch) -> Iterator[Session]:
+        name = leftovers.new_name()
+        limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
+        with _root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
+            command = [*prefix, launch.prepared.reference, "-B", str(root / "start.py")]
+            with _started(command, root=root, environment=_environment(launch, root), cgroup=cgroup) as process:
+                yield ProcessSession(process, cgroup)
+
+    def remove_leftovers(self) -> int:
+        return leftovers.remove_folders(Path(tempfile.gettempdir()), cgroup_root=self._cgroup_root)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class ProcessSession:
+    def __init__(self, process: subprocess.Popen[bytes], cgroup: Cgroup | None) -> None:
+        self._process, self._cgroup = process, cgroup
+        self._stdin, self._stdout, self._stderr = _pipes(process)
+        self._stderr_tail = Tail()
+        self._poll = select.poll()
+        for pipe in (self._stdout, self._stderr):
+            self._poll.register(pipe, select.POLLIN)
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it is gone: receive() will say so
+            self._stdin.write(data)
+            self._stdin.flush()
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        ready = {pipe for pipe, _ in self._poll.poll(timeout_s * 1000)}
+        if self._stderr.fileno() in ready:
+            self._read_stderr()
+        if self._stdout.fileno() not in ready:
+            return b""
+        return os.read(self._stdout.fileno(), READ_BYTES) or None
+
+    def exit(self) -> Exit:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then the code stays unknown
+            self._process.wait(EXIT_S)
+        self._drain_stderr()
+        code = self._process.returncode
+        return Exit(
+            exit_code=128 - code if code is not None and code < 0 else code,
+            oom_killed=self._cgroup is not None and self._cgroup.oom_killed(),
+            stderr_tail=self._stderr_tail.text(),
+        )
+
+    def _read_stderr(self) -> bool:
+        data = os.read(self._stderr.fileno(), READ_BYTES)
+        self._stderr_tail.add(data)
+        if not data:
+            self._poll.unregister(self._stderr)
+        return bool(data)
+
+    def _drain_stderr(self) -> None:
+        """Take what is there; a grandchild may hold the pipe open for ever."""
+        poll = select.poll()
+        poll.register(self._stderr, select.POLLIN)
+        while poll.poll(0) and (data := os.read(self._stderr.fileno(), READ_BYTES)):
+            self._stderr_tail.add(data)
+
+
+def machine_facts() -> dict[str, Any]:
+    return {
+        "engine": "process",
+        "name": platform.node(),
+        "cpu": cpu_model(),
+        "cpus": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+    }
+
+
+def cpu_model() -> str | None:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+
+
+@contextlib.contextmanager
+def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
+    root = Path(tempfile.gettempdir()) / name
+    root.mkdir(mode=0o700)
+    try:
+        for path, content in {**payload.files, "job.json": json.dumps(payload.job).encode()}.items():
+            target = root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
+def _environment(launch: Launch, root: Path) -> dict[str, str]:
+    """Nothing of the caller's environment but a path to programs: no credential gets in."""
+    folder = Path(launch.prepared.reference).parent
+    return {
+        "PATH": f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "VIRTUAL_ENV": str(folder.parent),
+        "HOME": str(root),
+        "TMPDIR": str(root),
+        "LANG": "C.UTF-8",
+        **dict(launch.prepared.image.environment),
+        **dict(launch.scenario.environment),
+    }
+
+
+@contextlib.contextmanager
+def _started(
+    command: list[str], *, root: Path, environment: dict[str, str], cgroup: Cgroup | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=root,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise InfrastructureError(f"{command[0]}: cannot be started: {error.strerror}") from error
+    try:
+        yield process
+    finally:
+        kill_tree(process, cgroup)
+        _close_pipes(process)
+
+
+def kill_tree(process: subprocess.Popen[bytes], cgroup: Cgroup | None) -> None:
+    """End the process and all it started: descendants, its process group, and whoever is in its cgroup."""
+    group = [child.pid for child in _descendants(process.pid)]
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pid in group:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if cgroup is not None:
+        leftovers.kill_cgroup(cgroup)
+    process.wait()
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdin, process.stdout, process.stderr
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in _pipes(process):
+        with contextlib.suppress(BrokenPipeError):  # closing stdin flushes what nobody will read
+            pipe.close()

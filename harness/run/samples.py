@@ -1,0 +1,58 @@
+"""Gathers the samples and looks of one trial into a Trace."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.model import Floats, Look, Trace
+from harness.run.messages import Misunderstood
+
+ROWS_LIMIT = 5_000_000
+
+
+class Samples:
+    """Chunks as they come; a Trace of all of them when asked."""
+
+    def __init__(self, *, last_step: float) -> None:
+        """`last_step`: no sample may name a later step."""
+        self._chunks: list[dict[str, Floats]] = []
+        self._looks: list[Look] = []
+        self._rows = 0
+        self._newest = 0.0
+        self._last_step = last_step
+
+    def add(self, columns: dict[str, Floats]) -> None:
+        """Add rows; raises Misunderstood if their steps cannot follow those before."""
+        step = columns["step"]
+        if not len(step):
+            return
+        if step[0] < self._newest or step[-1] > self._last_step or np.any(np.diff(step) < 0):
+            raise Misunderstood("samples: steps out of order or beyond the last one")
+        self._rows += len(step)
+        if self._rows > ROWS_LIMIT:
+            raise Misunderstood(f"samples: more than {ROWS_LIMIT} rows")
+        self._newest = float(step[-1])
+        self._chunks.append(columns)
+
+    def add_look(self, look: Look) -> None:
+        self._looks.append(look)
+
+    @property
+    def newest_step(self) -> int:
+        return int(self._newest)
+
+    def trace(self) -> Trace | None:
+        """All samples up to now; None before the first. A column missing from a chunk is NaN there."""
+        if not self._chunks:
+            return None
+        names = dict.fromkeys(name for chunk in self._chunks for name in chunk)
+        joined = {name: np.concatenate([_column(chunk, name) for chunk in self._chunks]) for name in names}
+        self._chunks = [joined]
+        columns = {name: values for name, values in joined.items() if name != "step"}
+        return Trace(step=joined["step"], columns=columns, looks=tuple(self._looks))
+
+
+def _column(chunk: dict[str, Floats], name: str) -> Floats:
+    if name in chunk:
+        return chunk[name]
+    return np.full(len(chunk["step"]), np.nan)
