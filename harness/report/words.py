@@ -178,7 +178,7 @@ def totals(result: RunResult) -> str:
     """`12 cells: 8 good, 2 bad, 1 unsure, 1 not measured; 36 trials in 3 min`."""
     tones = [tone(cell.verdict.verdict) for cell in result.cells]
     words: dict[Tone, str] = {"good": "good", "bad": "bad", "unsure": "unsure", "none": "not measured"}
-    parts = [f"{tones.count(name)} {word}" for name, word in words.items() if name in tones]
+    parts = [f"{tones.count(name):,} {word}" for name, word in words.items() if name in tones]
     trials = figures.count(sum(cell.verdict.trials for cell in result.cells), "trial")
     cells = figures.count(len(result.cells), "cell")
     return f"{cells}: {', '.join(parts) or 'none'}; {trials} in {figures.duration(result.duration_s)}"

@@ -1,0 +1,86 @@
+"""The sentence at the top: what people quote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.model import Effect, Finding, RunResult
+from harness.report.headline import sentence
+from tests.unit.report import build
+
+POP = build.POP
+
+
+def told(*findings: Finding) -> str:
+    return sentence(replace(build.quickstart(), findings=findings))
+
+
+def change(**fields: object) -> Finding:
+    return build.finding(build.MULTIDICT, build.HERE, POP, **{"before": "6.2.0", "after": "6.3.0", **fields})  # type: ignore[arg-type]
+
+
+def test_a_leak_that_came_and_went_and_came_again() -> None:
+    assert sentence(build.quickstart()) == (
+        "multidict leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), "
+        "and 2.82 KiB a step since 6.5.0 (fixed in 6.6.4), on here."
+    )
+
+
+def test_several_series_are_told_one_after_the_other_and_equal_histories_once() -> None:
+    assert sentence(build.varied()) == (
+        "onnxruntime has slower steps (5.62×) since 1.21.0, on here; orjson crashes in 3.7.9 only, on here; "
+        "ngc leaks 23.9 to 24.1 KiB a step since a version after 21.08-tf1-py3, 22.12-tf1-py3 at the latest, "
+        "in 2 of 4 variants, on old/RTX 3090 and new/RTX 4090."
+    )
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        (change(kind="bad_from_start", before=None, after="6.0.5"),
+         "multidict leaks 7.84 KiB a step in every version from 6.0.5, the oldest, on here."),
+        (change(kind="first_fixed", before="6.3.1", after="6.3.2"),
+         "multidict leaks 7.84 KiB a step before 6.3.2 (fixed there), on here."),
+        (change(metric="outcome", verdict="hang", effect=None), "multidict hangs since 6.3.0, on here."),
+        (change(metric="outcome", verdict="oom", effect=None),
+         "multidict runs out of memory since 6.3.0, on here."),
+        (change(metric="memory", verdict="slowdown", effect=None), "multidict leaks memory since 6.3.0, on here."),
+        (change(metric="outcome", verdict="slowdown", effect=None),
+         "multidict gets slower step by step since 6.3.0, on here."),
+        (change(metric="peak_memory", verdict="", effect=Effect(value=23, unit="%")),
+         "multidict needs more memory at its peak (+23 %) since 6.3.0, on here."),
+    ],
+)  # fmt: skip
+def test_each_kind_of_change_has_its_words(finding: Finding, text: str) -> None:
+    assert told(finding) == text
+
+
+def test_more_changes_than_fit_are_counted() -> None:
+    versions = [image.version for image in build.MULTIDICT.images]
+    many = [change(before=old, after=new, metric="outcome", verdict="crash", effect=None,
+                   variant=build.variant(f"s{new}")) for old, new in zip(versions, versions[1:], strict=False)]  # fmt: skip
+    assert told(*many[:5]).endswith("; and 2 further changes below.")
+    assert told(*many[:4]).endswith("; and 1 further change below.")
+
+
+def test_bad_cells_without_a_history_are_still_bad() -> None:
+    assert told() == "4 of 10 cells bad (4 leak), but the history does not say since which version."
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (build.quiet(), "Nothing bad: all 10 cells are good."),
+        (build.unreachable(), "Nothing bad in what ran, but 5 of 10 cells could not be measured "
+                              "(old could not be used)."),
+        (replace(build.quiet(), verdict="interrupted"),
+         "Interrupted with 10 of 10 cells measured; the same sweep again goes on from here."),
+        (replace(build.varied(), verdict="inconclusive"),
+         "Nothing bad found, but 2 of 49 cells could not be decided (2 inconclusive)."),
+        (replace(build.unreachable(), verdict="ok"), "Nothing bad: 5 of 10 cells good, the rest not measured."),
+    ],
+)  # fmt: skip
+def test_other_ends_say_what_is_not_known(result: RunResult, text: str) -> None:
+    assert sentence(result) == text

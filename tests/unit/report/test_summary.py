@@ -1,0 +1,82 @@
+"""summary.json is what other programs build on: a field that changes here breaks them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from harness.model import RunResult
+from harness.report.summary import summarise
+from tests.unit.report import build
+
+RESULTS = [build.quickstart(), build.varied(), build.quiet(), build.unreachable()]
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(loaded)
+    return loaded
+
+
+def through_json(result: RunResult) -> Any:
+    return json.loads(json.dumps(summarise(result), allow_nan=False))
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)
+def test_every_summary_is_as_the_schema_has_it(result: RunResult, schema: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator(schema).validate(through_json(result))
+
+
+def test_the_schema_refuses_what_is_missing_or_new(schema: dict[str, Any]) -> None:
+    validator = jsonschema.Draft202012Validator(schema)
+    summary = through_json(build.quickstart())
+    del summary["cells"][0]["signal"]
+    assert not validator.is_valid(summary)
+    assert not validator.is_valid(through_json(build.quickstart()) | {"extra": 1})
+
+
+def test_a_cell() -> None:
+    assert through_json(build.quickstart())["cells"][3] == {
+        "series": "multidict", "image": "6.3.0", "digest": "sha256:" + "ab" * 32, "host": "here", "gpu": None,
+        "scenario": "multidict_pop", "params": {}, "trials": 3, "failed": 0, "signal": None, "steps": 4000,
+        "verdict": "leak", "verdicts": ["leak"], "layer": "native heap", "plateau_mib": None,
+        "smallest_visible": None, "metrics": {}, "rate_kib_per_step": 7.838,
+        "rate_ci": [7.838 * 0.998, 7.838 * 1.002], "excluded_kib_per_step": None, "step_ms": 0.0181,
+        "step_ms_ci": [0.0179, 0.0184], "step_drift": 0.02, "peak_rss_mib": 30 + 7.838 * 4000 / 1024,
+        "why": "grows in both halves",
+    }  # fmt: skip
+
+
+def test_each_kind_of_finding_has_its_own_ends() -> None:
+    found = through_json(build.quickstart())["findings"]
+    assert (found[0]["last_good"], found[0]["first_bad"]) == ("6.2.0", "6.3.0")
+    assert (found[1]["last_bad"], found[1]["first_good"]) == ("6.3.1", "6.3.2")
+    assert "first_bad" not in found[1]
+    assert found[0]["effect"] == {"value": 7.838, "unit": "KiB/step", "ci": [7.83, 7.85]}
+    first = replace(build.quickstart().findings[0], kind="bad_from_start", before=None, after="6.0.5")
+    oldest = through_json(replace(build.quickstart(), findings=(first,)))["findings"][0]
+    assert oldest["oldest_bad"] == "6.0.5"
+    assert not {"last_good", "first_bad"} & set(oldest)
+
+
+def test_the_whole_run() -> None:
+    summary = through_json(build.varied())
+    assert (summary["schema"], summary["verdict"], summary["exit_code"]) == (1, "regression", 1)
+    assert summary["hosts"][1] == {"name": "old", "engine": "ssh://lab-3090", "gpus": ["RTX 3090"]}
+    assert len(summary["cells"]) == 49
+
+
+def test_numbers_that_are_not_finite_are_not_known() -> None:
+    result = build.quickstart()
+    odd = replace(result.cells[0].verdict, rate_kib_per_step=float("nan"), rate_ci=(float("-inf"), 1.0),
+                  metrics={"loss": np.float64(0.5), "seen": np.array([1.0, np.nan])})  # fmt: skip
+    cell = through_json(replace(result, cells=(replace(result.cells[0], verdict=odd),)))["cells"][0]
+    assert (cell["rate_kib_per_step"], cell["rate_ci"]) == (None, [None, 1.0])
+    assert cell["metrics"] == {"loss": 0.5, "seen": [1.0, None]}

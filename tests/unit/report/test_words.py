@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.model import CellVerdict, Excluded
+from harness.report import words
+from tests.unit.report import build
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (build.leak(7.838), "leak 7.84 KiB/step"),
+        (build.leak(7.838, also=["slowdown"]), "leak, slowdown 7.84 KiB/step"),
+        (build.flat(0.0174), "flat ≤0.0174 KiB/step"),
+        (build.crash(), "crash SIGSEGV"),
+        (build.crash(signal=None), "crash"),
+        (build.crash(signal=999), "crash signal 999"),
+        (replace(build.flat(), verdict="slowdown", verdicts=("slowdown",), step_drift=0.23), "slowdown +23 %"),
+        (replace(build.flat(), verdict="plateau", verdicts=("plateau",), plateau_mib=160.0), "plateau 160 MiB"),
+        (replace(build.leak(1.5), verdict="suspect", verdicts=("suspect",)), "suspect 1.5 KiB/step"),
+        (build.unknown("inconclusive", "trials disagree"), "inconclusive"),
+        (build.unknown("untested", "no image"), "untested"),
+    ],
+)
+def test_cell_text(verdict: CellVerdict, text: str) -> None:
+    assert words.cell_text(verdict) == text
+
+
+def test_a_cell_says_how_often_and_why() -> None:
+    entry = build.varied().cells[7]
+    assert words.cell_sentence(entry) == (
+        "crash SIGSEGV (3 of 3 trials failed): died by SIGSEGV at step 1 in 3 of 3 trials"
+    )
+
+
+def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
+    entry = build.quickstart().cells[0]
+    left_out = replace(entry, cell=replace(entry.cell, excluded=Excluded(why="too long for a weekly run")),
+                       verdict=build.unknown("untested", ""))  # fmt: skip
+    assert words.cell_sentence(left_out) == "untested: excluded: too long for a weekly run"
+
+
+def test_findings_say_where_how_large_and_how_sure() -> None:
+    first, fixed, *_ = build.quickstart().findings
+    assert words.finding_place(first) == "multidict on here, multidict_pop"
+    assert words.finding_text(first) == (
+        "memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85), p = 0.001, confirmed"
+    )
+    assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
+    oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None, confirmed=False)
+    assert words.finding_text(oldest) == (
+        "memory leak in 6.0.5, the oldest version that ran, so it is older than that, not confirmed"
+    )
+
+
+def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
+    finding = build.varied().findings[3]
+    assert words.finding_text(finding).startswith(
+        "memory leak begins between 21.08-tf1-py3 (good) and 22.12-tf1-py3 (bad); "
+        "21.09-tf1-py3 and 21.10-tf1-py3 could not run"
+    )
+    assert words.listing(["a", "b", "c"]) == "a to c (3 versions)"
+
+
+def test_totals_and_what_flat_is_worth() -> None:
+    result = build.varied()
+    assert words.totals(result) == (
+        "49 cells: 22 good, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s"
+    )
+    assert words.quiet_text(result) == (
+        "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide"
+    )
+    assert words.quiet_text(replace(result, cells=())) is None
+
+
+def test_one_clear_line_for_each_host_that_is_gone() -> None:
+    assert words.troubles(build.unreachable()) == [
+        "host old could not be used: ssh://lab-3090: connection refused; start dockerd there and try again"
+    ]
+    assert words.troubles(build.quiet()) == []
+
+
+def test_gaps_are_told_once_for_many_variants() -> None:
+    assert words.gaps(build.varied()) == [
+        "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on old/RTX 3090, 4 variants): "
+        "ImageUnavailable: manifest unknown",
+        "inconclusive: 21.08-tf1-py3 (ngc on old/RTX 3090, signal op=fft input=constant): two of three trials agree",
+        "incompatible: 20.12-tf1-py3 (ngc on new/RTX 4090, 4 variants): "
+        "CUDA 11.1 knows no sm_89 (RTX 4090); it needs 11.8 or later",
+        "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on new/RTX 4090, 4 variants): "
+        "ImageUnavailable: manifest unknown",
+        "inconclusive: 21.08-tf1-py3 (ngc on new/RTX 4090, signal op=fft input=constant): two of three trials agree",
+    ]
