@@ -1,0 +1,117 @@
+"""What is compared between the versions of one block: a figure of each trial, as a table of rounds and versions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.judge.fit import BLOCKS, block_levels
+from harness.judge.summary import comparable
+from harness.model import CellVerdict, Floats, Trace, Trial
+
+Figure = Callable[[Trace, int], float | None]
+"""(trace, steps that all have) -> a positive figure, or None."""
+Columns = Mapping[int, Mapping[int, float]]
+"""Position -> round -> figure."""
+FEWEST_ROUNDS = 2
+WANTED_ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Logs of a figure, shape (rounds, len(positions)); `positions` are the versions' places in the series."""
+
+    values: Floats
+    positions: tuple[int, ...]
+
+
+def step_time_table(trials: Sequence[Sequence[Trial]], figure: Figure, *, least_steps: int) -> Table | None:
+    """Of the trials of `least_steps` or more whose steps are long enough, in total, to be compared."""
+    shown = [[trial for trial in _clean(cell, least_steps) if comparable(trial.trace)] for cell in trials]
+    return _table(shown, figure)
+
+
+def peak_table(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, least_steps: int) -> Table | None:
+    """Of the cells that do not leak: the peak of a leak is only a matter of how long it ran."""
+    both = zip(cells, trials, strict=True)
+    return _table([[] if "leak" in cell.verdicts else _clean(each, least_steps) for cell, each in both], peak_kib)
+
+
+def median_step_s(trace: Trace, common: int) -> float | None:
+    settled = _settled(trace, "step_s", common)
+    return float(np.median(settled)) if len(settled) else None
+
+
+def best_step_s(trace: Trace, common: int) -> float | None:
+    """The least of the block medians: a neighbour that takes the machine for a while does not move it."""
+    settled = _settled(trace, "step_s", common)
+    return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
+
+
+def peak_kib(trace: Trace, common: int) -> float | None:
+    values = trace.column("rss_kib")
+    if values is None:
+        return None
+    shared = values[: int(np.searchsorted(trace.step, common, side="right"))]
+    return float(np.nanmax(shared)) if np.isfinite(shared).any() else None
+
+
+def _settled(trace: Trace, name: str, common: int) -> Floats:
+    """The rows after the warm-up quarter of the steps that all trials have."""
+    values = trace.column(name)
+    if values is None:
+        return np.empty(0)
+    first, last = np.searchsorted(trace.step, (common / 4, common), side="right")
+    rows = values[int(first) : int(last)]
+    return np.asarray(rows[np.isfinite(rows)], dtype=np.float64)
+
+
+def _clean(cell: Sequence[Trial], least_steps: int) -> list[Trial]:
+    """The trials that ended well. One that its time limit cut short would shorten the comparison for all."""
+    ended = [trial for trial in cell if trial.end in ("completed", "stopped")]
+    return [trial for trial in ended if trial.trace is not None and _last(trial.trace) >= least_steps]
+
+
+def _last(trace: Trace) -> float:
+    return float(trace.step[-1]) if len(trace.step) else 0.0
+
+
+def _table(trials: Sequence[Sequence[Trial]], figure: Figure) -> Table | None:
+    """Only steps that all trials have, only rounds that all versions have; None if there are not two of each."""
+    lasts = [trial.trace.step[-1] for cell in trials for trial in cell if trial.trace is not None]
+    if not lasts:
+        return None
+    common = int(min(lasts))
+    columns = {place: _by_round(cell, figure, common) for place, cell in enumerate(trials)}
+    known = _with_enough_rounds({place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS})
+    if len(known) < 2:
+        return None
+    rounds = sorted(_shared(known))
+    values = [[math.log(column[number]) for column in known.values()] for number in rounds]
+    return Table(values=np.array(values), positions=tuple(known))
+
+
+def _with_enough_rounds(columns: Columns) -> Columns:
+    """Without the versions that were measured least often, as long as they leave too few rounds that all have."""
+    known = dict(columns)
+    while known and len(_shared(known)) < min(WANTED_ROUNDS, max(map(len, known.values()))):
+        del known[min(known, key=lambda place: len(known[place]))]
+    return known
+
+
+def _shared(columns: Columns) -> set[int]:
+    return set.intersection(*(set(column) for column in columns.values()))
+
+
+def _by_round(cell: Sequence[Trial], figure: Figure, common: int) -> dict[int, float]:
+    """The figure of each trial by its round; by order where the rounds say nothing (trials that were reused)."""
+    distinct = len({trial.round for trial in cell}) == len(cell)
+    figures = {
+        trial.round if distinct else order: figure(trial.trace, common)
+        for order, trial in enumerate(cell)
+        if trial.trace is not None
+    }
+    return {number: value for number, value in figures.items() if value is not None and value > 0}

@@ -1,0 +1,175 @@
+"""Verdicts that change along a series: from good to bad, and back, with the versions that nobody can tell about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import binomtest, fisher_exact
+
+from harness.judge.verdict import SAME_RATE
+from harness.model import UNSURE, CellVerdict, Change, Effect, Kind, Metric
+
+MISS = 0.05
+"""The chance of missing a failure that a good version is allowed to have."""
+UNTOLD = UNSURE | {"untested", "incompatible"}
+FAILURES = frozenset({"oom", "crash", "hang"})
+
+State = bool | None
+"""Whether a cell is bad; None if it cannot be said."""
+
+
+def outcome_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
+    """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures."""
+    states: list[State] = []
+    for cell in cells:
+        failed = bool(FAILURES & set(cell.verdicts))
+        states.append(True if failed else None if cell.verdict in UNTOLD else False)
+    if baseline is not None and states[baseline]:
+        usual = set(cells[baseline].verdicts) & FAILURES
+        states = [bad and not usual & set(cell.verdicts) for bad, cell in zip(states, cells, strict=True)]
+    return _changes("outcome", _proven(states, cells), cells)
+
+
+def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
+    """Leaks. Against a baseline that leaks itself, only those that are worse by more than SAME_RATE."""
+    states = _states(cells, "leak")
+    if baseline is not None and states[baseline]:
+        least = SAME_RATE * (cells[baseline].rate_kib_per_step or 0.0)
+        states = [bad and (cell.rate_kib_per_step or 0.0) > least for bad, cell in zip(states, cells, strict=True)]
+    return _changes("memory", states, cells)
+
+
+def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
+    """Step times that drift within a trial. Against a baseline that drifts itself, none is worse."""
+    states = _states(cells, "slowdown")
+    if baseline is not None and states[baseline]:
+        states = [None if bad is None else False for bad in states]
+    return _changes("step_time", states, cells)
+
+
+def transitions(states: Sequence[State]) -> list[tuple[Kind, int | None, int]]:
+    """(kind, last of the old side, first of the new side) wherever known states differ, or the first known is bad."""
+    found: list[tuple[Kind, int | None, int]] = []
+    last: int | None = None
+    for place, bad in enumerate(states):
+        if bad is None:
+            continue
+        if last is None and bad:
+            found.append(("bad_from_start", None, place))
+        elif last is not None and bad != states[last]:
+            found.append(("first_bad" if bad else "first_fixed", last, place))
+        last = place
+    return found
+
+
+def _changes(metric: Metric, states: Sequence[State], cells: Sequence[CellVerdict]) -> tuple[Change, ...]:
+    return tuple(
+        _change(metric, kind, before=before, after=after, states=states, cells=cells)
+        for kind, before, after in transitions(states)
+    )
+
+
+def _change(
+    metric: Metric,
+    kind: Kind,
+    *,
+    before: int | None,
+    after: int,
+    states: Sequence[State],
+    cells: Sequence[CellVerdict],
+) -> Change:
+    bad = cells[before] if kind == "first_fixed" and before is not None else cells[after]
+    between = range(0 if before is None else before + 1, after)
+    p = None if metric != "outcome" or before is None else _fisher_p(states, cells, before=before, after=after)
+    return Change(
+        metric=metric,
+        kind=kind,
+        before=before,
+        after=after,
+        untestable=tuple(place for place in between if states[place] is None),
+        effect=_effect(metric, bad),
+        p=p,
+        verdict=_symptom(metric, bad),
+    )
+
+
+def _symptom(metric: Metric, bad: CellVerdict) -> str:
+    if metric == "memory":
+        return "leak"
+    return "slowdown" if metric == "step_time" else next(name for name in bad.verdicts if name in FAILURES)
+
+
+def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
+    if metric == "memory" and bad.rate_kib_per_step is not None:
+        return Effect(value=bad.rate_kib_per_step, unit="KiB/step", ci=bad.rate_ci)
+    if metric == "step_time" and bad.step_drift is not None:
+        return Effect(value=1 + bad.step_drift, unit="ratio")
+    if metric == "outcome" and bad.trials:
+        share = binomtest(bad.failed, bad.trials)
+        exact = share.proportion_ci(confidence_level=0.95, method="exact")
+        return Effect(value=bad.failed / bad.trials, unit="failures", ci=(float(exact.low), float(exact.high)))
+    return None
+
+
+def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
+    """Bad where the verdict holds; good where the cell ran and it does not; unknown where that cannot be said."""
+    states: list[State] = []
+    for cell in cells:
+        failed = bool(FAILURES & set(cell.verdicts))
+        states.append(True if name in cell.verdicts else None if failed or cell.verdict in UNTOLD else False)
+    return states
+
+
+def _proven(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[State]:
+    """The states without the good ones that may be luck.
+
+    Next to a version that fails in a part of its launches only, a good one may have failed too, had it been launched
+    more often. Going away from the bad version, good launches add up until missing its failures is less likely than
+    MISS; the versions passed on the way stay unknown.
+    """
+    proven = list(states)
+    for place, bad in enumerate(states):
+        if not bad:
+            continue
+        rate = cells[place].failed / max(1, cells[place].trials)
+        for direction in (-1, 1):
+            for near in _unproven(states, cells, start=place + direction, direction=direction, rate=rate):
+                proven[near] = None
+    return proven
+
+
+def _unproven(
+    states: Sequence[State], cells: Sequence[CellVerdict], *, start: int, direction: int, rate: float
+) -> list[int]:
+    passed: list[int] = []
+    launches = 0
+    place = start
+    while 0 <= place < len(states) and not states[place]:
+        if states[place] is False:
+            launches += cells[place].trials
+            if (1 - rate) ** launches <= MISS:
+                break
+            passed.append(place)
+        place += direction
+    return passed
+
+
+def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
+    """Fisher's exact test of failures between the launches of the two runs of versions that meet."""
+    old = _run_counts(states, cells, start=before, direction=-1)
+    new = _run_counts(states, cells, start=after, direction=1)
+    return float(fisher_exact(np.array([old, new])).pvalue)
+
+
+def _run_counts(
+    states: Sequence[State], cells: Sequence[CellVerdict], *, start: int, direction: int
+) -> tuple[int, int]:
+    """Failed and other launches from `start` on, as long as the state stays the same."""
+    failed = fine = 0
+    place = start
+    while 0 <= place < len(states) and states[place] == states[start]:
+        failed += cells[place].failed
+        fine += cells[place].trials - cells[place].failed
+        place += direction
+    return failed, fine
