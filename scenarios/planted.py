@@ -5,8 +5,6 @@ import gc
 import mmap
 import os
 import random
-import signal
-import sys
 import tempfile
 import time
 
@@ -24,6 +22,7 @@ KIB = 1024
 
 
 def setup(
+    *,
     fault="none",
     layer="native",
     bytes=KIB,  # a step, for what grows; in all, for `plateau` and `cache`
@@ -235,7 +234,8 @@ def hang(**_):
 
 def hang_native(**_):
     """Stuck in C with the interpreter's lock held, where no Python code can run."""
-    ctypes.PyDLL(None).pause()
+    while True:
+        ctypes.PyDLL(None).pause()
 
 
 def garbage(**_):

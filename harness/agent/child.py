@@ -30,7 +30,7 @@ class Child(object):
             stderr=subprocess.STDOUT,
             pass_fds=inherited,
             start_new_session=True,
-            preexec_fn=_prepare(os.getpid()),
+            preexec_fn=_prepare(os.getpid()),  # noqa: PLW1509 (the supervisor has one thread)
         )
         self.pid = self._process.pid
         self.output = self._process.stdout.fileno()

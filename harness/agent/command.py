@@ -32,7 +32,7 @@ class CommandWatch(Watch):
         try:
             self.start(self.job["command"])
         except OSError as error:
-            self.end("setup", "cannot start %s: %s" % (self.job["command"][0], error.strerror))
+            self.end("setup", "cannot start %s: %s" % (self.job["command"][0], os.strerror(error.errno)))
 
     # -------------------------------------------------------------- rows
 
@@ -53,7 +53,7 @@ class CommandWatch(Watch):
     def _step(self, now):
         """One step more: a row at every stride-th, and perhaps a look."""
         took_s, self._last_at = now - self._last_at, now
-        if self.asked_at is not None or self.done is not None or self.child.death is not None:
+        if self.asked_at is not None or self.done is not None:
             return
         number = self.steps() + 1
         row, rest = divmod(number, self.stride)
@@ -63,7 +63,7 @@ class CommandWatch(Watch):
         self.table.header[samples.STARTED] = now
         if number == 1:
             self.ready(None, now - self._opened_at, ["rss"])
-        if number == self._looks[0]:
+        if number == self._looks[0] and self.child.death is None:
             self._take_look(last=len(self._looks) == 1)
 
     def _sample(self, row, took_s):

@@ -25,6 +25,8 @@ def describe(error, where, script):
     place = _place(error, trace, script)
     traceback.clear_frames(error.__traceback__)
     last = "%s: %s%s" % (where, _headline(error), place)
+    if not place:
+        return last
     lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()
     return "\n".join(lines[-MOST_LINES:])[-MOST_CHARACTERS:] + "\n" + last
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 
@@ -100,7 +101,8 @@ class ScriptWatch(Watch):
         if self._verdict is None:
             place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
             end, message = ending.of_death(death, place, self._in_setup(), self.oom_killed())
-            self.end(end, message, death=death, stacks=self._stacks())
+            stacks = self._stacks()
+            self.end(end, message + self._place(stacks), death=death, stacks=stacks)
             return
         if death.signal is not None:
             self.notes.append("after its last step: killed by %s" % ending.signal_name(death.signal))
@@ -112,12 +114,14 @@ class ScriptWatch(Watch):
             return
         limit_s = self.job["timeout_s"]
         if self._in_setup():
-            self.end("setup", "setup did not finish in %g s" % limit_s, stacks=self._ask_stacks())
+            stacks = self._ask_stacks()
+            self.end("setup", "setup did not finish in %g s%s" % (limit_s, self._place(stacks)), stacks=stacks)
             return
         self.table.header[samples.STOP] = 1
         if self.stuck(now):
             message = "no progress in step %d at the time limit of %g s" % (self.steps() + 1, limit_s)
-            self.end("hang", message, stacks=self._ask_stacks())
+            stacks = self._ask_stacks()
+            self.end("hang", message + self._place(stacks), stacks=stacks)
 
     def _in_setup(self):
         return self.table.header[samples.STARTED] == 0
@@ -140,4 +144,12 @@ class ScriptWatch(Watch):
         return text
 
     def _stacks(self):
-        return os.pread(self._stacks_fd, wire.TAIL_BYTES, 0).decode("utf-8", "replace")
+        """What faulthandler wrote, without the agent's own frames."""
+        text = os.pread(self._stacks_fd, wire.TAIL_BYTES, 0).decode("utf-8", "replace")
+        ours = ('File "%s/harness_agent/' % self.root, 'File "%s/start.py"' % self.root)
+        return "".join(line for line in text.splitlines(True) if not line.strip().startswith(ours))
+
+    def _place(self, stacks):
+        """` (file:line in function)` of the innermost frame in the user's files, or nothing."""
+        frame = re.search(r'File "%s/scenario/(.+?)", line (\d+) in (\S+)' % re.escape(self.root), stacks)
+        return " (%s:%s in %s)" % frame.groups() if frame else ""

@@ -252,7 +252,7 @@ class Watch(object):
             peak_rss_kib=wire.tidy(self._peak_rss_kib()),
             probe_cost=wire.tidy(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             output_tail=self.tail.text(),
-            **dict(self.done, message="\n".join([self.done["message"]] + self.notes).strip()),
+            **dict(self.done, message="\n".join([self.done["message"], *self.notes]).strip()),
         )
 
     def _peak_rss_kib(self):

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import math
 import os
 import select
 
@@ -13,7 +14,7 @@ BYTES_A_NUMBER = 24
 
 def tidy(number):
     """A float as JSON can say it: NaN and infinities are null, whole numbers are written without a fraction."""
-    if number is None or number != number or number in (float("inf"), float("-inf")):
+    if number is None or not math.isfinite(number):
         return None
     return int(number) if number == int(number) else round(number, 9)
 

@@ -5,7 +5,7 @@ In use is uordblks (in all arenas) plus hblkhd (blocks with a mapping of their o
 
 from .. import libc
 
-FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 WRAP = 1 << 32
 
 

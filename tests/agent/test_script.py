@@ -1,0 +1,262 @@
+"""Script scenarios, through the real supervisor, with the planted faults."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.driver import Agent, Told, pack
+
+PLANTED = Path(__file__).parents[2] / "scenarios" / "planted.py"
+
+
+def run(root: Path, python: str, *, script: Path = PLANTED, answer: str = "go", **job: Any) -> Told:
+    pack(root, script, **job)
+    with Agent(root, python=python) as agent:
+        return agent.finish(answer)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_quiet_scenario_tells_everything_in_order(tmp_path: Path, python: str) -> None:
+    told = run(tmp_path, python)
+
+    kinds = [message["type"] for message in told.messages if message["type"] != "progress"]
+    assert kinds == ["hello", "ready", "samples", "look", "samples", "look", "done"]
+    assert told.exit_code == 0
+    assert told.one("hello")["protocol"] == 1
+    assert told.one("ready")["probes"] == ["rss", "heap", "python"]
+    assert told.one("ready")["stride"] == 1
+    assert any(name.startswith("libc") for name in told.one("ready")["libraries"])
+    assert [look["last"] for look in told.all("look")] == [False, True]
+    assert (told.done["end"], told.done["message"], told.done["last_step"]) == ("completed", "", 100)
+
+
+def test_the_trace_has_every_step(tmp_path: Path, python: str) -> None:
+    told = run(tmp_path, python, looks=[500, 1000, 4000])
+
+    assert told.column("step") == list(range(1, 4001))
+    assert None not in told.column("rss_kib")
+    assert None not in told.column("step_s")
+    known = [value for value in told.column("heap_kib") if value is not None]
+    assert len(known) > 1000
+    assert all(value > 500 for value in known)
+
+
+def test_a_look_measures_around_the_collection_and_the_last_one_after_a_trim(tmp_path: Path, python: str) -> None:
+    first, last = run(tmp_path, python, params={"fault": "leak", "bytes": 65536}).all("look")
+
+    known = {"rss_kib", "heap_kib", "blocks", "rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "threads", "cgroup_kib"}
+    before = {"rss_before_kib", "heap_before_kib", "blocks_before"}
+    assert set(first["look"]) == known | before
+    assert set(last["look"]) == known | before | {"rss_trimmed_kib", "heap_trimmed_kib"}
+    assert last["look"]["heap_kib"] - first["look"]["heap_kib"] == pytest.approx(50 * 64, abs=8)
+    assert last["look"]["rss_kib"] - first["look"]["rss_kib"] == pytest.approx(50 * 64, rel=0.1)
+    assert last["look"]["threads"] == 1
+
+
+def test_stop_is_followed_by_a_last_look_of_the_same_step(tmp_path: Path, python: str) -> None:
+    told = run(tmp_path, python, answer="stop")
+
+    assert [(look["step"], look["last"]) for look in told.all("look")] == [(50, False), (50, True)]
+    assert "rss_trimmed_kib" in told.all("look")[1]["look"]
+    assert (told.done["end"], told.done["last_step"]) == ("stopped", 50)
+    assert told.column("step") == list(range(1, 51))
+
+
+@pytest.mark.parametrize(
+    ("fault", "end", "signal", "exit_code", "message"),
+    [
+        (
+            "error",
+            "crash",
+            None,
+            None,
+            r"ValueError: planted error\n.*\nstep 50: ValueError.*\(planted.py:\d+ in raise",
+        ),
+        ("segfault", "crash", 11, None, r"step 50: killed by SIGSEGV \(planted.py:\d+ in segfault\)$"),
+        ("abort", "crash", 6, None, r"step 50: killed by SIGABRT"),
+        ("exit", "crash", None, 3, r"step 50: the process ended with exit code 3"),
+        ("oom_error", "oom", None, None, r"step 50: MemoryError: planted: cannot allocate"),
+    ],
+)
+def test_failure_in_a_step(
+    tmp_path: Path, thorough_python: str, *, fault: str, end: str, signal: int, exit_code: int, message: str
+) -> None:
+    told = run(tmp_path, thorough_python, params={"fault": fault}, looks=[30, 100])
+
+    assert (told.done["end"], told.done["signal"], told.done["exit_code"]) == (end, signal, exit_code)
+    assert re.search(message, told.done["message"]), told.done["message"]
+    assert told.done["last_step"] == 49
+    assert told.column("step") == list(range(1, 50)), "the samples survive the scenario's death"
+    assert told.done["peak_rss_kib"] > 5000
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("setup_error", r"setup: RuntimeError: planted failure of setup \(planted.py:\d+ in at_once\)$"),
+        ("setup_exit", r"^setup: the process ended with exit code 3$"),
+        ("import_error", r"setup: ModuleNotFoundError: No module named 'planted_module"),
+        ("no_step", r"^setup: ScriptError: setup must return the step function; it returned NoneType$"),
+    ],
+)
+def test_failure_before_the_first_step(tmp_path: Path, thorough_python: str, fault: str, message: str) -> None:
+    told = run(tmp_path, thorough_python, params={"fault": fault})
+
+    assert told.done["end"] == "setup"
+    assert re.search(message, told.done["message"]), told.done["message"]
+    assert told.done["last_step"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "message"),
+    [
+        (
+            "def setup():\n    return int\n",
+            {"op": "x"},
+            r"^setup: TypeError: setup\(\) got an unexpected keyword .*'op'$",
+        ),
+        ("def setup(:\n", {}, r"SyntaxError: .*\(broken.py:1\)$"),
+        ("steps = 1\n", {}, r"^setup: ScriptError: broken.py has no function setup$"),
+        ("raise SystemExit(5)\n", {}, r"setup: SystemExit: 5 \(broken.py:1 in <module>\)$"),
+    ],
+)
+def test_a_script_that_is_no_scenario(
+    tmp_path: Path, thorough_python: str, text: str, params: dict[str, str], message: str
+) -> None:
+    told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "broken.py", text), params=params)
+
+    assert told.done["end"] == "setup"
+    assert re.search(message, told.done["message"]), told.done["message"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "end"),
+    [
+        ("SystemExit(0)", "crash"),
+        ("KeyboardInterrupt()", "crash"),
+        ("type('ResourceExhaustedError', (Exception,), {})('OOM when allocating')", "oom"),
+        ("RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')", "oom"),
+    ],
+)
+def test_what_the_first_step_raises(tmp_path: Path, thorough_python: str, raised: str, end: str) -> None:
+    text = f"def setup():\n    def step():\n        raise {raised}\n    return step\n"
+    told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "raises.py", text))
+
+    assert told.done["end"] == end
+    assert "step 1: " in told.done["message"]
+    assert told.done["message"].endswith("(raises.py:3 in step)")
+
+
+@pytest.mark.parametrize("fault", ["hang", "hang_native"])
+def test_a_hang_tells_where(tmp_path: Path, thorough_python: str, fault: str) -> None:
+    told = run(tmp_path, thorough_python, params={"fault": fault, "at": 20}, timeout_s=1.5)
+
+    assert told.done["end"] == "hang"
+    assert "no progress in step 20 at the time limit of 1.5 s (planted.py:" in told.done["message"]
+    assert f"in {fault}" in told.done["stacks"]
+    assert "harness_agent" not in told.done["stacks"]
+    assert told.column("step") == list(range(1, 20))
+
+
+def test_a_setup_that_does_not_end(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, params={"fault": "setup_hang"}, timeout_s=0.7)
+
+    assert told.done["end"] == "setup"
+    assert told.done["message"].startswith("setup did not finish in 0.7 s (planted.py:")
+    assert "in hang" in told.done["stacks"]
+
+
+def test_steps_that_go_on_at_the_time_limit_are_a_valid_trace(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, params={"work_us": 20000}, looks=[1000], timeout_s=1.2)
+
+    steps = told.done["last_step"]
+    assert (told.done["end"], told.done["message"]) == ("stopped", f"time limit reached after {steps} steps")
+    assert 10 < steps < 70
+    assert told.column("step") == list(range(1, steps + 1))
+    assert told.all("look")[-1]["step"] == steps
+    assert told.all("look")[-1]["last"]
+
+
+@pytest.mark.parametrize("fault", ["garbage", "spam"])
+def test_what_the_scenario_prints_is_kept_apart_and_bounded(tmp_path: Path, thorough_python: str, fault: str) -> None:
+    told = run(tmp_path, thorough_python, params={"fault": fault}, looks=[500])
+
+    assert told.done["end"] == "completed"
+    assert told.noise == b""
+    assert 60000 < len(told.done["output_tail"].encode()) < 200000
+    assert told.done["output_tail"].endswith("no newline" if fault == "garbage" else "spam ")
+
+
+def test_last_words_before_a_crash_are_kept(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, params={"fault": "abort"})
+
+    assert told.done["output_tail"].startswith("planted last words\n")
+
+
+def test_a_failing_teardown_is_only_a_note(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, params={"fault": "teardown_error"})
+
+    assert told.done["end"] == "completed"
+    assert re.search(r"^teardown: RuntimeError: planted failure of teardown", told.done["message"])
+
+
+def test_the_scenarios_own_metrics(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, params={"fault": "metrics"})
+
+    assert told.column("items") == list(range(1, 101))
+    assert set(told.column("ratio")) == {0.5}
+    assert set(told.column("nan")) == {None}
+
+
+def test_a_number_returned_is_items(tmp_path: Path, thorough_python: str) -> None:
+    script = write(tmp_path / "number.py", "def setup():\n    return lambda: 7\n")
+
+    assert set(run(tmp_path / "root", thorough_python, script=script).column("items")) == {7}
+
+
+def test_a_script_is_run_as_python_would(tmp_path: Path, python: str) -> None:
+    """Its folder comes first on the path, nothing of the agent is on it, and it is not the main module."""
+    text = """
+        import os, sys
+        def setup():
+            import neighbour
+            print(neighbour.HERE)
+            print([place for place in sys.path if 'harness_agent' in os.listdir(place or '.')] if False else '')
+            print(os.path.samefile(sys.path[0], os.path.dirname(__file__)), __name__, sys.stdin.read() == '')
+            print([place for place in sys.path if os.path.exists(os.path.join(place, 'harness_agent'))])
+            return int
+    """
+    lines = [line[8:] for line in text.splitlines() if "if False" not in line]
+    pack(tmp_path / "root", write(tmp_path / "polite.py", "\n".join(lines)))
+    (tmp_path / "root/scenario/neighbour.py").write_text("HERE = 'beside it'")
+    with Agent(tmp_path / "root", python=python) as agent:
+        told = agent.finish()
+
+    assert told.done["output_tail"].splitlines() == ["beside it", "True polite True", "[]"]
+
+
+def test_a_budget_beyond_the_rows_is_sampled_at_every_second_step(tmp_path: Path, thorough_python: str) -> None:
+    script = write(tmp_path / "nothing.py", "def setup():\n    return lambda: None\n")
+    told = run(tmp_path / "root", thorough_python, script=script, looks=[101, 250000], answer="stop")
+
+    assert told.one("ready")["stride"] == 2
+    assert told.column("step") == list(range(2, 101, 2))
+    assert None not in told.column("step_s")
+
+
+def test_the_agent_itself_does_not_grow(tmp_path: Path, python: str) -> None:
+    script = write(tmp_path / "nothing.py", "def setup():\n    return lambda: None\n")
+    told = run(tmp_path / "root", python, script=script, looks=[100000])
+
+    rss = told.column("rss_kib")
+    assert len(rss) == 100000
+    assert rss[-1] == rss[5000], "KiB of resident memory over 95,000 steps of nothing"
+    blocks = [value for value in told.column("blocks")[5000:] if value is not None]
+    assert max(blocks) - min(blocks) < 50
+    assert all(len(str(message)) < 1 << 20 for message in told.all("samples"))
