@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.style import Style
 from rich.table import Table as RichTable
@@ -54,6 +53,9 @@ class _Pen:
     def text(self, text: str, style: str | Style = "") -> Text:
         return Text(spelled(plain(text), encoding=self.console.encoding), style=style)
 
+    def width(self, text: str) -> int:
+        return self.text(text).cell_len
+
     def line(self, text: str, *, style: str = "", before: int = 0, whole: bool = False) -> None:
         """One text, after `before` empty lines; `whole` leaves it on one line, to be copied."""
         self.console.print(*[""] * before, self.text(text, style), sep="\n", soft_wrap=whole)
@@ -77,28 +79,29 @@ class _Pen:
 
 def _write_table(one: Table, pen: _Pen) -> None:
     """The table in as few blocks as the width allows; on one line a cell if that fits at once."""
-    label = min(_LABEL_WIDTH, max(cell_len(row.label) for row in one.rows), max(8, pen.console.width // 3))
+    widest = max(pen.width(row.label) for row in one.rows)
+    label = min(_LABEL_WIDTH, widest, max(8, pen.console.width // 3))
     room = pen.console.width - label
-    tall = sum(_widths(one, wide=True)) > room
-    for number, columns in enumerate(_blocks(_widths(one, wide=not tall), room)):
+    tall = sum(_widths(one, pen, wide=True)) > room
+    for number, columns in enumerate(_blocks(_widths(one, pen, wide=not tall), room)):
         title = one.title if number == 0 else f"{one.title}, continued"
         pen.line(title, style="bold", before=1)
         pen.console.print(_block(one, columns, label=label, tall=tall, pen=pen))
 
 
-def _widths(one: Table, *, wide: bool) -> list[int]:
+def _widths(one: Table, pen: _Pen, *, wide: bool) -> list[int]:
     """Each column's width with its gutter."""
+    columns = zip(*(row.cells for row in one.rows), strict=True)
     return [
-        _GUTTER
-        + max(cell_len(version), *(_cell_width(row.cells[number], wide=wide) for row in one.rows))
-        for number, version in enumerate(one.versions)
-    ]  # fmt: skip
+        _GUTTER + max(pen.width(version), *(_cell_width(cell, pen, wide=wide) for cell in cells))
+        for version, cells in zip(one.versions, columns, strict=True)
+    ]
 
 
-def _cell_width(cell: Shown | None, *, wide: bool) -> int:
+def _cell_width(cell: Shown | None, pen: _Pen, *, wide: bool) -> int:
     if cell is None:
         return 0
-    first, second = cell_len(f"{cell.symbol} {cell.word}"), cell_len(cell.figure)
+    first, second = pen.width(f"{cell.symbol} {cell.word}"), pen.width(cell.figure)
     return first + (second + 1 if second else 0) if wide else max(first, second)
 
 

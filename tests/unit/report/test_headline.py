@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -59,8 +60,10 @@ def test_each_kind_of_change_has_its_words(finding: Finding, text: str) -> None:
 
 def test_more_changes_than_fit_are_counted() -> None:
     versions = [image.version for image in build.MULTIDICT.images]
-    many = [change(before=old, after=new, metric="outcome", verdict="crash", effect=None,
-                   variant=build.variant(f"s{new}")) for old, new in zip(versions, versions[1:], strict=False)]  # fmt: skip
+    many = [
+        change(before=old, after=new, metric="outcome", verdict="crash", effect=None, variant=build.variant(f"s{new}"))
+        for old, new in pairwise(versions)
+    ]
     assert told(*many[:5]).endswith("; and 2 further changes below.")
     assert told(*many[:4]).endswith("; and 1 further change below.")
 

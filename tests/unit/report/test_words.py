@@ -67,9 +67,7 @@ def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
 
 def test_totals_and_what_flat_is_worth() -> None:
     result = build.varied()
-    assert words.totals(result) == (
-        "49 cells: 22 good, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s"
-    )
+    assert words.totals(result) == ("49 cells: 22 good, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s")
     assert words.quiet_text(result) == (
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide"
     )

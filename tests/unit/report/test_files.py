@@ -1,0 +1,126 @@
+"""The reports that are written into a run: JUnit, Markdown, the page, and its lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from textwrap import dedent
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from harness.model import CellResult, RunResult, Trace
+from harness.report import html, junit, markdown, sparkline
+from tests.unit.report import build
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    """Version -> the tag of its first test's outcome, for the first series."""
+    suite = ElementTree.fromstring(junit.render(result).encode())[0]
+    return {case.get("name", ""): case[0].tag if len(case) else "passed" for case in suite.iter("testcase")}
+
+
+def test_junit_fails_what_is_bad_and_passes_what_is_good() -> None:
+    found = outcomes(build.quickstart())
+    assert {version for version, outcome in found.items() if outcome == "failure"} == {
+        "6.3.0", "6.3.1", "6.5.0", "6.6.3",
+    }  # fmt: skip
+    assert set(found.values()) == {"failure", "passed"}
+
+
+def test_junit_counts_add_up() -> None:
+    root = ElementTree.fromstring(junit.render(build.varied()).encode())
+    for kind, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"), ("tests", "testcase")):
+        assert int(root.get(kind, "")) == len(list(root.iter(tag))) == sum(int(one.get(kind, "")) for one in root)
+
+
+def test_junit_fails_the_version_where_steps_get_slower_though_its_memory_is_flat() -> None:
+    """Otherwise a run that ends with 1 would be all green in the CI server."""
+    assert outcomes(build.varied()) == {
+        "1.19.2": "passed", "1.20.0": "passed", "1.20.1": "passed", "1.21.0": "failure", "1.21.1": "passed",
+    }  # fmt: skip
+
+
+def test_junit_tells_infrastructure_from_what_could_not_be_asked() -> None:
+    assert set(outcomes(build.unreachable()).values()) == {"error"}
+    result = build.run(
+        [(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.unknown("untested", "import error")
+    )
+    assert set(outcomes(result).values()) == {"skipped"}
+    lost = tuple(replace(cell, trials=(_lost(cell),)) for cell in result.cells)
+    assert set(outcomes(replace(result, cells=lost)).values()) == {"error"}
+
+
+def _lost(cell: CellResult) -> object:
+    return replace(build.trial(cell.cell_id, 1, cell.verdict), end="infrastructure")
+
+
+def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:
+    text = markdown.render(build.varied())
+    assert text[text.index("### orjson") : text.index("### ngc on old")] == dedent("""\
+        ### orjson on here
+
+        | version   | orjson\\_deleted     |
+        |-----------|---------------------|
+        | 3.7.7     | ✓ flat ≤0.017       |
+        | 3.7.8     | ✓ flat ≤0.017       |
+        | 3.7.9     | **▼ crash SIGSEGV** |
+        | 3.7.10    | ▲ flat ≤0.017       |
+
+        """)
+
+
+def test_markdown_begins_with_what_matters() -> None:
+    assert markdown.render(build.quickstart()).splitlines()[:3] == [
+        "## quickstart",
+        "",
+        "**multidict leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), "
+        "and 2.82 KiB a step since 6.5.0 (fixed in 6.6.4), on here.**",
+    ]
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    page = html.render(build.varied())
+    assert not re.findall(r"<script|<link(?! rel=\"icon\" href=\"data:,\")|<img|https?://|@import|url\(", page)
+
+
+def test_the_page_shows_each_version_with_its_line() -> None:
+    page = html.render(build.quickstart())
+    assert page.count("<polyline") == 10
+    assert page.count('scope="row"') == 1 + 10
+
+
+def test_a_page_of_a_large_run_stays_small() -> None:
+    assert len(html.render(build.large())) < 2_500_000
+
+
+# ---------------------------------------------------------------- lines
+
+
+def trials(steps: int, rate: float) -> list[object]:
+    return [replace(build.trial("x", 1, build.flat()), trace=build.trace(rate, steps=steps))]
+
+
+@pytest.mark.parametrize("steps", [2, 50, 100_000])
+def test_lines_are_bounded(steps: int) -> None:
+    growth = sparkline.growth(trials(steps, 7.8))  # type: ignore[arg-type]
+    assert growth is not None
+    drawn = sparkline.points(growth, scale_kib=sparkline.scale_kib([growth])).split()
+    assert len(drawn) == min(steps, sparkline.MOST_POINTS)
+    pairs = [tuple(map(float, point.split(","))) for point in drawn]
+    assert all(0 <= x <= sparkline.WIDTH and 0 <= y <= sparkline.HEIGHT for x, y in pairs)
+    assert pairs[0][1] > pairs[-1][1]
+
+
+def test_a_line_without_growth_is_level_and_noise_is_not_magnified() -> None:
+    growth = sparkline.growth(trials(400, 0.0))  # type: ignore[arg-type]
+    assert sparkline.scale_kib([growth, None]) == sparkline.LEAST_SCALE_KIB
+
+
+def test_what_was_not_sampled_has_no_line() -> None:
+    step = np.arange(1.0, 5.0)
+    silent = Trace(step=step, columns={"rss_kib": np.full(4, np.nan)})
+    no_rss = Trace(step=step, columns={})
+    for trace in (silent, no_rss, None):
+        assert sparkline.growth([replace(build.trial("x", 1, build.flat()), trace=trace)]) is None

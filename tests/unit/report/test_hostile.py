@@ -1,0 +1,127 @@
+"""Names and logs that try to act on a screen or a page. In every format they must come out as text."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from harness.model import RunResult
+from harness.report import html, junit, markdown, terminal
+from harness.report.clean import plain
+from harness.report.summary import summarise
+from tests.unit.report import build
+
+HOSTILE = [
+    "<script>alert(1)</script>", "[red]x[/red]", "[/]", "\x1b[31mx", "\x1b]8;;http://x.test\x07x", "a|b", "`x`",
+    "@everyone", "]]>", "nul\x00l", "</style><svg onload=x>", "{{ 7*7 }}", "![x](http://x.test/y.png)", "\ud800",
+    "a\nb\n# c", "$(touch x)", '" onmouseover="x', "&amp;", ":boom:", "x/y#1", "\u202eabc",
+]  # fmt: skip
+
+
+def poisoned(text: str) -> RunResult:
+    """`text` as version, param, host, reason, warning and log, wherever an image or a tag could have its say."""
+    series = build.series(f"s{text}", ["1.0", text, "3.0"])
+    lane = replace(build.HERE, host=replace(build.HERE.host, name=f"h{text}"), gpu=f"g{text}")
+    variant = build.variant(f"v{text}", param=text)
+    result = build.run(
+        [(series, [lane], [variant])],
+        lambda version, _lane, _variant: (
+            replace(build.crash(), why=text) if version == text else build.unknown("inconclusive", text)
+        ),
+        findings=[build.finding(series, lane, variant, before="1.0", after=text, untestable=(text,))],
+        warnings=[text],
+        problems={f"h{text}": text},
+    )
+    cells = tuple(
+        replace(cell, trials=tuple(replace(trial, output_tail=text) for trial in cell.trials)) for cell in result.cells
+    )
+    return replace(result, cells=cells, matrix=text)
+
+
+def on_terminal(result: RunResult) -> str:
+    file = io.StringIO()
+    terminal.render(result, Console(file=file, width=4000))
+    return file.getvalue()
+
+
+class Page(HTMLParser):
+    """The tags, attributes and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+HARMLESS = Page(html.render(poisoned("harmless")))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_terminal_shows_it_as_text(text: str) -> None:
+    output = on_terminal(poisoned(text))
+    assert plain(text) in output
+    assert not set(map(ord, output)) & ({*range(32), 127} - {10})
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_page_shows_it_as_text(text: str) -> None:
+    page = Page(html.render(poisoned(text)))
+    assert (page.tags, page.attributes) == (HARMLESS.tags, HARMLESS.attributes)
+    assert plain(text) in "".join(page.text)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_junit_parses_and_gives_the_text_back(text: str) -> None:
+    root = ElementTree.fromstring(junit.render(poisoned(text)).encode())
+    assert root.get("name") == plain(text)
+    assert plain(text) in [case.get("name") for case in root.iter("testcase")]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_markdown_has_no_markup_of_theirs(text: str) -> None:
+    output = markdown.render(poisoned(text)).replace("<!-- -->", "\0")
+    unescaped = re.sub(r"\\.", "", output.replace("**", ""))
+    assert not re.search(r"[<>`*_\[\]$~&]", unescaped)
+    assert not re.search(r"@\w|://|#\d|:\w+:", unescaped)
+    tables = [line for line in unescaped.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in tables}) == 1
+    assert len(re.findall(r"^#", output, re.MULTILINE)) == 5
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_summary_keeps_it_as_it_is(text: str) -> None:
+    loaded = json.loads(json.dumps(summarise(poisoned(text))))
+    assert loaded["cells"][1]["image"] == text
+    assert loaded["cells"][1]["params"] == {"param": text}
+
+
+@given(text=st.text(st.characters(exclude_categories=()), max_size=40))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("render", [on_terminal, markdown.render, html.render, junit.render])
+def test_any_text_goes_through_every_report(render: Callable[[RunResult], str], text: str) -> None:
+    output = render(poisoned(text))
+    output.encode()
+    assert "\x1b" not in output
+    if render is html.render:
+        assert Page(output).tags <= HARMLESS.tags
+    if render is junit.render:
+        ElementTree.fromstring(output.encode())

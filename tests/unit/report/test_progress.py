@@ -1,0 +1,189 @@
+"""Progress must help the person who watches, and never harm the run."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.model import Watcher
+from harness.report.lanes import LaneState, Pace
+from harness.report.live import LiveWatcher
+from harness.report.progress import LenientStream, PlainWatcher, live_watcher, plain_watcher, watcher
+
+CELL = "multidict 6.3.0 on here: multidict_pop"
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Gone(io.StringIO):
+    """A pipe whose reader has ended."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def a_run(watch: Watcher, *, lane: str = "here") -> None:
+    watch.plan(trials={lane: 3})
+    watch.preparing(lane=lane, image="6.3.0", text="installing multidict==6.3.0")
+    watch.preparing(lane=lane, image="6.3.0", text="installing: 50 %")
+    watch.trial_started(lane=lane, cell=CELL, number=1, steps=4000)
+    for step in range(100, 1100, 100):
+        watch.step(lane=lane, step=step, rss_kib=30_000 + 8.0 * step)
+    watch.trial_ended(lane=lane, cell=CELL, number=1, text="leak 7.84 KiB/step", bad=True)
+    watch.trial_ended(lane=lane, cell=CELL, number=2, text="flat to step 500", bad=False, reused=True)
+    watch.note("host old is gone")
+
+
+def test_plain_lines() -> None:
+    stream = io.StringIO()
+    with plain_watcher(stream) as watch:
+        a_run(watch)
+    assert stream.getvalue().splitlines() == [
+        "image here: 6.3.0: installing multidict==6.3.0",
+        "BAD here 1/3: multidict 6.3.0 on here: multidict_pop, trial 1: leak 7.84 KiB/step",
+        "trial here 2/3: multidict 6.3.0 on here: multidict_pop, trial 2: flat to step 500 (known from an earlier run)",
+        "note host old is gone",
+    ]
+    assert "\r" not in stream.getvalue()
+
+
+def test_finished_trials_stay_above_the_bars() -> None:
+    file = Terminal()
+    with live_watcher(Console(file=file, force_terminal=True, width=100)) as watch:
+        a_run(watch)
+    text = file.getvalue()
+    assert "leak 7.84 KiB/step" in text
+    assert "(known from an earlier run)" in text
+    assert "host old is gone" in text
+
+
+def bars(width: int) -> str:
+    clock = Clock()
+    console = Console(file=io.StringIO(), width=width)
+    live = LiveWatcher(console, clock=clock)
+    live.plan(trials={"here": 4, "new": 2})
+    live.trial_started(lane="here", cell=CELL, number=1, steps=4000)
+    clock.now_s = 30
+    live.trial_ended(lane="here", cell=CELL, number=1, text="flat", bad=False)
+    live.trial_started(lane="here", cell=CELL, number=2, steps=4000)
+    for step in range(100, 1300, 100):
+        live.step(lane="here", step=step, rss_kib=30_000 + 8.0 * step)
+    live.preparing(lane="new", image="6.3.0", text="pulling 120/900 MiB")
+    with console.capture() as captured:
+        console.print(live.display.get_renderable())
+    return captured.get()
+
+
+def test_a_bar_tells_the_cell_step_rate_and_time_left() -> None:
+    here, new = bars(120).splitlines()
+    name, _bar, *rest = here.split()
+    assert name == "here"
+    assert " ".join(rest) == "1/4 multidict 6.3.0: multidict_pop #2 · step 1,200/4,000 · 8 KiB/step 1 min 30 s left"
+    assert "0/2" in new
+    assert "6.3.0: pulling 120/900 MiB" in new
+    assert new.rstrip().endswith("—")
+
+
+@pytest.mark.parametrize("width", [1, 20, 59, 60, 80])
+def test_bars_fit_any_width(width: int) -> None:
+    assert all(len(line) <= width for line in bars(width).splitlines())
+    assert len(bars(width).splitlines()) == 2
+
+
+def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> None:
+    clock = Clock()
+    state = LaneState(pace=Pace(clock=clock), total=4)
+    for step in range(1, 20):
+        state.sample(step, 1000.0 * step)
+    assert state.rate_kib_per_step() is None
+    state.end_trial(reused=True)
+    assert state.left_s() is None
+    clock.now_s = 10
+    state.end_trial(reused=False)
+    assert state.left_s() == 20
+    state.end_trial(reused=False)
+    state.end_trial(reused=False)
+    assert state.left_s() is None
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "live"),
+    [
+        (Terminal(), {"TERM": "xterm-256color"}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (Terminal(), {}, False),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "xterm", "CI": "true"}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+    ],
+)
+def test_bars_only_where_they_can_be_drawn(stream: io.StringIO, environ: Mapping[str, str], *, live: bool) -> None:
+    with watcher(stream, environ) as watch:
+        assert isinstance(watch, LiveWatcher if live else PlainWatcher)
+
+
+def closed() -> io.StringIO:
+    stream = Terminal()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [Gone(), closed()], ids=["broken pipe", "closed"])
+def test_nobody_listening_harms_nothing(stream: io.StringIO) -> None:
+    with plain_watcher(stream) as watch:
+        a_run(watch)
+    lenient = LenientStream(stream)
+    with live_watcher(Console(file=lenient, force_terminal=True, width=80)) as watch:  # type: ignore[arg-type]
+        a_run(watch)
+    assert lenient.lost
+
+
+def test_a_real_pipe_without_a_reader_harms_nothing() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = os.fdopen(writer, "w")
+    with watcher(stream, {}) as watch:
+        a_run(watch)
+    with pytest.raises(BrokenPipeError):
+        stream.close()
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_terminal_without_unicode(tmp_path: Path, *, live: bool) -> None:
+    stream = (tmp_path / "log").open("w", encoding="ascii")
+    console = Console(file=LenientStream(stream), force_terminal=True, width=80)  # type: ignore[arg-type]
+    with stream, live_watcher(console) if live else plain_watcher(stream) as watch:
+        a_run(watch)
+        watch.note("5 µs ≤ 7 µs, 🙂 \x1b[31m[red]")
+    text = (tmp_path / "log").read_text(encoding="ascii")
+    assert "5 us <= 7 us, ? [red]" in text
+    assert "leak 7.84 KiB/step" in text
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_many_threads_lose_no_line(*, live: bool) -> None:
+    stream = Terminal()
+    context = live_watcher(Console(file=stream, force_terminal=True, width=100)) if live else plain_watcher(stream)
+    with context as watch:
+        threads = [threading.Thread(target=a_run, args=(watch,), kwargs={"lane": f"lane{n}"}) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert stream.getvalue().count("leak 7.84 KiB/step") == 8

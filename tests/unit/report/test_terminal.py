@@ -1,0 +1,111 @@
+"""What people see first. The transcripts are whole, so that a change of looks is seen in review."""
+
+from __future__ import annotations
+
+import io
+import re
+from textwrap import dedent
+
+import pytest
+from rich.console import Console
+
+from harness.model import RunResult
+from harness.report import terminal
+from tests.unit.report import build
+
+
+def shown(result: RunResult, *, width: int = 100, encoding: str = "utf-8", color: bool = False) -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, newline="")
+    system = "standard" if color else None
+    terminal.render(result, Console(file=file, width=width, force_terminal=color, color_system=system))  # type: ignore[arg-type]
+    file.flush()
+    return "\n".join(line.rstrip() for line in raw.getvalue().decode(encoding).splitlines())
+
+
+def test_a_whole_report() -> None:
+    assert shown(build.quickstart()) == dedent("""\
+        multidict leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.82 KiB a step since 6.5.0 (fixed
+        in 6.6.4), on here.
+        10 cells: 6 good, 4 bad; 30 trials in 3 min 20 s
+
+        multidict on here
+                       6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0   6.6.3   6.6.4
+        multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat
+                       ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82    2.82    ≤0.017
+
+        ✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again
+        figures: leak and ≤ (what flat rules out) in KiB a step
+
+        Findings
+         - multidict on here, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83
+           to 7.85), p = 0.001, confirmed
+         - multidict on here, multidict_pop: memory leak gone in 6.3.2 (last bad 6.3.1): 7.84 KiB/step (7.83
+           to 7.85), p = 0.001, confirmed
+         - multidict on here, multidict_pop: memory leak since 6.5.0 (last good 6.4.4): 2.82 KiB/step (2.81
+           to 2.82), p = 0.001, confirmed
+         - multidict on here, multidict_pop: memory leak gone in 6.6.4 (last bad 6.6.3): 2.82 KiB/step (2.81
+           to 2.82), p = 0.001, confirmed
+
+        flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide
+
+        Report: reports/quickstart/20250301T120000Z-1a2b/report.html""")
+
+
+def test_step_times_and_crashes_in_their_tables() -> None:
+    text = shown(build.varied())
+    assert text[text.index("onnxruntime on here\n") : text.index("\nngc on old")] == dedent("""\
+        onnxruntime on here
+                                    1.19.2      1.20.0      1.20.1      1.21.0     1.21.1
+        ort_lrn size=64             ✓ flat      ✓ flat      ✓ flat      ✓ flat     ✓ flat
+                                    ≤0.017      ≤0.017      ≤0.017      ≤0.017     ≤0.017
+        ort_lrn size=64, step time  ✓ 0.405 ms  ✓ 0.403 ms  ✓ 0.410 ms  ▼ 2.30 ms  ✗ 2.25 ms
+
+        orjson on here
+                        3.7.7          3.7.8          3.7.9            3.7.10
+        orjson_deleted  ✓ flat ≤0.017  ✓ flat ≤0.017  ▼ crash SIGSEGV  ▲ flat ≤0.017
+        """)
+
+
+def test_a_terminal_without_unicode_gets_signs_of_ascii() -> None:
+    assert "\n".join(shown(build.quickstart(), encoding="ascii").splitlines()[4:8]) == dedent("""\
+        multidict on here
+                       6.0.5    6.1.0    6.2.0    6.3.0   6.3.1   6.3.2    6.4.4    6.5.0   6.6.3   6.6.4
+        multidict_pop  + flat   + flat   + flat   v leak  x leak  ^ flat   + flat   v leak  x leak  ^ flat
+                       <=0.017  <=0.017  <=0.017  7.84    7.84    <=0.017  <=0.017  2.82    2.82    <=0.017""")
+
+
+def test_a_table_that_does_not_fit_goes_on_below() -> None:
+    assert "\n".join(shown(build.quickstart(), width=80).splitlines()[4:12]) == dedent("""\
+        multidict on here
+                       6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0
+        multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak
+                       ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82
+
+        multidict on here, continued
+                       6.6.3   6.6.4
+        multidict_pop  ✗ leak  ▲ flat""")
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_it_fits_any_width(width: int, encoding: str) -> None:
+    """The path of the report is not broken: it is there to be copied."""
+    lines = shown(build.varied(), width=width, encoding=encoding).splitlines()
+    assert all(len(line) <= width for line in lines if not line.startswith("Report: "))
+    assert lines[-1] == "Report: reports/quickstart/20250301T120000Z-1a2b/report.html"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_fifty_versions_and_24_variants_are_all_there(width: int) -> None:
+    text = shown(build.large(), width=width)
+    assert re.findall(r"\b1\.\d+\.0\b(?=[^:;()]*$)", "\n".join(re.findall(r"^ {20,}1\..*$", text, re.MULTILINE))) == [
+        f"1.{number}.0" for number in range(50)
+    ]
+    assert text.count("▼ leak") == 4
+    assert text.count("✗ leak") == 4 * 18
+
+
+def test_colours_are_there_beside_the_signs() -> None:
+    assert "\x1b[1;31m▼ leak" in shown(build.quickstart(), color=True)
+    assert "\x1b[" not in shown(build.quickstart())
