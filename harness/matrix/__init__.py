@@ -1,0 +1,66 @@
+"""matrix.yaml -> Matrix: what to run, on what, and what counts as bad. Every error names file, line and key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness import model, versions
+from harness.matrix.complaints import check_shape
+from harness.matrix.context import Context
+from harness.matrix.hosts import read_hosts
+from harness.matrix.packages import PackageReader
+from harness.matrix.problems import Problems
+from harness.matrix.reading import read
+from harness.matrix.rules import read_exclude, read_include
+from harness.matrix.scenarios import read_scenarios
+from harness.matrix.schema import schema
+from harness.matrix.series import read_series
+from harness.matrix.shape import MatrixFile
+
+__all__ = ["load_matrix", "schema"]
+
+
+def load_matrix(
+    path: Path, *, environ: Mapping[str, str], index: versions.Index | None = None, check_versions: bool = True
+) -> model.Matrix:
+    """Read and check a matrix file, the scripts and folders it names, and its versions.
+
+    `environ` fills in ${VARIABLES} and names the package index, unless `index` is given. `check_versions=False`
+    asks the index for ranges only. Raises MatrixError with one line a problem, in order of line.
+    """
+    document = read(path, environ=environ)
+    file = check_shape(document)
+    problems = Problems(file=document.file, lines=document.lines)
+    context = Context(document=document, problems=problems, folder=path.parent)
+    asked = index or versions.PackageIndex.from_environ(environ)
+    packages = PackageReader(context=context, index=asked, check_versions=check_versions)
+    matrix = _matrix(file, context, packages)
+    problems.raise_if_any()
+    return matrix
+
+
+def _matrix(file: MatrixFile, context: Context, packages: PackageReader) -> model.Matrix:
+    series = read_series(file, context, packages)
+    hosts = read_hosts(file, context)
+    found = read_scenarios(file, context, hosts=[host.name for host in hosts])
+    scenarios = tuple(entry.scenario for entry in found)
+    if file.trials.most < file.trials.least:
+        text = f"{file.trials.most} is less than least ({file.trials.least}); at least as many"
+        context.problems.add(("trials", "most"), text)
+    return model.Matrix(
+        name=_safe(file.name or Path(context.document.file).stem),
+        path=Path(context.document.file),
+        series=series,
+        hosts=hosts,
+        scenarios=scenarios,
+        include=read_include(file, found, context),
+        exclude=read_exclude(file, series, hosts, scenarios, context),
+        trials=model.Trials(least=file.trials.least, most=file.trials.most),
+    )
+
+
+def _safe(name: str) -> str:
+    """A name for a folder, everywhere."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"

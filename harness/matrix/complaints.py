@@ -1,0 +1,97 @@
+"""pydantic's errors -> problems in plain words, each at its key path."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, Tag, ValidationError
+from pydantic_core import ErrorDetails
+
+from harness.matrix.problems import Document, KeyPath, Problems, did_you_mean, listed, shown
+from harness.matrix.shape import MatrixFile
+from harness.matrix.values import kind
+
+WORDS = {
+    "string_type": "text is wanted, not {got}",
+    "dict_type": "a mapping is wanted, not {got}",
+    "model_type": "a mapping is wanted, not {got}",
+    "model_attributes_type": "a mapping is wanted, not {got}",
+    "list_type": "a list is wanted, not {got}",
+    "literal_error": "{got} is not allowed; allowed: {expected}",
+    "too_short": "is empty; at least one is wanted",
+    "greater_than_equal": "{got} is too small; at least {ge}",
+    "less_than_equal": "{got} is too large; at most {le}",
+    "less_than": "{got} is too large; less than {lt}",
+    "value_error": "{error}",
+}
+
+
+def check_shape(document: Document) -> MatrixFile:
+    """The document as a MatrixFile. Raises MatrixError with all that is wrong with its shape."""
+    try:
+        return MatrixFile.model_validate({} if document.data is None else document.data)
+    except ValidationError as error:
+        problems = Problems(file=document.file, lines=document.lines)
+        for detail in error.errors(include_url=False):
+            problems.add(_path(detail), _words(detail))
+        raise problems.error() from error
+
+
+def _path(detail: ErrorDetails) -> KeyPath:
+    """The error's key path: without the tags of unions, and without pydantic's marks."""
+    return tuple(step for step in detail["loc"] if isinstance(step, int) or not _is_mark(step))
+
+
+def _is_mark(step: str) -> bool:
+    return step == "[key]" or (step.startswith("<") and step.endswith(">"))
+
+
+def _words(detail: ErrorDetails) -> str:
+    known = _fields(detail["loc"][:-1])
+    if detail["type"] == "missing":
+        description = known.get(str(detail["loc"][-1]), "")
+        return f"is missing. {description}"
+    if detail["type"] == "extra_forbidden":
+        return f"unknown key{did_you_mean(str(detail['loc'][-1]), known)}; allowed: {listed(known, most=30)}"
+    if detail["type"] == "union_tag_invalid":
+        forms = str(detail["ctx"]["expected_tags"]).replace("'<", "a ").replace(">'", "").replace(",", " or")
+        return f"{forms} is wanted, not {kind(detail['input'])}"
+    if detail["type"] == "string_pattern_mismatch":
+        return f"{shown(detail['input'])} is no name that is allowed here; letters, digits, and _ . - inside it"
+    template = WORDS.get(detail["type"])
+    values = {**detail.get("ctx", {}), "got": kind(detail["input"])}
+    return template.format(**values) if template else f"{detail['msg']}, not {kind(detail['input'])}"
+
+
+def _fields(path: tuple[int | str, ...]) -> dict[str, str]:
+    """The keys that are allowed at a path of pydantic's, with their descriptions."""
+    annotation: Any = MatrixFile
+    for step in path:
+        annotation = _inside(annotation, step)
+    model = _model(annotation)
+    return {name: field.description or "" for name, field in model.model_fields.items()} if model else {}
+
+
+def _inside(annotation: Any, step: int | str) -> Any:
+    """The annotation of what lies under one step of a path."""
+    model = _model(annotation)
+    if model:
+        return model.model_fields[str(step)].annotation if step in model.model_fields else None
+    if get_origin(annotation) is Annotated:
+        return _inside(get_args(annotation)[0], step)
+    if get_origin(annotation) in (dict, list):
+        return get_args(annotation)[-1]
+    members = [member for member in get_args(annotation) if member is not type(None)]
+    tagged = [member for member in members if Tag(str(step)) in get_args(member)[1:]]
+    if tagged:
+        return tagged[0]
+    return _inside(members[0], step) if members else None
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation is, or is optionally."""
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return annotation if issubclass(annotation, BaseModel) else None
+    if get_origin(annotation) is Annotated:
+        return _model(get_args(annotation)[0])
+    return None

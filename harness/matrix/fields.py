@@ -1,0 +1,100 @@
+"""The types of the keys in matrix.yaml: each reads what YAML gave, and says what it takes in the JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag, WithJsonSchema
+
+from harness import model
+from harness.matrix import values
+
+
+def _json(kind: str | list[str], **more: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": kind, **more})
+
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+VARIABLE = r"^[^=\s\x00]{1,256}$"
+
+Text = Annotated[str, BeforeValidator(values.text), _json(["string", "number"])]
+Anything = Annotated[str, BeforeValidator(values.anything), _json(["string", "number"])]
+Name = Annotated[str, StringConstraints(pattern=NAME)]
+Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
+Whole = Annotated[int, BeforeValidator(values.whole), _json("integer")]
+Truth = Annotated[bool, BeforeValidator(values.truth), _json("boolean")]
+Size = Annotated[int, BeforeValidator(values.size_bytes), _json("string", examples=["8GiB", "512MB"])]
+Leak = Annotated[float, BeforeValidator(values.leak_kib), _json("string", examples=["0.5KiB", "80B"])]
+Share = Annotated[float, BeforeValidator(values.fraction), _json(["string", "number"], examples=["10%", 0.1])]
+Duration = Annotated[float, BeforeValidator(values.seconds), _json(["string", "number"], examples=["20m", "1h30m", 90])]
+Scalar = Annotated[
+    model.Scalar, BeforeValidator(values.scalar), _json(["string", "number", "boolean", "null"])
+]  # fmt: skip
+
+
+def _form(value: Any) -> str:
+    """Which of a key's forms is meant. The <> keep it apart from keys when an error is placed."""
+    if isinstance(value, dict):
+        return "<mapping>"
+    return "<list>" if isinstance(value, list) else "<text>"
+
+
+BY_FORM = Discriminator(_form)
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def _environment(value: Any) -> Any:
+    """Compose's two forms: a mapping, or a list of NAME=value."""
+    if not isinstance(value, list):
+        return value
+    result: dict[str, str] = {}
+    for item in value:
+        name, equals, content = item.partition("=") if isinstance(item, str) else ("", "", "")
+        if not equals:
+            raise ValueError(
+                f"{values.kind(item)} is not NAME=value; write NAME=value, or NAME=${{NAME}} to pass it on"
+            )
+        if name in result:
+            raise ValueError(f"{name} is there twice; keep one")
+        result[name] = content
+    return result
+
+
+def _listed_tags(value: Any) -> Any:
+    if isinstance(value, dict):
+        raise ValueError('a list of tags is wanted, not a range; list them: ["20.12-tf1-py3", "22.12-tf1-py3"]')
+    return value
+
+
+def _gpus(value: Any) -> Any:
+    if isinstance(value, list) or value in ("none", "all", "each"):
+        return value
+    raise ValueError(f'{values.kind(value)} is not allowed; allowed: none, all, each, or a list such as ["RTX 3090"]')
+
+
+Environment = Annotated[
+    dict[Variable, Anything],
+    BeforeValidator(_environment, json_schema_input_type=dict[Variable, Anything] | list[str]),
+]
+Tags = Annotated[list[Text], BeforeValidator(_listed_tags, json_schema_input_type=list[Text]), Field(min_length=1)]
+Images = Annotated[
+    Annotated[list[Text], Field(min_length=1), Tag("<list>")]
+    | Annotated[dict[str, Text], Field(min_length=1), Tag("<mapping>")],
+    BY_FORM,
+]
+Versions = Annotated[
+    Annotated[list[Text], Field(min_length=1), Tag("<list>")] | Annotated[Text, Tag("<text>")], BY_FORM
+]
+Gpus = Annotated[
+    Annotated[Literal["none", "all", "each"], Tag("<text>")]
+    | Annotated[list[Text], Field(min_length=1), Tag("<list>")],
+    BY_FORM,
+    BeforeValidator(_gpus, json_schema_input_type=Literal["none", "all", "each"] | list[Text]),
+]
+ParamValues = Annotated[
+    list[Scalar], Field(min_length=1), BeforeValidator(_as_list, json_schema_input_type=Scalar | list[Scalar])
+]
+Names = Annotated[list[Text], Field(min_length=1)]

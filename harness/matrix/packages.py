@@ -1,0 +1,133 @@
+"""`install:` series: requirements and versions -> what to install for each version, checked with the package index."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from harness import model, versions
+from harness.matrix import shape
+from harness.matrix.context import Context, Entry
+from harness.matrix.problems import KeyPath, listed, shown
+
+VERSION = "{version}"
+PYTHON = re.compile(r"3\.[0-9]{1,2}(?:\.[0-9]{1,2})?")
+PIN = re.compile(
+    r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*={2,3}\s*\{version\}\s*(?:;.*)?", re.ASCII
+)
+RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageReader:
+    """`check_versions=False` asks the index for ranges only."""
+
+    context: Context
+    index: versions.Index
+    check_versions: bool
+
+    def read(self, entry: shape.Installed, key: KeyPath) -> list[Entry]:
+        """The packages of one series, oldest first as written; what is wrong goes to the context's problems."""
+        if not self._sound(entry, key):
+            return []
+        pins = [match[1] for match in map(PIN.fullmatch, entry.install) if match]
+        if isinstance(entry.versions, str):
+            found = self._range(entry.versions, entry, pins=pins, key=(*key, "versions"))
+            return [_entry(entry, str(release.version), (*key, "versions"), yanked=release.yanked) for release in found]
+        yanked = self._check_listed(entry, pins, key)
+        return [
+            _entry(entry, version, (*key, "versions", position), yanked=version in yanked)
+            for position, version in enumerate(entry.versions)
+        ]
+
+    def _sound(self, entry: shape.Installed, key: KeyPath) -> bool:
+        """Whether requirements and python can be used at all."""
+        problems = []
+        if entry.python is not None and not PYTHON.fullmatch(entry.python):
+            problems.append(((*key, "python"), f"{shown(entry.python)} is no version of Python 3, such as 3.11"))
+        for position, item in enumerate(entry.install):
+            try:
+                Requirement(item.replace(VERSION, "1.0"))
+            except InvalidRequirement:
+                text = f"{shown(item)} is no requirement; write one such as numpy=={VERSION} or numpy==1.26.4"
+                problems.append(((*key, "install", position), text))
+        if not any(VERSION in item for item in entry.install):
+            text = f"no requirement has {VERSION}: all versions would be the same; write one such as numpy=={VERSION}"
+            problems.append(((*key, "install"), text))
+        for place, text in problems:
+            self.context.problems.add(place, text)
+        return not problems
+
+    def _range(
+        self, text: str, entry: shape.Installed, *, pins: Sequence[str], key: KeyPath
+    ) -> Sequence[versions.Release]:
+        try:
+            specifier = SpecifierSet(text)
+        except InvalidSpecifier:
+            problem = f'{shown(text)} is neither a list nor a range; write ["2.0.0", "2.0.1"] or ">=2.0,<2.3"'
+            self.context.problems.add(key, problem)
+            return []
+        if not pins:
+            problem = f"a range needs a requirement of the form name=={VERSION}; list the versions instead"
+            self.context.problems.add(key, problem)
+            return []
+        try:
+            releases = self.index.releases(pins[0])
+        except versions.IndexSilent as error:
+            self.context.problems.add(key, f"{error}; list the versions instead, or try again")
+            return []
+        python = entry.python or RUNNING_PYTHON
+        found = versions.in_range(releases, specifier, python=python)
+        if not found:
+            usable = [str(release.version) for release in releases if release.usable_by(python)]
+            problem = f"no release of {pins[0]} for Python {python} is in {shown(text)}; newest: {listed(usable[-4:])}"
+            self.context.problems.add(key, problem)
+        return found
+
+    def _check_listed(self, entry: shape.Installed, pins: Sequence[str], key: KeyPath) -> set[str]:
+        """Check that the index has the listed versions; those of them that are yanked."""
+        parsed = self._parsed(entry, pins, key)
+        yanked: set[str] = set()
+        for name in pins if self.check_versions else []:
+            try:
+                releases = self.index.releases(name)
+            except versions.IndexSilent:
+                return yanked  # installing will say so, if it matters then
+            if not releases:
+                self.context.problems.add((*key, "install"), f"the package index has no package {shown(name)}")
+                continue
+            for position, version in parsed.items():
+                release = versions.matching(releases, version)
+                if release is None:
+                    near = listed(versions.nearest(releases, version))
+                    problem = f"the package index has no {name} {version}; nearest: {near}"
+                    self.context.problems.add((*key, "versions", position), problem)
+                elif release.yanked:
+                    yanked.add(entry.versions[position])
+        return yanked
+
+    def _parsed(self, entry: shape.Installed, pins: Sequence[str], key: KeyPath) -> dict[int, Version]:
+        """The listed versions by position. With a pin they must be versions as Python packages have them."""
+        parsed = {}
+        for position, text in enumerate(entry.versions if pins else []):
+            try:
+                parsed[position] = Version(text)
+            except InvalidVersion:
+                problem = f"{shown(text)} is no version of a Python package, such as 1.26.4 or 2.0.0rc1"
+                self.context.problems.add((*key, "versions", position), problem)
+        return parsed
+
+
+def _entry(entry: shape.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
+    source = model.Install(
+        base=entry.base or f"python:{entry.python or RUNNING_PYTHON}-slim-bookworm",
+        python=entry.python,
+        packages=tuple(item.replace(VERSION, version) for item in entry.install),
+    )
+    return Entry(version=version, key=key, source=source, yanked=yanked)

@@ -1,0 +1,99 @@
+"""What is wrong with a matrix file, collected so that one call shows all of it, in order of line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from harness.errors import MatrixError
+from harness.model import Where
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A file's data, and the line of every key path in it. `file` is the path as the user typed it."""
+
+    file: str
+    data: Any
+    lines: Mapping[KeyPath, int]
+
+    def where(self, *path: str | int) -> Where:
+        return where(path, file=self.file, lines=self.lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problems:
+    """The problems found so far."""
+
+    file: str
+    lines: Mapping[KeyPath, int]
+    found: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, path: KeyPath, text: str, *, line: int | None = None) -> None:
+        """Note a problem at a key path; `line` if it is not the path's own."""
+        place = where(path, file=self.file, lines=self.lines)
+        line = line or place.line
+        key = f" {place.key}:" if place.key else ""
+        self.found.append((line, f"{place.file}:{line}:{key} {one_line(text)}"))
+
+    def fail(self, path: KeyPath, text: str) -> NoReturn:
+        """Note a problem after which nothing more can be read, and raise them all."""
+        self.add(path, text)
+        raise self.error()
+
+    def error(self) -> MatrixError:
+        lines = (text for _, text in sorted(self.found, key=lambda found: found[0]))
+        return MatrixError("\n".join(dict.fromkeys(lines)))
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise self.error()
+
+
+def where(path: KeyPath, *, file: str, lines: Mapping[KeyPath, int]) -> Where:
+    """The place of a key path; of its nearest parent if it is not in the file (a missing key)."""
+    while path and isinstance(path[-1], int) and path not in lines:
+        path = path[:-1]  # `op: rfft` is read as a list of one: there is no op[0] in the file
+    known = path
+    while known not in lines:
+        known = known[:-1]
+    return Where(file=file, line=lines[known], key=key_text(path))
+
+
+def key_text(path: KeyPath) -> str:
+    """`("hosts", "new", "gpus", 0)` -> `hosts.new.gpus[0]`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{one_line(step)}" for step in path)
+    return text.removeprefix(".")
+
+
+def one_line(text: str) -> str:
+    """The text with everything that could break or colour a terminal's line escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(value: object) -> str:
+    """A value as messages show it, shortened."""
+    text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def listed(names: Iterable[object], *, most: int = 12) -> str:
+    """`a, b, c`, cut after `most`."""
+    texts = [str(name) for name in names]
+    more = [f"… {len(texts) - most} more"] if len(texts) > most else []
+    return ", ".join(texts[:most] + more) or "none"
+
+
+def unknown(name: object, known: Iterable[str], *, what: str) -> str:
+    """`no host 'nwe'; did you mean 'new'? known: new, old`."""
+    names = list(known)
+    return f"no {what} {shown(name)}{did_you_mean(str(name), names)}; known: {listed(names)}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name[:100], list(known)[:1000], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

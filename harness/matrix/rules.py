@@ -1,0 +1,121 @@
+"""`include` and `exclude`: further variants, and cells to leave out.
+
+As in a matrix of GitHub Actions, a rule of `exclude` leaves out every cell that it matches, and one that names few
+axes matches many. Differences: `include` only adds variants to a scenario, and `exclude` holds for those as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness import model
+from harness.matrix import shape
+from harness.matrix.context import Context
+from harness.matrix.problems import KeyPath, did_you_mean, listed, shown, unknown
+from harness.matrix.scenarios import Read, check_names, name_problem
+
+Rule = Mapping[str, Any]
+
+
+def read_include(file: shape.MatrixFile, scenarios: Sequence[Read], context: Context) -> tuple[Rule, ...]:
+    """The rules of include, each a scenario and the params of one variant."""
+    by_name = {read.scenario.name: read for read in scenarios}
+    seen: list[Rule] = []
+    for position, rule in enumerate(file.include):
+        key: KeyPath = ("include", position)
+        if rule in seen:
+            context.problems.add(key, "is there twice; keep one")
+        seen.append(rule)
+        for axis in {"series", "image", "host"} & rule.keys():
+            text = "include adds a variant to a scenario, for all its images and hosts; leave cells out by exclude"
+            context.problems.add((*key, axis), text)
+        read = by_name.get(str(rule.get("scenario")))
+        if read is None:
+            text = unknown(rule.get("scenario"), by_name, what="scenario") if "scenario" in rule else "is missing"
+            context.problems.add((*key, "scenario"), text)
+        else:
+            _check_variant(rule, read, key, context)
+    return tuple(file.include)
+
+
+def _check_variant(rule: Rule, read: Read, key: KeyPath, context: Context) -> None:
+    params = {name: value for name, value in rule.items() if name not in ("scenario", "series", "image", "host")}
+    for name, value in params.items():
+        if problem := name_problem(name):
+            context.problems.add((*key, name), problem)
+        elif read.script and (wrong := read.script.wrong_value(name, value)):
+            context.problems.add((*key, name), wrong)
+    if read.script:
+        check_names(params, read.script, key, context)
+    values = dict(read.scenario.params)
+    if params.keys() == values.keys() and all(_among(value, values[name]) for name, value in params.items()):
+        context.problems.add(key, f"scenario {read.scenario.name} has this variant already; remove it here")
+
+
+def read_exclude(file: shape.MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
+                 scenarios: Sequence[model.Scenario], context: Context) -> tuple[Rule, ...]:  # fmt: skip
+    """The rules of exclude, each with a `why`. Every axis and value must be one that a cell can have."""
+    result = []
+    for position, rule in enumerate(file.exclude):
+        key: KeyPath = ("exclude", position)
+        axes = {name: value for name, value in rule.items() if name != "why"}
+        if not axes:
+            context.problems.add(key, "names no axis, and would leave out everything; give series, image, host, …")
+        within = [s for s in scenarios if axes.get("scenario") in (None, s.name)] or scenarios
+        all_read = all(s.images for s in series)  # else an image may only seem to be unknown
+        images = [i for s in series if all_read and axes.get("series") in (None, s.name) for i in s.images]
+        known: dict[str, Sequence[model.Scalar]] = {
+            "series": [entry.name for entry in series],
+            "image": [image.version for image in images],
+            "host": [host.name for host in hosts],
+            "scenario": [scenario.name for scenario in scenarios],
+            **_values_of_params(within, file.include),
+        }
+        for name, value in axes.items():
+            _check_axis(name, _written(context, position, name, value), known, key, context)
+        why = rule.get("why")
+        if why is not None and not isinstance(why, str):
+            context.problems.add((*key, "why"), f"text is wanted, not {shown(why)}")
+        where = context.document.where(*key)
+        text = {name: _written(context, position, name, value) for name, value in axes.items()}
+        result.append({**text, "why": why or f"excluded by {where}"})
+    return tuple(result)
+
+
+def _written(context: Context, position: int, name: str, value: model.Scalar) -> model.Scalar:
+    """The value as written, where it names something: `image: 2.10` is no number."""
+    if name not in ("series", "image", "host", "scenario"):
+        return value
+    raw = context.document.data["exclude"][position][name]
+    written: model.Scalar = getattr(raw, "written", value)
+    return written
+
+
+def _values_of_params(scenarios: Sequence[model.Scenario], include: Sequence[Rule]) -> dict[str, list[model.Scalar]]:
+    known: dict[str, list[model.Scalar]] = {}
+    for scenario in scenarios:
+        for name, values in scenario.params:
+            known.setdefault(name, []).extend(values)
+    names = {scenario.name for scenario in scenarios}
+    for rule in include:
+        for name, value in rule.items() if rule.get("scenario") in names else ():
+            if name != "scenario":
+                known.setdefault(name, []).append(value)
+    return known
+
+
+def _check_axis(name: str, value: model.Scalar, known: Mapping[str, Sequence[model.Scalar]], key: KeyPath,
+                context: Context) -> None:  # fmt: skip
+    if name not in known:
+        text = f"unknown axis{did_you_mean(name, known)}; known: {listed(known)}, why"
+        context.problems.add((*key, name), text)
+    elif known[name] and not _among(value, known[name]):
+        values = list(dict.fromkeys(known[name]))
+        text = f"no cell has {name} {shown(value)}; known: {listed(values)}"
+        context.problems.add((*key, name), text)
+
+
+def _among(value: model.Scalar, values: Sequence[model.Scalar]) -> bool:
+    """Whether a value is one of these: 1, 1.0 and true are three values."""
+    return any(type(value) is type(other) and value == other for other in values)

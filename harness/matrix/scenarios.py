@@ -1,0 +1,167 @@
+"""Scenarios of the file -> scenarios of the model, with their scripts and files looked at."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from harness import model
+from harness.matrix import shape
+from harness.matrix.context import Context
+from harness.matrix.problems import KeyPath, shown, unknown
+from harness.matrix.scripts import Script, ScriptError, read_script
+
+MOST_VARIANTS = 10_000
+AXES = ("series", "image", "host", "scenario", "why")
+"""The words of include and exclude, which params can not be called."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """A scenario, and what its script says (None for a command, or if the script could not be read)."""
+
+    scenario: model.Scenario
+    script: Script | None
+
+
+def read_scenarios(file: shape.MatrixFile, context: Context, *, hosts: Collection[str]) -> tuple[Read, ...]:
+    """All scenarios. What is wrong goes to the context's problems."""
+    known = {"series": list(file.series), "hosts": list(hosts)}
+    result = []
+    for name, entry in file.scenarios.items():
+        key: KeyPath = ("scenarios", name)
+        for axis in ("series", "hosts"):
+            for position, wanted in enumerate(getattr(entry, axis) or ()):
+                if wanted not in known[axis]:
+                    text = unknown(wanted, known[axis], what=axis.removesuffix("s") if axis == "hosts" else axis)
+                    context.problems.add((*key, axis, position), text)
+        script = _check_program(entry, key, context)
+        _check_numbers(entry, key, context)
+        included = any(rule.get("scenario") == name for rule in file.include)
+        _check_params(entry, script, key, context, included=included)
+        scenario = _scenario(name, entry, script, context)
+        result.append(Read(scenario=scenario, script=script))
+    return tuple(result)
+
+
+def _scenario(name: str, entry: shape.Scenario, script: Script | None, context: Context) -> model.Scenario:
+    key: KeyPath = ("scenarios", name)
+    files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
+    ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
+    return model.Scenario(
+        name=name,
+        where=context.document.where(*key),
+        title=script.title if script else "",
+        script=context.folder / entry.script if entry.script else None,
+        command=tuple(entry.command or ()),
+        step_pattern=entry.step_pattern,
+        judge_exit=entry.judge == "exit",
+        params=tuple((param, tuple(values)) for param, values in entry.params.items()),
+        series=tuple(entry.series or ()),
+        hosts=tuple(entry.hosts or ()),
+        steps=model.Steps(first=entry.steps.first, budget=entry.steps.budget),
+        limits=_limits(entry.limits),
+        timeout_s=entry.timeout,
+        memory_bytes=entry.memory,
+        shm_bytes=entry.shm_size,
+        ulimits=model.Scenario.ulimits if entry.ulimits is None else ulimits,
+        environment=tuple(entry.environment.items()),
+        files=tuple(path for path in files if path),
+        network=entry.network,
+        cap_add=tuple(entry.cap_add),
+    )
+
+
+def _limits(limits: shape.Limits) -> model.Limits:
+    return model.Limits(
+        leak_kib_per_step=limits.leak,
+        slowdown=limits.slowdown,
+        step_time=limits.step_time,
+        peak_memory=limits.peak_memory,
+        setup_bad=limits.setup == "bad",
+    )
+
+
+# ---------------------------------------------------------------- the program
+
+
+def _check_program(entry: shape.Scenario, key: KeyPath, context: Context) -> Script | None:
+    """What the script says, if there is one and it is a scenario."""
+    if (entry.script is None) == (entry.command is None):
+        context.problems.add(key, "give exactly one of script and command")
+    if entry.script is not None:
+        for name in ("step_pattern", "judge"):
+            if getattr(entry, name) is not None:
+                context.problems.add((*key, name), "is for a command; a script counts its steps itself")
+        return _read_script(entry.script, (*key, "script"), context)
+    if entry.step_pattern is not None:
+        try:
+            re.compile(entry.step_pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            context.problems.add((*key, "step_pattern"), f"is no regular expression: {error}")
+    return None
+
+
+def _read_script(text: str, key: KeyPath, context: Context) -> Script | None:
+    path = context.existing(text, key)
+    source = context.text_of(path, key) if path else None
+    if source is None:
+        return None
+    try:
+        return read_script(text, source)
+    except ScriptError as error:
+        context.problems.add(key, str(error))
+        return None
+
+
+def _check_numbers(entry: shape.Scenario, key: KeyPath, context: Context) -> None:
+    """Numbers that must fit each other."""
+    steps = entry.steps
+    if steps.budget < steps.first:
+        text = f"{steps.budget} is less than first ({steps.first}); at least as many"
+        context.problems.add((*key, "steps", "budget"), text)
+    for name, limit in (entry.ulimits or {}).items():
+        if limit.hard != -1 and (limit.soft > limit.hard or limit.soft == -1):
+            context.problems.add((*key, "ulimits", name), f"soft ({limit.soft}) is more than hard ({limit.hard})")
+
+
+# ---------------------------------------------------------------- params
+
+
+def _check_params(
+    entry: shape.Scenario, script: Script | None, key: KeyPath, context: Context, *, included: bool
+) -> None:
+    """`included`: include has variants of it, so that without params there is no variant but those."""
+    count = math.prod(len(values) for values in entry.params.values())
+    if count > MOST_VARIANTS:
+        text = f"{count} combinations; at most {MOST_VARIANTS}: give fewer values"
+        context.problems.add((*key, "params"), text)
+    for name, values in entry.params.items():
+        place = (*key, "params", name)
+        if problem := name_problem(name):
+            context.problems.add(place, problem)
+        seen: list[model.Scalar] = []
+        for position, value in enumerate(values):
+            if any(type(value) is type(other) and value == other for other in seen):
+                context.problems.add((*place, position), f"{shown(value)} is there twice; keep one")
+            seen.append(value)
+            if script and (wrong := script.wrong_value(name, value)):
+                context.problems.add((*place, position), wrong)
+    if script and (entry.params or not included):
+        check_names(entry.params, script, (*key, "params"), context)
+
+
+def check_names(names: Collection[str], script: Script, key: KeyPath, context: Context) -> None:
+    """Check that setup can be called with these params."""
+    for name, text in script.wrong_names(names):
+        context.problems.add((*key, name) if name else key, text)
+
+
+def name_problem(name: str) -> str | None:
+    """Why a parameter can not be called this, or None."""
+    if not name.isidentifier() or keyword.iskeyword(name):
+        return f"{shown(name)} is no name for a parameter; letters, digits and _, not beginning with a digit"
+    return f"{name!r} means something else in exclude; call the parameter otherwise" if name in AXES else None

@@ -1,0 +1,30 @@
+"""The JSON Schema of matrix.yaml, generated from its shape, for editors and other programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.matrix.shape import MatrixFile
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> dict[str, Any]:
+    """The schema of matrix.yaml as plain data. `harness/data/matrix.schema.json` is equal to it."""
+    generated = _tidy(MatrixFile.model_json_schema())
+    return {"$schema": DIALECT, **generated, "title": "matrix.yaml"}
+
+
+def _tidy(value: Any) -> Any:
+    """Without what is true of the records and not of the file: nulls, and defaults in units of the records."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _tidy(item) for key, item in value.items() if not (key == "default" and item in (None, {}, []))}
+    choices = [choice for choice in kept.get("anyOf", []) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        kept = {**{key: item for key, item in kept.items() if key != "anyOf"}, **choices[0]}
+    if "patternProperties" in kept:
+        kept["additionalProperties"] = False
+    return kept

@@ -1,0 +1,119 @@
+"""What a scenario's script says about itself, read without importing it: its framework is not installed here."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.matrix.problems import did_you_mean, listed, shown
+from harness.model import Scalar
+
+
+class ScriptError(ValueError):
+    """The script is no scenario; the text says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """`accepts` are setup's parameters, None if it takes any; `requires` those without a default."""
+
+    name: str
+    title: str
+    accepts: tuple[str, ...] | None = None
+    requires: tuple[str, ...] = ()
+    allowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def wrong_names(self, names: Iterable[str]) -> Iterator[tuple[str | None, str]]:
+        """What is wrong with a call of setup with these parameters: (parameter or None, text)."""
+        given = list(names)
+        for name in given:
+            if self.accepts is not None and name not in self.accepts:
+                hint = did_you_mean(name, self.accepts)
+                yield name, f"setup in {self.name} has no parameter {name!r}{hint}; it has: {listed(self.accepts)}"
+        for name in self.requires:
+            if name not in given:
+                yield None, f"setup in {self.name} needs {name!r}, which params does not give"
+
+    def wrong_value(self, name: str, value: Scalar) -> str | None:
+        """Why PARAMS does not allow a value, or None. 1, 1.0 and true are three values."""
+        allowed = self.allowed.get(name)
+        if allowed is None or any(type(value) is type(other) and value == other for other in allowed):
+            return None
+        return f"{shown(value)} is not allowed by {self.name}; allowed: {listed(allowed, most=20)}"
+
+
+def read_script(name: str, source: bytes) -> Script:
+    """The script called `name` in messages. Raises ScriptError if it is no scenario."""
+    tree = _parsed(name, source)
+    setup = None
+    allowed: Mapping[str, tuple[Any, ...]] = {}
+    for statement in _top_level(tree.body):
+        names = _defined(statement)
+        if "setup" in names:
+            setup = statement
+        if "PARAMS" in names:
+            allowed = _literal_params(statement)
+    if setup is None:
+        raise ScriptError(f"no setup(**params) in {name}; a scenario defines it and returns a step function from it")
+    title = (ast.get_docstring(tree) or "").strip().split("\n")[0]
+    if not isinstance(setup, ast.FunctionDef):
+        return Script(name=name, title=title, allowed=allowed)  # imported or assigned: its parameters are not known
+    accepts, requires = _parameters(setup.args)
+    return Script(name=name, title=title, accepts=accepts, requires=requires, allowed=allowed)
+
+
+def _parsed(name: str, source: bytes) -> ast.Module:
+    try:
+        with warnings.catch_warnings():  # about the user's code: its own interpreter will give them
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        raise ScriptError(f"{name}:{error.lineno or 1}: is not Python: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ScriptError(f"{name}: is not Python: {error}") from error
+
+
+def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The module's statements, those under `if` and `try` too."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try):
+            yield from _top_level([*statement.body, *statement.orelse])
+        if isinstance(statement, ast.Try):
+            yield from _top_level([inner for handler in statement.handlers for inner in handler.body])
+
+
+def _defined(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Assign):
+        return {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        return {statement.target.id}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name for alias in statement.names}
+    return set()
+
+
+def _parameters(args: ast.arguments) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """(accepted, required) names of a call with keywords."""
+    positional = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+    required = positional[: len(positional) - len(args.defaults)]
+    required += [arg.arg for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None]
+    accepted = tuple(arg.arg for arg in (*args.args, *args.kwonlyargs))
+    return (None if args.kwarg else accepted), tuple(required)
+
+
+def _literal_params(statement: ast.stmt) -> Mapping[str, tuple[Any, ...]]:
+    """PARAMS, if it is written out: name -> allowed values. What is computed is left to the run."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    try:
+        params = ast.literal_eval(value) if value is not None else None
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    if not isinstance(params, dict):
+        return {}
+    return {str(name): tuple(values) for name, values in params.items() if isinstance(values, list | tuple | set)}

@@ -1,0 +1,140 @@
+"""Series of the file -> series of the model: every version gets its image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from harness import model
+from harness.matrix import shape
+from harness.matrix.context import Context, Entry
+from harness.matrix.packages import PackageReader
+from harness.matrix.problems import KeyPath, listed, shown, unknown
+
+REPOSITORY = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)*")
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64}")
+REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}")
+
+
+def read_series(file: shape.MatrixFile, context: Context, packages: PackageReader) -> tuple[model.Series, ...]:
+    """All series. What is wrong goes to the context's problems."""
+    readers: Mapping[type, Callable[[Any, KeyPath], list[Entry]]] = {
+        shape.Repository: lambda entry, key: _repository(entry, key, context),
+        shape.Listed: lambda entry, key: _listed(entry, key, context),
+        shape.Built: lambda entry, key: _built(entry, key, context),
+        shape.Installed: packages.read,
+    }
+    for name in file.baseline:
+        if name not in file.series:
+            context.problems.add(("baseline", name), unknown(name, file.series, what="series"))
+    result = []
+    for name, entry in file.series.items():
+        key: KeyPath = ("series", name)
+        versions = readers[type(entry)](entry, key)
+        _check_unique(versions, context)
+        _check_order(versions, context)
+        _check_baseline(name, file.baseline.get(name), versions, context)
+        images = tuple(_image(name, entry, version, context) for version in versions)
+        where = context.document.where(*key)
+        result.append(model.Series(name=name, images=images, where=where, baseline=file.baseline.get(name)))
+    return tuple(result)
+
+
+def _image(series: str, entry: shape.AnySeries, version: Entry, context: Context) -> model.Image:
+    return model.Image(
+        series=series,
+        version=version.version,
+        source=version.source,
+        where=context.document.where(*version.key),
+        keep_entrypoint=entry.entrypoint,
+        yanked=version.yanked,
+        environment=tuple(entry.environment.items()),
+    )
+
+
+# ---------------------------------------------------------------- the four kinds
+
+
+def _repository(entry: shape.Repository, key: KeyPath, context: Context) -> list[Entry]:
+    if not REPOSITORY.fullmatch(entry.repository):
+        text = f"{shown(entry.repository)} is no repository; write it without a tag, such as nvcr.io/nvidia/tensorflow"
+        context.problems.add((*key, "repository"), text)
+    result = []
+    for position, tag in enumerate(entry.tags):
+        place = (*key, "tags", position)
+        if not TAG.fullmatch(tag):
+            context.problems.add(place, f"{shown(tag)} is no tag; letters, digits, _ . and - are allowed")
+        mark = "@" if tag.startswith("sha256:") else ":"
+        result.append(Entry(version=tag, key=place, source=model.Pull(reference=f"{entry.repository}{mark}{tag}")))
+    return result
+
+
+def _listed(entry: shape.Listed, key: KeyPath, context: Context) -> list[Entry]:
+    if isinstance(entry.images, dict):
+        named: list[tuple[str | int, str, str]] = [(name, name, reference) for name, reference in entry.images.items()]
+    else:
+        named = [(position, reference, reference) for position, reference in enumerate(entry.images)]
+    result = []
+    for step, version, reference in named:
+        place = (*key, "images", step)
+        if not REFERENCE.fullmatch(reference):
+            context.problems.add(place, f"{shown(reference)} is no image; write repository:tag or repository@sha256:…")
+        result.append(Entry(version=version, key=place, source=model.Pull(reference=reference)))
+    return result
+
+
+def _built(entry: shape.Built, key: KeyPath, context: Context) -> list[Entry]:
+    folder = context.folder / entry.build
+    dockerfile = context.existing(f"{entry.build}/Dockerfile", (*key, "build"))
+    text = context.text_of(dockerfile, (*key, "build")) if dockerfile else None
+    if text is not None and not re.search(rf"^\s*ARG\s.*\b{re.escape(entry.arg)}\b".encode(), text, re.I | re.M):
+        problem = f"{entry.build}/Dockerfile has no 'ARG {entry.arg}': all versions would be the same image"
+        context.problems.add((*key, "arg"), problem)
+    if entry.arg in entry.args:
+        context.problems.add((*key, "args", entry.arg), "is the arg that takes the version; remove it here")
+    fixed = tuple(entry.args.items())
+    return [
+        Entry(
+            version=version,
+            key=(*key, "versions", position),
+            source=model.Build(context=folder, args=((entry.arg, version), *fixed)),
+        )
+        for position, version in enumerate(entry.versions)
+    ]
+
+
+# ---------------------------------------------------------------- checks on a whole history
+
+
+def _check_unique(versions: list[Entry], context: Context) -> None:
+    first: dict[str, Entry] = {}
+    for entry in versions:
+        earlier = first.setdefault(entry.version, entry)
+        if earlier is not entry:
+            line = context.document.where(*earlier.key).line
+            context.problems.add(entry.key, f"{shown(entry.version)} is there twice, first on line {line}; keep one")
+
+
+def _check_order(versions: list[Entry], context: Context) -> None:
+    """ "First bad" follows the order as written, so a wrong order would name a wrong version."""
+    try:
+        parsed = [Version(entry.version) for entry in versions]
+    except InvalidVersion:
+        return  # names of the user's own: only the user knows their order
+    for (older, newer), (before, entry) in zip(pairwise(parsed), pairwise(versions), strict=True):
+        if older > newer:
+            text = f"versions are not oldest first: {before.version} before {entry.version}; put the older one first"
+            context.problems.add(entry.key, text)
+        elif older == newer and before.version != entry.version and isinstance(entry.source, model.Install):
+            context.problems.add(entry.key, f"{before.version} and {entry.version} are the same version; keep one")
+
+
+def _check_baseline(name: str, baseline: str | None, versions: list[Entry], context: Context) -> None:
+    known = [entry.version for entry in versions]
+    if baseline is not None and known and baseline not in known:
+        text = f"series {name} has no version {shown(baseline)}; it has: {listed(known)}"
+        context.problems.add(("baseline", name), text)

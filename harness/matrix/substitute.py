@@ -1,0 +1,64 @@
+"""Variables in texts, as Compose has them: ${VAR}, ${VAR:-default}, ${VAR:?message}, ${VAR:+other}; $$ is a $.
+
+Without the colon, only an unset variable takes the default; with it, an empty one too. Unlike Compose, a variable
+that is not set and has no default is an error, and a $ before anything else stays what it is (regular expressions).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+MOST_LEVELS = 16
+
+_START = re.compile(r"\$(?:(?P<dollar>\$)|(?P<name>[A-Za-z_]\w*)|(?P<brace>\{))", re.ASCII)
+_INSIDE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:(?P<colon>:?)(?P<sign>[-?+])(?P<rest>.*))?", re.ASCII | re.DOTALL)
+
+
+def substitute(text: str, environ: Mapping[str, str], *, level: int = 0) -> str:
+    """The text with variables filled in. Raises ValueError with what is wrong and what to write."""
+    if level > MOST_LEVELS:
+        raise ValueError("variables are nested too deeply")
+    parts: list[str] = []
+    at = 0
+    while found := _START.search(text, at):
+        parts.append(text[at : found.start()])
+        at = found.end()
+        if found["dollar"]:
+            parts.append("$")
+        elif found["name"]:
+            parts.append(_inside(found["name"], environ, level))
+        else:
+            end = _closing(text, at)
+            parts.append(_inside(text[at:end], environ, level))
+            at = end + 1
+    return "".join([*parts, text[at:]])
+
+
+def _closing(text: str, start: int) -> int:
+    """The position of the } that closes the ${ before `start`."""
+    depth = 1
+    for found in re.compile(r"\$\{|\}").finditer(text, start):
+        depth += 1 if found[0] == "${" else -1
+        if depth == 0:
+            return found.start()
+    raise ValueError("${ without its }; write ${NAME}, or $$ for a plain $")
+
+
+def _inside(text: str, environ: Mapping[str, str], level: int) -> str:
+    found = _INSIDE.fullmatch(text)
+    if not found:
+        raise ValueError(f"${{{text}}} is not a variable; write ${{NAME}}, ${{NAME:-default}}, or $$ for a plain $")
+    name, sign, rest = found["name"], found["sign"], found["rest"] or ""
+    value = environ.get(name)
+    there = value is not None and (bool(value) or not found["colon"])
+    if sign == "+":
+        return substitute(rest, environ, level=level + 1) if there else ""
+    if there and value is not None:
+        return value
+    if sign == "-":
+        return substitute(rest, environ, level=level + 1)
+    reason = substitute(rest, environ, level=level + 1)
+    raise ValueError(
+        f"the variable {name} is not set{f': {reason}' if reason else ''}; set it, or write ${{{name}:-default}}"
+    )

@@ -1,0 +1,172 @@
+"""Single values of a matrix file: sizes, durations, fractions, and numbers that remember how they were written.
+
+Each parser takes what YAML gave and raises ValueError with what is wrong and what to write.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from harness.matrix.problems import shown
+
+UNITS = {
+    "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+    "KB": 10**3, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+}  # fmt: skip
+MOST_BYTES = 1 << 60
+MOST_SECONDS = 30 * 24 * 3600
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_DURATION = re.compile(r"(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+(?:\.[0-9]+)?)s)?")
+
+
+class IntAsWritten(int):
+    """A whole number that keeps its text: 010 and 0x10 are as the file has them."""
+
+    written: str
+
+    def __new__(cls, text: str) -> IntAsWritten:
+        base = {"0x": 16, "0o": 8}.get(text[:2], 10)
+        number = super().__new__(cls, text, base)
+        number.written = text
+        return number
+
+
+class FloatAsWritten(float):
+    """A number that keeps its text: the version 1.10 is not 1.1."""
+
+    written: str
+
+    def __new__(cls, text: str) -> FloatAsWritten:
+        number = super().__new__(cls, text)
+        number.written = text
+        return number
+
+
+def kind(value: object) -> str:
+    """What a value is, in words for a message: `a list`, `text 'x'`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return shown(value)
+
+
+def text(value: Any) -> str:
+    """Text, or a number as it was written in the file. Not empty."""
+    result = getattr(value, "written", value)
+    if not isinstance(result, str):
+        hint = "; put it in quotes" if isinstance(value, bool) else ""
+        raise ValueError(f"text is wanted, not {kind(value)}{hint}")
+    if not result.strip():
+        raise ValueError("is empty; text is wanted")
+    return result
+
+
+def anything(value: Any) -> str:
+    """As `text`, but empty text is allowed: the value of an environment variable."""
+    return "" if value == "" else text(value)
+
+
+def whole(value: Any) -> int:
+    """A whole number; one in quotes too, since variables give text."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]{1,18}", value):
+        return int(value)
+    raise ValueError(f"a whole number is wanted, not {kind(value)}")
+
+
+def truth(value: Any) -> bool:
+    """true or false; the same in quotes too, since variables give text."""
+    known = {"true": True, "false": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value in known:
+        return known[value]
+    raise ValueError(f"true or false is wanted, not {kind(value)}")
+
+
+def size(value: Any) -> Decimal:
+    """`0.5KiB` -> bytes, exactly. A unit is always needed: a bare 8 could be bytes or GiB."""
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if not found or found[2] not in UNITS:
+        raise ValueError(f"{kind(value)} is not a size; write a number and a unit, such as 8GiB: {', '.join(UNITS)}")
+    result = Decimal(found[1]) * UNITS[found[2]]
+    if result > MOST_BYTES:
+        raise ValueError(f"{kind(value)} is too large a size")
+    return result
+
+
+def size_bytes(value: Any) -> int:
+    """A size of memory or disk in whole bytes, at least one."""
+    result = int(size(value))
+    if result < 1:
+        raise ValueError(f"{kind(value)} is less than one byte")
+    return result
+
+
+def leak_kib(value: Any) -> float:
+    """A size a step, in KiB; more than nothing."""
+    result = size(value)
+    if result <= 0:
+        raise ValueError("0 would call every trace a leak; write a size such as 0.5KiB")
+    return float(result / 1024)
+
+
+def seconds(value: Any) -> float:
+    """`1h30m`, `20m`, `90s`, `500ms`, or a number of seconds."""
+    result = _seconds(value)
+    if result is None:
+        raise ValueError(f"{kind(value)} is not a duration; write 20m, 90s, 1h30m, or a number of seconds")
+    if not 0 < result <= MOST_SECONDS:
+        raise ValueError(f"{kind(value)} is out of range; more than 0 and at most 30 days (720h)")
+    return float(result)
+
+
+def _seconds(value: Any) -> Decimal | None:
+    written = str(getattr(value, "written", value)) if not isinstance(value, bool) else ""
+    if _NUMBER.fullmatch(written):
+        return Decimal(written)
+    if written.endswith("ms") and _NUMBER.fullmatch(written[:-2]):
+        return Decimal(written[:-2]) / 1000
+    found = _DURATION.fullmatch(written)
+    if not found or not written:
+        return None
+    hours, minutes, rest = (Decimal(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + rest
+
+
+def fraction(value: Any) -> float:
+    """`10%` or 0.1 -> 0.1. A number above 1 without a % is refused: 10 would mean 1000 %."""
+    written = str(getattr(value, "written", value)) if not isinstance(value, bool) else ""
+    percent = written.endswith("%")
+    number = written.removesuffix("%").rstrip()
+    if not _NUMBER.fullmatch(number):
+        raise ValueError(f"{kind(value)} is not a share; write 10% or 0.1")
+    result = Decimal(number) / (100 if percent else 1)
+    if result > 1 and not percent:
+        raise ValueError(f"{number} would be {result * 100} %; write {number}% or a number up to 1")
+    if not 0 < result <= 1000:
+        raise ValueError(f"{kind(value)} is out of range; more than 0%")
+    return float(result)
+
+
+def scalar(value: Any) -> str | int | float | bool | None:
+    """A value of a parameter: text, number, true, false or null, without its written form."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if value in (float("inf"), float("-inf")):
+            raise ValueError(f"{getattr(value, 'written', value)} is too large a number")
+        return float(value)
+    raise ValueError(f"text, a number, true, false or null is wanted, not {kind(value)}")

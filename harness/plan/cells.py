@@ -1,0 +1,169 @@
+"""Matrix -> Plan: which cells there are, and in which order. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from harness.errors import UsageError
+from harness.model import (
+    Block,
+    Cell,
+    Excluded,
+    Host,
+    Image,
+    Install,
+    Lane,
+    Matrix,
+    Plan,
+    Scalar,
+    Scenario,
+    Series,
+    Trials,
+    Variant,
+)
+
+NEEDS_ENGINE = "needs a container engine"
+
+
+def make_plan(
+    matrix: Matrix,
+    *,
+    seed: int,
+    only: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    series: Sequence[str] = (),
+    trials: Trials | None = None,
+    gpus: Mapping[str, Sequence[str]] | None = None,
+) -> Plan:
+    """All cells, in blocks: by scenario, variant, series, lane, in the order of the matrix file.
+
+    `only` are patterns as `matches` takes them; `hosts` and `series` are names; an empty one means all. `gpus` names
+    the GPUs of hosts by host name, for `gpus: each`; until it is known, such a host is one lane `each`.
+    Raises UsageError for a name or pattern that fits nothing.
+    """
+    chosen_hosts = _chosen(hosts, matrix.hosts, what="host")
+    chosen_series = _chosen(series, matrix.series, what="series")
+    lanes = [lane for host in chosen_hosts for lane in _lanes(host, (gpus or {}).get(host.name))]
+    blocks = tuple(
+        Block(series=entry, lane=lane, variant=variant, cells=_cells(matrix, entry, lane, variant))
+        for variant in _chosen_variants(matrix, only)
+        for entry in chosen_series
+        if entry.name in (variant.scenario.series or (entry.name,))
+        for lane in lanes
+        if lane.host.name in (variant.scenario.hosts or (lane.host.name,))
+    )
+    if not blocks:
+        raise UsageError("no cell is left: the chosen scenarios are not for the chosen hosts and series; choose fewer")
+    return Plan(matrix=matrix, blocks=blocks, trials=trials or matrix.trials, seed=seed)
+
+
+def variants(scenario: Scenario, include: Iterable[Mapping[str, Any]] = ()) -> Iterator[Variant]:
+    """Every combination of the scenario's params, then those that `include` adds."""
+    added = [rule for rule in include if rule["scenario"] == scenario.name]
+    names = [name for name, _ in scenario.params]
+    if names or not added:
+        for values in itertools.product(*(values for _, values in scenario.params)):
+            yield Variant(scenario=scenario, params=tuple(zip(names, values, strict=True)))
+    for rule in added:
+        yield Variant(scenario=scenario, params=tuple((name, rule[name]) for name in rule if name != "scenario"))
+
+
+def matches(variant: Variant, pattern: str) -> bool:
+    """Whether a variant is meant by a pattern: `signal`, `sig*`, `signal op=rfft`, `input=*`.
+
+    A word with a `=` must fit one of the params, any other the scenario's name; all words must. `*`, `?` and `[…]`
+    are those of file names. A pattern may also fit the whole text, for values with spaces.
+    """
+    params = [f"{name}={_text(value)}" for name, value in variant.params]
+
+    def fits(word: str) -> bool:
+        texts = params if "=" in word else [variant.scenario.name]
+        return any(fnmatchcase(text, word) for text in texts)
+
+    whole = " ".join([variant.scenario.name, *params])
+    words = pattern.split()
+    return fnmatchcase(whole, pattern) or (bool(words) and all(map(fits, words)))
+
+
+def _text(value: Scalar) -> str:
+    """A param's value as the matrix file writes it."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def _chosen_variants(matrix: Matrix, only: Sequence[str]) -> list[Variant]:
+    every = [variant for scenario in matrix.scenarios for variant in variants(scenario, matrix.include)]
+    for pattern in only:
+        if not any(matches(variant, pattern) for variant in every):
+            known = ", ".join(scenario.name for scenario in matrix.scenarios)
+            example = str(every[0])
+            raise UsageError(
+                f"--only {pattern!r} fits no scenario or variant; scenarios: {known}; a variant: {example!r}"
+            )
+    return [variant for variant in every if not only or any(matches(variant, pattern) for pattern in only)]
+
+
+Named = TypeVar("Named", Host, Series)
+
+
+def _chosen(names: Sequence[str], entries: Sequence[Named], *, what: str) -> list[Named]:
+    known = [entry.name for entry in entries]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--{what} {name!r}: the matrix has no such {what}; it has: {', '.join(known)}")
+    return [entry for entry in entries if not names or entry.name in names]
+
+
+def _lanes(host: Host, found: Sequence[str] | None) -> list[Lane]:
+    """none: one lane without a GPU; all: one with all; each and a list: one lane for each GPU."""
+    if host.gpus == "none":
+        return [Lane(host=host)]
+    if host.gpus == "each":
+        return [Lane(host=host, gpu=gpu) for gpu in (("each",) if found is None else found)]
+    return [Lane(host=host, gpu=gpu) for gpu in ((host.gpus,) if isinstance(host.gpus, str) else host.gpus)]
+
+
+# ---------------------------------------------------------------- cells
+
+
+def _cells(matrix: Matrix, series: Series, lane: Lane, variant: Variant) -> tuple[Cell, ...]:
+    """The cells of a block, oldest image first; what is left out stays in, with the reason."""
+    return tuple(
+        Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane, variant))
+        for image in series.images
+    )
+
+
+def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Excluded | None:
+    axes = {
+        **dict(variant.params),
+        "series": image.series,
+        "image": image.version,
+        "host": lane.host.name,
+        "scenario": variant.scenario.name,
+    }
+    for rule in matrix.exclude:
+        if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
+            return Excluded(why=rule["why"])
+    if lane.host.is_process and not isinstance(image.source, Install):
+        return Excluded(why=NEEDS_ENGINE)
+    return None
+
+
+def _same(a: Scalar, b: Scalar) -> bool:
+    """1, 1.0 and True are three values of a parameter."""
+    return type(a) is type(b) and a == b
+
+
+def rounds(cells: Sequence[Cell], rng: random.Random) -> tuple[Cell, ...]:
+    """The next round of a block: each of its cells that can run, once, in random order.
+
+    Run one version after the other, and a drift of heat or clock would look like a change between versions.
+    """
+    order = [cell for cell in cells if cell.excluded is None]
+    rng.shuffle(order)
+    return tuple(order)

@@ -1,0 +1,104 @@
+"""What a plan would do, and what it can cost: for `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.model import Cell, Host, Plan
+from harness.plan.record import source_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCost:
+    """What a host has to do. `worst_s`: every one of the least launches uses its whole timeout; no pulls, no builds."""
+
+    name: str
+    engine: str
+    lanes: tuple[str, ...]
+    cells: int
+    launches_least: int
+    launches_most: int
+    images: tuple[str, ...]
+    worst_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A plan's summary. `worst_s` is that of the slowest host, since hosts run side by side."""
+
+    matrix: str
+    seed: int
+    cells: int
+    excluded: int
+    launches_least: int
+    launches_most: int
+    worst_s: float
+    hosts: tuple[HostCost, ...]
+    left_out: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.matrix}: {self.cells} cells to run, {self.excluded} left out; "
+            f"{self.launches_least} to {self.launches_most} launches; seed {self.seed}"
+        ]
+        for host in self.hosts:
+            lines.append(
+                f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}): {host.cells} cells, "
+                f"{host.launches_least} to {host.launches_most} launches, "
+                f"at most {duration(host.worst_s)} for the first {host.launches_least} by their timeouts"
+            )
+            lines += [f"    prepare {image}" for image in host.images]
+        lines += [f"  left out: {text}" for text in self.left_out]
+        lines.append("  how long the steps take is not known before they run; pulls and builds are not in these times")
+        return "\n".join(lines)
+
+
+def explain(plan: Plan) -> Explanation:
+    """What the plan would do: for `--dry-run`."""
+    hosts = list(dict.fromkeys(block.lane.host for block in plan.blocks))
+    costs = tuple(_host_cost(host, plan) for host in hosts)
+    left_out = [cell for cell in plan.cells if cell.excluded]
+    return Explanation(
+        matrix=plan.matrix.name,
+        seed=plan.seed,
+        cells=sum(cost.cells for cost in costs),
+        excluded=len(left_out),
+        launches_least=sum(cost.launches_least for cost in costs),
+        launches_most=sum(cost.launches_most for cost in costs),
+        worst_s=max(cost.worst_s for cost in costs),
+        hosts=costs,
+        left_out=tuple(_left_out(left_out)),
+    )
+
+
+def _host_cost(host: Host, plan: Plan) -> HostCost:
+    cells = [cell for cell in plan.cells if cell.lane.host == host and not cell.excluded]
+    by_lane: dict[str, float] = {str(block.lane): 0.0 for block in plan.blocks if block.lane.host == host}
+    for cell in cells:
+        by_lane[str(cell.lane)] += cell.variant.scenario.timeout_s * plan.trials.least
+    images = {f"{cell.image.series} {cell.image.version}": cell.image for cell in cells}
+    return HostCost(
+        name=host.name,
+        engine=host.engine,
+        lanes=tuple(by_lane),
+        cells=len(cells),
+        launches_least=len(cells) * plan.trials.least,
+        launches_most=len(cells) * plan.trials.most,
+        images=tuple(f"{name}: {source_text(image)}" for name, image in images.items()),
+        worst_s=max(by_lane.values()) if host.parallel else sum(by_lane.values()),
+    )
+
+
+def _left_out(cells: Sequence[Cell]) -> list[str]:
+    """One line a reason, with the number of cells."""
+    whys = [f"{cell.image.series} on {cell.lane}: {cell.excluded.why}" for cell in cells if cell.excluded]
+    return [f"{whys.count(why)} × {why}" for why in dict.fromkeys(whys)]
+
+
+def duration(seconds: float) -> str:
+    """`1 h 20 min`, `5 min`, `30 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in parts if count) or "0 s"
