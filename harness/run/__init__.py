@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from harness.model import Host
-from harness.run import process
+from harness.run import docker, process
 from harness.run.engine import Engine, Say
 
-ENGINES: Mapping[str, Callable[..., Engine]] = {"process": process.open_engine}
+ENGINES: Mapping[str, Callable[..., Engine]] = {"docker": docker.open_engine, "process": process.open_engine}
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:

@@ -1,0 +1,102 @@
+"""Images built from a Dockerfile, once for each content of its context.
+
+Behind a company proxy a build needs the machine's CA bundle. A Dockerfile that names `.harness/ca.pem` finds it
+in its context (empty if the machine has none); used in an early stage, nothing of it stays in the image. Proxy
+settings go in as Docker's predefined build args, which no image keeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import docker
+from docker.errors import APIError
+from docker.utils.build import create_archive, exclude_paths
+
+from harness.errors import ImageUnavailable
+from harness.model import Build, Image
+from harness.run.client import ca_bundle, explanation, proxies
+from harness.run.engine import Say
+from harness.run.images import IMAGE_LABEL, Found, inspect, local_image
+
+CA_PATH = ".harness/ca.pem"
+TOLD_LINES = 4
+
+
+def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
+    """The image of that context and args, built unless it is there. Raises ImageUnavailable with the last output."""
+    dockerfile = source.context / "Dockerfile"
+    if not dockerfile.is_file():
+        raise ImageUnavailable(f"{image.where}: {source.context}: no Dockerfile there")
+    text, args = dockerfile.read_text(), dict(source.args)
+    files = context_files(source.context)
+    bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
+    name = f"harness/build:{content_hash(source.context, files, args=args, bases=bases)[:32]}"
+    there = local_image(client, name)
+    if there is None:
+        say(f"building {image.version}")
+        extra = [(CA_PATH, ca_bundle(environ))] if CA_PATH in text else []
+        with tempfile.TemporaryFile() as context:
+            create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
+            _build(client, context, name=name, args={**proxies(environ), **args}, image=image, say=say)
+        there = inspect(client, name)
+    return Found(id=there["Id"], digest=there["Id"])
+
+
+def context_files(context: Path) -> list[str]:
+    """What `.dockerignore` lets through, folders included, sorted."""
+    ignore = context / ".dockerignore"
+    lines = ignore.read_text().splitlines() if ignore.is_file() else []
+    patterns = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+    return sorted(exclude_paths(str(context), patterns))
+
+
+def base_names(dockerfile: str, args: Mapping[str, str]) -> list[str]:
+    """The images named by FROM, with ARGs filled in."""
+    known = dict(re.findall(r"^\s*ARG\s+(\w+)=[\"']?([^\s\"']*)", dockerfile, re.IGNORECASE | re.MULTILINE))
+    known.update(args)
+    named = re.findall(r"^\s*FROM\s+(?:--platform=\S+\s+)?(\S+)", dockerfile, re.IGNORECASE | re.MULTILINE)
+    return [re.sub(r"\$\{?(\w+)(?::-[^}]*)?\}?", lambda found: known.get(found[1], ""), name) for name in named]
+
+
+def content_hash(context: Path, files: list[str], *, args: Mapping[str, str], bases: list[str]) -> str:
+    digest = hashlib.sha256(repr((sorted(args.items()), bases)).encode())
+    for name in files:
+        path = context / name
+        if path.is_symlink():
+            digest.update(f"\n{name} -> {path.readlink()}".encode())
+        elif path.is_file():
+            digest.update(f"\n{name} {path.stat().st_mode & 0o777:o} ".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _build(
+    client: docker.DockerClient, context: IO[bytes], *, name: str, args: dict[str, str], image: Image, say: Say
+) -> None:
+    output: deque[str] = deque(maxlen=TOLD_LINES)
+    place = f"{image.where}: {image.series} {image.version}: the build failed"
+    try:
+        events = client.api.build(
+            fileobj=context, custom_context=True, tag=name, buildargs=args, rm=True, forcerm=True, decode=True,
+            labels={IMAGE_LABEL: name},
+        )  # fmt: skip
+        for line in _lines(events):
+            output.append(line)
+            say(f"building {image.version}: {line[:100]}")
+    except APIError as error:
+        raise ImageUnavailable(" | ".join([f"{place}: {explanation(error)}", *output])) from error
+
+
+def _lines(events: Iterator[Any]) -> Iterator[str]:
+    """The build's output; raises APIError for an error event."""
+    for event in events:
+        if "error" in event:
+            raise APIError("build failed", explanation=str(event["error"]))
+        yield from (line.strip() for line in str(event.get("stream", "")).splitlines() if line.strip())

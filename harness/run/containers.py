@@ -1,0 +1,204 @@
+"""The containers that we start: what they may do, what is copied in, and their removal."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import resource
+import secrets
+import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+import docker
+from docker.errors import APIError, NotFound
+from docker.types import DeviceRequest, LogConfig, Ulimit
+
+from harness.model import Scenario
+from harness.run import owner
+from harness.run.attach import AttachedSession
+from harness.run.client import engine_errors, explanation
+from harness.run.engine import Launch, Payload
+
+ROOT = "/.harness"
+PIDS_LIMIT = 4096
+UNCHECKED_AGE_S = 600
+CONFLICT = 409
+
+
+def create(client: docker.DockerClient, launch: Launch, *, python: str, refused: set[str]) -> str:
+    """Create (not start) the container of a trial; its id."""
+    command = [python, "-B", f"{ROOT}/start.py"]
+    keep = launch.prepared.image.keep_entrypoint
+    made = client.api.create_container(
+        launch.prepared.reference,
+        command=command if keep else command[1:],
+        entrypoint=None if keep else command[:1],
+        environment={**dict(launch.prepared.image.environment), **dict(launch.scenario.environment)},
+        labels={**launch.labels, **owner_label()},
+        name=_name(launch.labels),
+        stdin_open=True,
+        detach=False,  # stdin is then closed for good when we go, and the agent ends
+        host_config=client.api.create_host_config(**_limits(launch, refused)),
+    )
+    return str(made["Id"])
+
+
+def owner_label() -> dict[str, str]:
+    return {owner.OWNER_LABEL: str(owner.this_process())}
+
+
+def _name(labels: Mapping[str, str]) -> str:
+    text = f"{labels.get('harness.run', 'run')[:20]}-{labels.get('harness.trial', '0')}"
+    return f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', text)}-{secrets.token_hex(3)}"
+
+
+def _limits(launch: Launch, refused: set[str]) -> dict[str, Any]:
+    scenario = launch.scenario
+    ulimits = [ulimit for ulimit in scenario.ulimits if ulimit[0] not in refused]
+    return {
+        "init": True,
+        "network_mode": "bridge" if scenario.network else "none",
+        "cap_drop": ["ALL"],
+        "cap_add": list(scenario.cap_add),
+        "security_opt": ["no-new-privileges"],
+        "mem_limit": scenario.memory_bytes,
+        "memswap_limit": scenario.memory_bytes,  # both together: no swap
+        "pids_limit": PIDS_LIMIT,
+        "shm_size": scenario.shm_bytes,
+        "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ulimits],
+        "device_requests": device_requests(launch.gpu),
+        "log_config": LogConfig(type="none"),  # we read the output ourselves: the engine need not keep it
+    }
+
+
+def device_requests(gpu: str | None) -> list[DeviceRequest]:
+    """Docker's `--gpus`: every GPU for "all", else the one of that index, UUID or MIG id."""
+    if gpu is None:
+        return []
+    if gpu == "all":
+        return [DeviceRequest(count=-1, capabilities=[["gpu"]])]
+    return [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])]
+
+
+def copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:
+    files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
+    client.api.put_archive(container_id, "/", archive({f"{ROOT[1:]}/{name}": data for name, data in files.items()}))
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """A tar of `files` and their folders, readable by any user: the image's own may not be root."""
+    buffer = io.BytesIO()
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in sorted(folders):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(folder)
+        for name, content in files.items():
+            file = tarfile.TarInfo(name)
+            file.size, file.mode = len(content), 0o644
+            tar.addfile(file, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@contextlib.contextmanager
+def running(
+    client: docker.DockerClient, launch: Launch, *, python: str, refused: set[str]
+) -> Iterator[AttachedSession]:
+    """A started container with our agent in it; removed on leaving, whatever happened.
+
+    `refused` collects the names of default ulimits that this engine may not set; they are left out from then on.
+    """
+    with contextlib.ExitStack() as stack:
+        with engine_errors(launch.prepared.image.where):
+            session = _enter(stack, client, launch, python=python, refused=refused)
+        yield session
+
+
+def _enter(
+    stack: contextlib.ExitStack, client: docker.DockerClient, launch: Launch, *, python: str, refused: set[str]
+) -> AttachedSession:
+    try:
+        return stack.enter_context(_started(client, launch, python=python, refused=refused))
+    except APIError as error:
+        name = refused_default_ulimit(explanation(error), launch.scenario)
+        if name is None or name in refused:
+            raise
+        refused.add(name)
+    return stack.enter_context(_started(client, launch, python=python, refused=refused))
+
+
+@contextlib.contextmanager
+def _started(
+    client: docker.DockerClient, launch: Launch, *, python: str, refused: set[str]
+) -> Iterator[AttachedSession]:
+    container_id = create(client, launch, python=python, refused=refused)
+    with removed(client, container_id):
+        copy_in(client, container_id, launch.payload)
+        with contextlib.closing(AttachedSession(client, container_id)) as session:
+            client.api.start(container_id)
+            yield session
+
+
+def refused_default_ulimit(message: str, scenario: Scenario) -> str | None:
+    """The ulimit that the engine was not allowed to set, if it is one that nobody asked for.
+
+    Engines in small virtual machines and rootless ones may not raise their own limits; runc then says
+    "error setting rlimit type 8: operation not permitted", with the number of setrlimit(2).
+    """
+    found = re.search(r"setting rlimit type (\d+)", message)
+    if found is None:
+        return None
+    names = {getattr(resource, name): name[len("RLIMIT_") :].lower() for name in dir(resource) if "RLIMIT_" in name}
+    name = names.get(int(found[1]))
+    defaults = {default[0] for default in Scenario.ulimits if default in scenario.ulimits}
+    return name if name in defaults else None
+
+
+@contextlib.contextmanager
+def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
+    """The container is gone after the block, with its anonymous volumes."""
+    try:
+        yield
+    finally:
+        remove(client, container_id)
+
+
+def remove(client: docker.DockerClient, container_id: str) -> None:
+    """Raises EngineUnreachable if the engine is lost; a container that is gone already is what we want."""
+    with engine_errors("removing a container"):
+        try:
+            client.api.remove_container(container_id, force=True, v=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != CONFLICT:  # "removal is already in progress"
+                raise
+
+
+def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> int:
+    """Remove the containers of ours whose harness is gone; how many.
+
+    Where the owner cannot be looked up (another machine, a reboot) only those that do not run and are older than
+    ten minutes: a living harness removes its own at once.
+    """
+    now_s = time.time() if now_s is None else now_s
+    with engine_errors("leftovers"):
+        found = client.api.containers(all=True, filters={"label": owner.OWNER_LABEL})
+    dead = [container["Id"] for container in found if _is_dead(container, now_s=now_s)]
+    for container_id in dead:
+        remove(client, container_id)
+    return len(dead)
+
+
+def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:
+    named = owner.parse(container["Labels"][owner.OWNER_LABEL])
+    alive = None if named is None else owner.is_alive(named)
+    if alive is not None:
+        return not alive
+    return container["State"] in ("exited", "dead", "created") and now_s - container["Created"] > UNCHECKED_AGE_S

@@ -1,0 +1,125 @@
+"""Images on a Docker engine: found, or pulled. Their identity is the digest, never the tag."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+from docker.errors import APIError, ImageNotFound
+from docker.utils import parse_repository_tag
+
+from harness.errors import ImageUnavailable
+from harness.model import Where
+from harness.run.client import explanation
+from harness.run.containers import owner_label, removed
+from harness.run.engine import Say
+
+IMAGE_LABEL = "harness.image"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """An image that is on the engine: the id to launch, and its identity."""
+
+    id: str
+    digest: str
+
+
+def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> Found:  # noqa: A002
+    """The image of that name, pulled unless the engine has what the registry has (or the registry is silent).
+
+    Raises ImageUnavailable; `help` replaces its last part, what to do.
+    """
+    local = local_image(client, reference)
+    if local is not None and _is_current(client, reference, local):
+        return _found(reference, local)
+    try:
+        _download(client, reference, say=say)
+    except APIError as error:
+        to_do = help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
+        raise ImageUnavailable(f"{where}: {reference}: cannot be pulled: {explanation(error)}; {to_do}") from error
+    pulled = local_image(client, reference)
+    if pulled is None:
+        raise ImageUnavailable(f"{where}: {reference}: was pulled, but is not there; is somebody removing images?")
+    return _found(reference, pulled)
+
+
+def local_image(client: docker.DockerClient, reference: str) -> Mapping[str, Any] | None:
+    """What the engine knows of an image that it has, else None."""
+    try:
+        return inspect(client, reference)
+    except ImageNotFound:
+        return None
+
+
+def inspect(client: docker.DockerClient, reference: str) -> Mapping[str, Any]:
+    """What the engine knows of an image. Raises ImageNotFound."""
+    image: Mapping[str, Any] = client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+    return image
+
+
+def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str, Any]) -> bool:
+    """Built here or pinned by digest: yes. Else what the registry says, and yes if it does not answer."""
+    digests = [digest.split("@")[1] for digest in local["RepoDigests"] or ()]
+    if not digests or "@" in reference or reference.startswith("sha256:"):
+        return True
+    try:
+        said = client.api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
+    except APIError:
+        return True
+    return said["Descriptor"]["digest"] in digests
+
+
+def _found(reference: str, image: Mapping[str, Any]) -> Found:
+    repository = parse_repository_tag(reference)[0]
+    named = dict(digest.split("@") for digest in image["RepoDigests"] or ())
+    return Found(id=image["Id"], digest=named.get(repository) or next(iter(named.values()), image["Id"]))
+
+
+def _download(client: docker.DockerClient, reference: str, *, say: Say) -> None:
+    repository, tag = parse_repository_tag(reference)
+    events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
+    for text in progress(events, clock_s=time.monotonic):
+        say(text)
+
+
+def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:
+    """`pulling 120/900 MiB`, at most once a second, from the engine's events. Raises APIError for an error event."""
+    done: dict[str, int] = {}
+    total: dict[str, int] = {}
+    told_s = -1.0
+    for event in events:
+        if "error" in event:
+            raise APIError("pull failed", explanation=str(event["error"]))
+        detail = event.get("progressDetail") or {}
+        if event.get("status") == "Downloading" and detail.get("total"):
+            done[event["id"]], total[event["id"]] = detail["current"], detail["total"]
+        elif event.get("status") == "Download complete" and event["id"] in total:
+            done[event["id"]] = total[event["id"]]
+        if clock_s() - told_s >= 1:
+            told_s = clock_s()
+            yield f"pulling {sum(done.values()) >> 20}/{sum(total.values()) >> 20} MiB" if total else "pulling"
+
+
+def find_python(client: docker.DockerClient, image_id: str) -> str | None:
+    """`python3` or `python`, whichever is on the image's PATH. Nothing of the image is run: it may have no shell."""
+    config = inspect(client, image_id)["Config"]
+    environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
+    folders = environment.get("PATH", DEFAULT_PATH).split(":")
+    container_id = client.api.create_container(image_id, ["python3"], labels=owner_label())["Id"]
+    with removed(client, container_id):
+        for name in ("python3", "python"):
+            if any(_has_file(client, container_id, f"{folder}/{name}") for folder in folders):
+                return name
+    return None
+
+
+def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool:
+    """Asks for the file's header only."""
+    api = client.api
+    url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
+    return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)

@@ -1,0 +1,129 @@
+"""Packages laid over a base image: pip in a container of it, committed as an image of ours.
+
+CA bundle and proxies are given to the one pip call only and are gone before the commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+import docker
+
+from harness.errors import ImageUnavailable
+from harness.model import Image, Install
+from harness.run.attach import close_stream, open_stream
+from harness.run.client import ca_bundle, proxies
+from harness.run.containers import archive, owner_label, removed
+from harness.run.engine import Say
+from harness.run.images import IMAGE_LABEL, Found, find_python, inspect, local_image, pull
+from harness.run.tail import Tail
+
+CA_PATH = "/.harness-ca.pem"
+REPOSITORY = "harness/overlay"
+BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
+CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
+
+
+def install(
+    client: docker.DockerClient, source: Install, *, image: Image, environ: Mapping[str, str], say: Say
+) -> Found:
+    """The base with the packages, made unless it is there. Raises ImageUnavailable with pip's reason."""
+    base = pull(client, source.base, where=image.where, say=say, help=BASE_HELP)
+    if not source.packages:
+        return base
+    named = hashlib.sha256(json.dumps([base.id, source.packages]).encode()).hexdigest()[:32]
+    there = local_image(client, f"{REPOSITORY}:{named}")
+    if there is None:
+        say(f"installing {' '.join(source.packages)}")
+        _make(client, base.id, tag=named, image=image, packages=source.packages, environ=environ, say=say)
+        there = inspect(client, f"{REPOSITORY}:{named}")
+    return Found(id=there["Id"], digest=there["Id"])
+
+
+def _make(
+    client: docker.DockerClient,
+    base_id: str,
+    *,
+    tag: str,
+    image: Image,
+    packages: tuple[str, ...],
+    environ: Mapping[str, str],
+    say: Say,
+) -> None:
+    python = find_python(client, base_id)
+    if python is None:
+        raise ImageUnavailable(f"{image.where}: the base image has no python3 or python on its PATH")
+    with _holder(client, base_id, python=python) as container_id, _with_ca(client, container_id, environ) as settings:
+        pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
+        environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
+        code, output = _execute(client, container_id, [*pip, *packages], environment=environment, say=say)
+        if code != 0:
+            raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {_reason(output)}")
+        _remove_ca(client, container_id)
+        _commit(client, container_id, base_id=base_id, tag=tag)
+
+
+@contextlib.contextmanager
+def _holder(client: docker.DockerClient, base_id: str, *, python: str) -> Iterator[str]:
+    """A running container of the base. It waits for the end of its stdin, so it does not outlive us."""
+    api = client.api
+    wait = [python, "-c", "import sys; sys.stdin.read()"]
+    container_id = api.create_container(
+        base_id, entrypoint=wait[:1], command=wait[1:], labels=owner_label(), stdin_open=True, detach=False,
+        host_config=api.create_host_config(init=True),
+    )["Id"]  # fmt: skip
+    with removed(client, container_id):
+        stream = open_stream(client, container_id)
+        try:
+            api.start(container_id)
+            yield container_id
+        finally:
+            close_stream(stream)
+
+
+@contextlib.contextmanager
+def _with_ca(client: docker.DockerClient, container_id: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yields the environment that lets pip reach its index from here; the bundle itself is copied in."""
+    settings = proxies(environ)
+    if bundle := ca_bundle(environ):
+        client.api.put_archive(container_id, "/", archive({CA_PATH[1:]: bundle.encode()}))
+        settings |= {"PIP_CERT": CA_PATH, "SSL_CERT_FILE": CA_PATH}
+    yield settings
+
+
+def _remove_ca(client: docker.DockerClient, container_id: str) -> None:
+    code, output = _execute(client, container_id, ["rm", "-f", CA_PATH], environment={}, say=lambda text: None)
+    if code != 0:
+        raise ImageUnavailable(f"the CA bundle could not be removed from the overlay: {output}")
+
+
+def _execute(
+    client: docker.DockerClient, container_id: str, command: list[str], *, environment: dict[str, str], say: Say
+) -> tuple[int, str]:
+    """Run a command as root in the container: (exit code, the end of its output)."""
+    api, output = client.api, Tail()
+    exec_id = api.exec_create(container_id, command, environment=environment, user="root")["Id"]
+    for chunk in api.exec_start(exec_id, stream=True):
+        output.add(chunk)
+        if line := chunk.decode(errors="replace").strip():
+            say(line.splitlines()[-1][:120])
+    return api.exec_inspect(exec_id)["ExitCode"], output.text()
+
+
+def _reason(output: str) -> str:
+    """pip's last complaint; without one the last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR: ")]
+    return (errors or lines or ["pip failed without a word"])[-1].removeprefix("ERROR: ")[:400]
+
+
+def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str) -> None:
+    """The container as an image that starts as its base does: ENTRYPOINT, CMD, WORKDIR, USER as they were."""
+    base = inspect(client, base_id)["Config"]
+    conf = {name: base.get(name) for name in CONFIG_KEPT}
+    conf["Entrypoint"] = conf["Entrypoint"] or []  # null would mean the container's own
+    conf["Labels"] = {**(base.get("Labels") or {}), IMAGE_LABEL: f"{REPOSITORY}:{tag}"}
+    client.api.commit(container_id, repository=REPOSITORY, tag=tag, conf=conf)
