@@ -22,11 +22,11 @@ from harness.errors import HarnessError, UsageError
 from harness.flows import judge as judge_flow
 from harness.flows import sweep as sweep_flow
 from harness.matrix import schema as matrix_schema
-from harness.model import Limits, Plan, RunResult, Steps, Trials
+from harness.matrix import values
+from harness.model import Limits, Plan, RunResult, Trials
 from harness.plan import explain
 from harness.report import html, junit, markdown, summary, terminal
 from harness.report.progress import watcher
-from harness.sizes import parse_fraction, parse_kib
 from harness.store import RunDirectory
 
 OUR_BUG = 70
@@ -157,7 +157,8 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
     or a psrecord log. All its steps are used.
     """
     limits = Limits(
-        leak_kib_per_step=_option("--leak", parse_kib, leak), slowdown=_option("--slowdown", parse_fraction, slowdown)
+        leak_kib_per_step=_option("--leak", values.leak_kib, leak),
+        slowdown=_option("--slowdown", values.fraction, slowdown),
     )
     metrics = dict(_metric(text) for text in metric)
     for verdict in judge_flow.judge_traces(traces, limits=limits, steps=Steps(), metrics=metrics):

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.judge import trend
-from harness.model import Limits, Steps, TraceVerdict
+from harness.model import Limits, TraceVerdict
 from harness.traces import read_trace
 
 
-def judge_traces(
-    paths: Sequence[Path], *, limits: Limits, steps: Steps, metrics: Mapping[str, float]
-) -> Iterator[dict[str, Any]]:
+def judge_traces(paths: Sequence[Path], *, limits: Limits, metrics: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     """The verdict on each trace, in the order given, as `harness judge` prints it.
 
     `metrics` maps a column to the limit of its rate, in its own unit a step. Raises UsageError with path and line.
     """
     for path in paths:
         trace = read_trace(path, metrics=tuple(metrics))
-        found = trend.judge_trace(trace, limits=limits, steps=steps)
-        named = {
-            name: trend.judge_metric(trace, name, limit=limit, limits=limits, steps=steps)
-            for name, limit in metrics.items()
-        }
-        yield describe(path, replace(found, metrics=named))
+        yield describe(path, trend.judge_trace(trace, limits=limits, metrics=metrics))
 
 
 def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:
@@ -39,6 +31,7 @@ def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:
         "rate_kib_per_step": found.rate_kib_per_step,
         "rate_ci": list(found.rate_ci) if found.rate_ci else None,
         "excluded_kib_per_step": found.excluded_kib_per_step,
+        "layer": found.layer,
         "plateau_mib": found.plateau_mib,
         "step_ms": found.step_ms,
         "step_drift": found.step_drift,

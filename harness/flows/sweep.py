@@ -34,7 +34,7 @@ from harness.model import (
     Watcher,
 )
 from harness.plan import make_plan, to_json
-from harness.run import ENGINES
+from harness.run import open_engine
 from harness.run.engine import Engine
 from harness.run.lanes import CellRun, HostRun, Referee
 from harness.store import RunDirectory
@@ -145,7 +145,7 @@ class _Sweep:
         ]
         facts: Mapping[str, object] = {}
         try:
-            engine = ENGINES["process" if host.is_process else "docker"](host, environ=self.world.environ)
+            engine = open_engine(host, environ=self.world.environ, say=self._say(host))
             facts = engine.facts
             try:
                 self._use(engine, host, blocks)
@@ -156,6 +156,9 @@ class _Sweep:
             self.world.watcher.note(str(error))
             return HostState(host=host, problem=str(error), facts=facts)
         return HostState(host=host, facts=facts)
+
+    def _say(self, host: Host) -> Callable[[str], None]:
+        return lambda text: self.world.watcher.preparing(lane=host.name, image="", text=text)
 
     def _use(self, engine: Engine, host: Host, blocks: Sequence[Sequence[CellRun]]) -> None:
         removed = engine.remove_leftovers()

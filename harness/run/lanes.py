@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
@@ -179,9 +177,7 @@ class HostRun:
             gpu=cell.lane.gpu,
             labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
         )
-        started = datetime.now(timezone.utc).isoformat(timespec="microseconds")
-        begun = time.monotonic()
-        trial = run_trial(
+        return run_trial(
             self.engine,
             launch,
             cell_id=cell.id,
@@ -191,14 +187,6 @@ class HostRun:
             decide=lambda trace: self.referee.decide(cell, trace, whole),
             on_step=lambda step, rss_kib: self.watcher.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
             cancelled=self.stopped,
-        )
-        return replace(
-            trial,
-            started=started,
-            duration_s=round(time.monotonic() - begun, 3),
-            steps_asked=cell.variant.scenario.steps.budget,
-            image_digest=run.prepared.digest,
-            fingerprint=self.engine.facts,
         )
 
     def _count_failure(self, run: CellRun, trial: Trial) -> None:

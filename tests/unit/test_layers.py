@@ -16,9 +16,8 @@ BASE = {"model", "errors"}
 ALLOWED = {
     "model": set(),
     "errors": set(),
-    "sizes": set(),
     "agent": set(),
-    "matrix": BASE | {"sizes", "versions"},
+    "matrix": BASE | {"versions"},
     "versions": BASE,
     "plan": BASE | {"matrix"},
     "run": BASE,
@@ -27,7 +26,7 @@ ALLOWED = {
     "judge": BASE,
     "report": BASE,
     "flows": BASE | {"matrix", "plan", "run", "store", "traces", "judge"},
-    "cli": BASE | {"flows", "report", "matrix", "plan", "sizes", "store"},
+    "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
 }
