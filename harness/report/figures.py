@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from harness.model import Effect, Interval
 
@@ -72,13 +73,23 @@ def count(amount: int, noun: str) -> str:
 
 
 def effect(value: Effect) -> str:
-    """An effect with its interval in its own unit: `7.84 KiB/step (7.83 to 7.85)`, `+12.3 % (11 to 13.5)`."""
-    text = _with_unit(value.value, value.unit)
-    return text if value.ci is None else f"{text} ({between(value.ci)})"
+    """An effect with its interval in its own unit.
+
+    `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, or near 1 as `+12.3 % (11 to 13.5)`; a share
+    of `failures` as `fails in 37.5 % of trials (8.52 to 75.5)`.
+    """
+    if value.unit == "ratio":
+        return _ratio(value)
+    if value.unit == "failures":
+        return f"fails in {number(100 * value.value)} % of trials{_scaled(value.ci, lambda share: 100 * share)}"
+    return f"{number(value.value)} {value.unit}{_scaled(value.ci, float)}".rstrip()
 
 
-def _with_unit(value: float, unit: str) -> str:
-    if unit in ("×", "x"):
-        return f"{number(value)}×"
-    sign = "+" if unit == "%" and value > 0 else ""
-    return f"{sign}{number(value)} {unit}".rstrip()
+def _ratio(value: Effect) -> str:
+    if 0.5 < value.value < 2:
+        return f"{percent(value.value - 1)}{_scaled(value.ci, lambda ratio: 100 * (ratio - 1))}"
+    return f"{number(value.value)}×{_scaled(value.ci, float)}"
+
+
+def _scaled(interval: Interval | None, scale: Callable[[float], float]) -> str:
+    return "" if interval is None else f" ({between((scale(interval[0]), scale(interval[1])))})"

@@ -100,13 +100,15 @@ def _when(episode: Episode) -> str:
 
 def _verb(same: Sequence[Finding]) -> str:
     finding, size = same[0], _sizes(same)
+    if finding.verdict == "slowdown":
+        return "gets slower step by step"
     if finding.metric == "step_time":
         return f"has slower steps{f' ({size})' if size else ''}"
     if finding.metric == "peak_memory":
         return f"needs more memory at its peak{f' ({size})' if size else ''}"
     if finding.verdict == "leak" or finding.metric == "memory":
         return f"leaks {size or 'memory'}"
-    verbs = {"slowdown": "gets slower step by step", "oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
+    verbs = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
     return verbs.get(finding.verdict, "fails")
 
 

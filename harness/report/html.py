@@ -80,17 +80,23 @@ def _cleaned(value: Any) -> Any:
 
 def _all_details(tables: Sequence[table.Table]) -> list[Details]:
     """The bad ones first."""
-    details = [_details(one.title, row) for one in tables for row in one.rows if not row.medians]
+    bad = {(one.title, row.variant) for one in tables for row in one.rows if row.is_bad}
+    details = [
+        _details(one.title, row, bad=(one.title, row.variant) in bad)
+        for one in tables
+        for row in one.rows
+        if not row.medians
+    ]
     return sorted(details, key=lambda one: not one.bad)
 
 
-def _details(title: str, row: table.Row) -> Details:
+def _details(title: str, row: table.Row, *, bad: bool) -> Details:
     cells = [cell for cell in row.cells if cell is not None]
     growths = [sparkline.growth(cell.result.trials) for cell in cells]
     scale_kib = sparkline.scale_kib(growths)
     return Details(
         title=f"{title}, {row.label}",
-        bad=any(cell.tone == "bad" for cell in cells),
+        bad=bad,
         scale=figures.mebibytes(scale_kib / 1024),
         lines=tuple(_line(cell, one, scale_kib) for cell, one in zip(cells, growths, strict=True)),
     )

@@ -37,12 +37,17 @@ class Shown:
 class Row:
     """One variant. `cells` is as long as the table's versions, with None where nothing was planned.
 
-    `medians`: the row does not show the verdicts but one of the medians that changed.
+    `medians`: the row does not show the verdicts but one of the medians that changed, as its label says.
     """
 
+    variant: str
     label: str
     cells: tuple[Shown | None, ...]
     medians: bool = False
+
+    @property
+    def is_bad(self) -> bool:
+        return any(cell is not None and cell.tone == "bad" for cell in self.cells)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +106,13 @@ def _rows(results: dict[str, CellResult], versions: Sequence[str], findings: Seq
     place = (cell.image.series, str(cell.lane), _variant_key(cell.variant))
     here = [finding for finding in findings if place_of(finding)[:3] == place]
     label = words.variant_text(cell.variant)
-    verdicts = [finding for finding in here if finding.metric in ("memory", "outcome")]
-    yield Row(label=label, cells=_verdict_cells(results, versions, _marks(verdicts)))
+    verdicts = [one for one in here if one.metric in ("memory", "outcome") or one.verdict == "slowdown"]
+    yield Row(variant=label, label=label, cells=_verdict_cells(results, versions, _marks(verdicts)))
     for metric in ("step_time", "peak_memory"):
         changed = [finding for finding in here if finding.metric == metric]
         if changed:
             cells = _median_cells(results, versions, changed, metric)
-            yield Row(label=f"{label}, {_MEDIANS[metric]}", cells=cells, medians=True)
+            yield Row(variant=label, label=f"{label}, {_MEDIANS[metric]}", cells=cells, medians=True)
 
 
 _MEDIANS: dict[Metric, str] = {"step_time": "step time", "peak_memory": "peak memory"}

@@ -87,7 +87,7 @@ def why(result: CellResult) -> str:
 
 _WHAT = {
     "leak": "memory leak",
-    "slowdown": "steps that get slower and slower",
+    "slowdown": "steps that get slower as it runs",
     "oom": "running out of memory",
     "crash": "crash",
     "hang": "hang",
@@ -97,9 +97,7 @@ _METRICS = {"step_time": "slower steps", "peak_memory": "higher peak memory", "m
 
 def symptom(finding: Finding) -> str:
     """What is wrong, as a noun: `memory leak`, `slower steps`."""
-    if finding.metric in ("step_time", "peak_memory"):
-        return _METRICS[finding.metric]
-    return _WHAT.get(finding.verdict, _METRICS.get(finding.metric, "failure"))
+    return _WHAT.get(finding.verdict) or _METRICS.get(finding.metric, "failure")
 
 
 def finding_text(finding: Finding) -> str:

@@ -208,10 +208,10 @@ SIGNAL = [variant("signal", op=op, input=given) for op in ("rfft", "fft") for gi
 def varied() -> RunResult:
     """Slower steps, a crash in one version only, a gap that could not run, two lanes, and what is not known."""
     changes = [
-        finding(LRN, HERE, LRN_STEP, before="1.20.1", after="1.21.0", metric="step_time", verdict="",
-                effect=Effect(value=5.62, unit="×", ci=(5.5, 5.7)), p=0.00002),
+        finding(LRN, HERE, LRN_STEP, before="1.20.1", after="1.21.0", metric="step_time", verdict="slower",
+                effect=Effect(value=5.62, unit="ratio", ci=(5.5, 5.7)), p=0.00002),
         finding(ORJSON, HERE, DELETED, before="3.7.8", after="3.7.9", metric="outcome", verdict="crash",
-                effect=None, p=None),
+                effect=Effect(value=1, unit="failures", ci=(0.292, 1)), p=None),
         finding(ORJSON, HERE, DELETED, before="3.7.9", after="3.7.10", metric="outcome", verdict="crash",
                 kind="first_fixed", effect=None, p=None),
         *(finding(NGC, lane, one, before="21.08-tf1-py3", after="22.12-tf1-py3", confirmed=False,

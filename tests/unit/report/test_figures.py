@@ -41,8 +41,13 @@ def test_duration(seconds: float, text: str) -> None:
 
 def test_effects_carry_their_unit_and_interval() -> None:
     assert figures.effect(Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85))) == "7.84 KiB/step (7.83 to 7.85)"
-    assert figures.effect(Effect(value=12.3, unit="%")) == "+12.3 %"
-    assert figures.effect(Effect(value=5.62, unit="×")) == "5.62×"
+    assert figures.effect(Effect(value=1.123, unit="ratio", ci=(1.11, 1.135))) == "+12.3 % (11 to 13.5)"
+    assert figures.effect(Effect(value=0.9, unit="ratio")) == "-10 %"
+    assert figures.effect(Effect(value=5.62, unit="ratio", ci=(5.5, 5.7))) == "5.62× (5.5 to 5.7)"
+    assert figures.effect(Effect(value=0.375, unit="failures", ci=(0.0852, 0.755))) == (
+        "fails in 37.5 % of trials (8.52 to 75.5)"
+    )
+    assert figures.effect(Effect(value=3, unit="threads")) == "3 threads"
 
 
 def test_counts_agree_with_their_noun() -> None:

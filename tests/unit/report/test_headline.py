@@ -47,10 +47,10 @@ def test_several_series_are_told_one_after_the_other_and_equal_histories_once() 
         (change(metric="outcome", verdict="hang", effect=None), "multidict hangs since 6.3.0, on here."),
         (change(metric="outcome", verdict="oom", effect=None),
          "multidict runs out of memory since 6.3.0, on here."),
-        (change(metric="memory", verdict="slowdown", effect=None), "multidict leaks memory since 6.3.0, on here."),
-        (change(metric="outcome", verdict="slowdown", effect=None),
+        (change(effect=None), "multidict leaks memory since 6.3.0, on here."),
+        (change(metric="step_time", verdict="slowdown", effect=None),
          "multidict gets slower step by step since 6.3.0, on here."),
-        (change(metric="peak_memory", verdict="", effect=Effect(value=23, unit="%")),
+        (change(metric="peak_memory", verdict="more memory", effect=Effect(value=1.23, unit="ratio")),
          "multidict needs more memory at its peak (+23 %) since 6.3.0, on here."),
     ],
 )  # fmt: skip
