@@ -10,7 +10,7 @@ from . import samples
 
 # A probe may cost this share of the step that it follows, or the floor where a step is too short for that. Every
 # verdict on memory needs the resident memory: it is left out only where it costs ten times what it does elsewhere.
-SHARE = 0.003
+SHARE = 0.002
 FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 2e-6, "blocks": 2e-6}
 
 

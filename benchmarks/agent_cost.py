@@ -1,0 +1,97 @@
+"""What the agent costs the scenario that it measures, as ratios within one run: `python benchmarks/agent_cost.py`.
+
+Three figures: its own time on a step of nothing, its share of a step of 1 ms, and how much the measured process
+grows in 100,000 steps of nothing. The agent runs as it does in a container: two processes, all probes.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from harness.model import Scenario, Variant, Where
+from harness.run.payload import pack
+
+HERE = Where(file="agent_cost", line=0, key="scenario")
+STEP = """
+    import time
+
+    def setup(work_s):
+        def step():
+            until = time.perf_counter() + work_s
+            while work_s and time.perf_counter() < until:
+                pass
+        return step
+"""
+WARM_UP_STEPS = 5000
+TRIALS = 3
+
+
+def trial(python: str, *, work_s: float, steps: int) -> list[dict[str, Any]]:
+    """All messages of one trial."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "busy.py")
+        script.write_text(textwrap.dedent(STEP))
+        variant = Variant(scenario=Scenario(name="busy", where=HERE, script=script), params=(("work_s", work_s),))
+        payload = pack(variant, extras={"looks": [steps]})
+        root = Path(folder, "root")
+        for name, content in {**payload.files, "job.json": json.dumps(dict(payload.job)).encode()}.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        command = [python, "-B", str(root / "start.py")]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
+            assert agent.stdout is not None
+            return list(messages(agent.stdout.read(), marker=str(payload.job["marker"])))
+
+
+def messages(output: bytes, *, marker: str) -> Iterator[dict[str, Any]]:
+    for line in output.splitlines():
+        if line.startswith(marker.encode()):
+            yield json.loads(line[len(marker) :])
+
+
+def column(told: list[dict[str, Any]], name: str) -> list[float]:
+    return [value for message in told if message["type"] == "samples" for value in message["columns"][name]]
+
+
+def own_time_us(told: list[dict[str, Any]]) -> float:
+    """What the agent took a step, beside the step itself."""
+    step_s = column(told, "step_s")
+    return told[-1]["probe_cost"] * sum(step_s) / len(step_s) * 1e6
+
+
+def growth_bytes_per_step(told: list[dict[str, Any]]) -> float:
+    rss_kib = column(told, "rss_kib")
+    return (rss_kib[-1] - rss_kib[WARM_UP_STEPS]) * 1024 / (len(rss_kib) - WARM_UP_STEPS)
+
+
+def figures(python: str) -> dict[str, float]:
+    """Times are the least of some trials, as neighbours on the machine only add; growth is the most."""
+    nothing = [trial(python, work_s=0.0, steps=100_000) for _ in range(TRIALS)]
+    busy = [trial(python, work_s=0.001, steps=2000) for _ in range(TRIALS)]
+    return {
+        "own time on a step of nothing, µs": min(own_time_us(told) for told in nothing),
+        "share of a 1 ms step, %": min(told[-1]["probe_cost"] for told in busy) * 100,
+        "growth over 100,000 steps, B/step": max(growth_bytes_per_step(told) for told in nothing),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("python", nargs="*", default=[sys.executable], help="interpreters to try (default: this one)")
+    for python in parser.parse_args().python:
+        print(python)
+        for name, value in figures(python).items():
+            print(f"  {name:<36}{value:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
