@@ -26,7 +26,8 @@ class Trend:
     """A fitted line, in units of the series a step: `rate`, and the one-sided bounds `low` and `high`.
 
     `rise` is the last level minus the first, `largest_step` the largest difference of neighbouring levels, `span`
-    the steps that the levels cover.
+    the steps that the levels cover. `drift` is how many of its own standard errors the mean difference of neighbouring
+    levels is above zero: what speaks for growth if the levels are a random walk.
     """
 
     rate: float
@@ -35,6 +36,7 @@ class Trend:
     rise: float
     largest_step: float
     span: float
+    drift: float
 
 
 def block_levels(values: Floats, *, share: float) -> Floats:
@@ -60,7 +62,15 @@ def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float) -> Trend:
         rise=float(levels[-1] - levels[0]),
         largest_step=float(steps.max()),
         span=steps_per_block * len(levels),
+        drift=_drift(steps),
     )
+
+
+def _drift(differences: Floats) -> float:
+    mean, deviation = float(differences.mean()), float(differences.std(ddof=1))
+    if deviation == 0:
+        return math.copysign(math.inf, mean) if mean else 0.0
+    return mean / deviation * math.sqrt(len(differences))
 
 
 def observed_quantum(values: Floats, *, least: float, most: float) -> float:

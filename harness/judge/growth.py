@@ -1,8 +1,9 @@
 """Is a series growing for ever? The rule for one series of one trace (memory, or any other thing that should not grow).
 
 The windows are A, the second quarter of the rows, and B, the second half; the first quarter is warm-up. A leak goes on
-at the same pace in both: a filling buffer ends, and a logarithmic warm-up has half the rate in B that it had in A.
-Rows are taken as evenly spaced in steps.
+at the same pace in both: a filling buffer ends, and a logarithmic warm-up has half the rate in B that it had in A. A
+leak may also begin late, and then goes on at the same pace through both halves of B. Rows are taken as evenly spaced in
+steps.
 """
 
 from __future__ import annotations
@@ -22,8 +23,13 @@ KEEPS_PACE = 0.7
 """Of its rate in A that a leak has in B at least."""
 LARGEST_SHARE = 0.34
 """Of the rise in B that one step may be: more is a jump, not a leak."""
-LARGEST_SHARE_EARLIER = 0.50
-"""The same in A."""
+LARGEST_SHARE_LATE = 0.20
+"""The same when the growth began late: less time has shown that it is steady."""
+KEEPS_PACE_LATE = 0.8
+WALK_DRIFT = 2.62
+"""Standard errors (p = .01 with 14 degrees of freedom) by which B must grow even if its floors are a random walk: the
+estimate of how far they are one is biased in short series.
+"""
 GIVEN_BACK = 0.5
 """Of the growth between two looks that gc.collect must return for the growth to be called reference cycles."""
 
@@ -66,31 +72,43 @@ def judge_growth(
     """
     if len(values) < LEAST_ROWS:
         return Growth(verdict="inconclusive", unmet=f"{len(values)} samples are too few; it takes {LEAST_ROWS}")
-    earlier, later, floors = _windows(values, steps_per_row=steps_per_row, alpha=alpha)
+    windows = _windows(values, steps_per_row=steps_per_row, alpha=alpha)
     quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
-    excluded = max(later.high, 0.0) + quantum / later.span
-    rise = float(floors[-1]) - _start(values)
-    quiet: VerdictName = "plateau" if rise > plateau else "flat"
-    unmet = _unmet(earlier, later, limit=limit, quantum=quantum)
-    if unmet is None:
+    whole = windows.later
+    excluded = max(whole.high, 0.0) + quantum / whole.span
+    rise = windows.end - _start(values)
+    unmet = _unmet(windows, limit=limit, quantum=quantum)
+    if unmet is None or _began_late(windows, limit=limit, quantum=quantum):
+        trend = whole if unmet is None else windows.last
         if _given_back(looks, limit=limit):
-            return Growth(verdict="plateau", trend=later, rise=rise, cycles=True)
-        return Growth(verdict="leak", trend=later, rise=rise)
+            return Growth(verdict="plateau", trend=trend, rise=rise, cycles=True)
+        return Growth(verdict="leak", trend=trend, rise=rise)
     if excluded < limit:
-        return Growth(verdict=quiet, trend=later, excluded=excluded, rise=rise)
-    verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
-    return Growth(verdict=verdict, trend=later, excluded=excluded, rise=rise, unmet=unmet)
+        return Growth(verdict="plateau" if rise > plateau else "flat", trend=whole, excluded=excluded, rise=rise)
+    verdict: VerdictName = "suspect" if whole.low > 0 else "inconclusive"
+    return Growth(verdict=verdict, trend=whole, excluded=excluded, rise=rise, unmet=unmet)
 
 
-def _windows(values: Floats, *, steps_per_row: float, alpha: float) -> tuple[Trend, Trend, Floats]:
-    """The trends of A and B, and the floors of B."""
-    quarter, half = len(values) // 4, len(values) // 2
-    trends = []
-    for window in (values[quarter:half], values[half:]):
-        floors = block_levels(window, share=FLOOR)
-        per_block = len(window) // BLOCKS * steps_per_row
-        trends.append(fit_trend(floors, steps_per_block=per_block, alpha=alpha))
-    return trends[0], trends[1], floors
+@dataclass(frozen=True, kw_only=True)
+class _Windows:
+    """Trends of A (`earlier`), of B (`later`), and of the two halves of B (`third`, `last`). `end`: the last floor."""
+
+    earlier: Trend
+    later: Trend
+    third: Trend
+    last: Trend
+    end: float
+
+
+def _windows(values: Floats, *, steps_per_row: float, alpha: float) -> _Windows:
+    quarter, half, three = len(values) // 4, len(values) // 2, len(values) - len(values) // 4
+    pieces = (values[quarter:half], values[half:], values[half:three], values[three:])
+    trends, floors = [], np.empty(0)
+    for piece in pieces:
+        floors = block_levels(piece, share=FLOOR)
+        trends.append(fit_trend(floors, steps_per_block=len(piece) // BLOCKS * steps_per_row, alpha=alpha))
+    earlier, later, third, last = trends
+    return _Windows(earlier=earlier, later=later, third=third, last=last, end=float(floors[-1]))
 
 
 def _start(values: Floats) -> float:
@@ -100,8 +118,9 @@ def _start(values: Floats) -> float:
     return float(np.partition(first, index)[index])
 
 
-def _unmet(earlier: Trend, later: Trend, *, limit: float, quantum: float) -> str | None:
+def _unmet(windows: _Windows, *, limit: float, quantum: float) -> str | None:
     """The first condition of a leak that does not hold, in words; None if all hold."""
+    earlier, later = windows.earlier, windows.later
     conditions = (
         (later.low > 0, "no steady growth in the second half"),
         (later.rate >= limit, "the growth is slower than the limit"),
@@ -109,9 +128,23 @@ def _unmet(earlier: Trend, later: Trend, *, limit: float, quantum: float) -> str
         (later.rate >= KEEPS_PACE * earlier.rate, "the growth is slowing down"),
         (later.rise > 2 * quantum, "it grew by no more than two allocations of its smallest size"),
         (later.largest_step <= LARGEST_SHARE * later.rise, "one jump makes most of the growth"),
-        (earlier.largest_step <= LARGEST_SHARE_EARLIER * earlier.rise, "one jump makes most of the earlier growth"),
+        (later.drift >= WALK_DRIFT, "memory that wanders about can grow as much"),
     )
     return next((words for holds, words in conditions if not holds), None)
+
+
+def _began_late(windows: _Windows, *, limit: float, quantum: float) -> bool:
+    """Whether a leak began after A: faster than A, and steady in each half of B."""
+    later, third, last = windows.later, windows.third, windows.last
+    return (
+        min(later.low, third.low, last.low) > 0
+        and last.rate >= max(limit, KEEPS_PACE_LATE * third.rate)
+        and windows.earlier.rate <= later.rate
+        and later.rise > 2 * quantum
+        and later.largest_step <= LARGEST_SHARE_LATE * later.rise
+        and all(half.largest_step <= LARGEST_SHARE * half.rise for half in (third, last))
+        and later.drift >= WALK_DRIFT
+    )
 
 
 def _given_back(looks: Sequence[Look], *, limit: float) -> bool:

@@ -17,6 +17,8 @@ from harness.model import Floats, Limits, Steps, Trace, TraceVerdict, VerdictNam
 ALPHA = 0.01
 """Of a false leak in one trace, spent in equal parts on its looks."""
 ALPHA_SLOWDOWN = 0.005
+WALK_DRIFT_SLOWDOWN = 2.98
+"""Standard errors at ALPHA_SLOWDOWN with 14 degrees of freedom: clocks wander about, too."""
 EARLY_STEPS = 1000
 """Up to here a buffer that fills looks like a leak: a trend is shown, and no more."""
 STOP_LEAK_KIB = 64 * 1024.0
@@ -145,7 +147,8 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
         return _Drift(relative=None)
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
-    rising = trend.low > 0 and math.expm1(total) > limit and math.expm1(trend.rise) > limit
+    steady = trend.low > 0 and trend.drift >= WALK_DRIFT_SLOWDOWN
+    rising = steady and math.expm1(total) > limit and math.expm1(trend.rise) > limit
     return _Drift(relative=math.expm1(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
 
 
