@@ -161,7 +161,7 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
         slowdown=_option("--slowdown", values.fraction, slowdown),
     )
     metrics = dict(_metric(text) for text in metric)
-    for verdict in judge_flow.judge_traces(traces, limits=limits, steps=Steps(), metrics=metrics):
+    for verdict in judge_flow.judge_traces(traces, limits=limits, metrics=metrics):
         click.echo(json.dumps(verdict, allow_nan=False))
 
 
