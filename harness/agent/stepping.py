@@ -10,8 +10,8 @@ from . import samples
 
 # A probe may cost this share of the step that it follows, or the floor where a step is too short for that. Every
 # verdict on memory needs the resident memory: it is left out only where it costs ten times what it does elsewhere.
-SHARE = 0.002
-FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 2e-6, "blocks": 2e-6}
+SHARE = 0.0015
+FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 1.5e-6, "blocks": 1.5e-6}
 
 
 class Stepper(object):
@@ -73,13 +73,12 @@ class Stepper(object):
         return look()
 
 
-def thinned(read, column, floor_s):
+def thinned(read, column, floor_s, clock=time.perf_counter):
     """A probe that pays for itself: after a sample that cost c it rests until that many rows have earned c.
 
     The smaller of the last two costs counts, so that one interruption does not silence it for long.
     """
     due, last_cost_s = 0.0, 0.0
-    clock = time.perf_counter
 
     def probe(row, busy_s):
         nonlocal due, last_cost_s

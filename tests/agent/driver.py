@@ -4,7 +4,6 @@ import json
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -65,9 +64,13 @@ class Told:
 class Agent:
     """A running supervisor. Use as a context manager: it is killed at the end, whatever happened."""
 
-    def __init__(self, root: Path, *, python: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, *, python: str, environment: dict[str, str] | None = None, cgroup: Path | None = None
+    ) -> None:
+        start = [python, "-B", str(root / "start.py")]
+        enter = ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh"] if cgroup else []
         self.process = subprocess.Popen(
-            [python, "-B", str(root / "start.py")],
+            [*enter, *start],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -150,6 +153,3 @@ def wait_until_dead(pid: int, timeout_s: float = 5.0) -> bool:
     while is_alive(pid) and time.monotonic() < until:
         time.sleep(0.02)
     return not is_alive(pid)
-
-
-__all__ = ["Agent", "Told", "is_alive", "pack", "scenario_pid", "signal", "wait_until_dead"]

@@ -1,0 +1,318 @@
+"""The parts of the agent that can be asked without starting one."""
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.agent import ending, failure, hello, libc, samples, stepping, watch, wire
+from harness.agent.child import Death
+from harness.agent.probes import cgroup, heap, libraries, tree
+
+
+def died(*, number: int | None = None, code: int | None = None) -> Death:
+    return Death(signal=number, exit_code=code, peak_rss_kib=1)
+
+
+# ---------------------------------------------------------------- how it ended
+
+
+@pytest.mark.parametrize(
+    ("death", "in_setup", "oom_killed", "end"),
+    [
+        (died(number=signal.SIGKILL), False, True, "oom"),
+        (died(number=signal.SIGKILL), False, False, "infrastructure"),
+        (died(number=signal.SIGKILL), True, True, "setup"),
+        (died(number=signal.SIGKILL), True, False, "infrastructure"),
+        (died(number=signal.SIGSEGV), False, False, "crash"),
+        (died(number=signal.SIGSEGV), True, False, "setup"),
+        (died(code=0), False, False, "crash"),
+        (died(code=1), True, False, "setup"),
+    ],
+)
+def test_ends(death: Death, in_setup: bool, oom_killed: bool, end: str) -> None:
+    assert ending.of_death(death, "step 3", in_setup, oom_killed)[0] == end
+
+
+def test_an_exception_while_the_kernel_killed_a_worker_is_an_oom() -> None:
+    event = {"setup": False, "oom": False, "message": "step 3: RuntimeError: worker died"}
+    assert ending.of_failure(event, True) == ("oom", event["message"])
+    assert ending.of_failure(event, False) == ("crash", event["message"])
+
+
+def test_a_signal_without_a_name_has_a_number() -> None:
+    assert ending.signal_name(11) == "SIGSEGV"
+    assert ending.signal_name(63) == "signal 63"
+
+
+def test_an_exception_whose_text_cannot_be_had() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise KeyError("nothing to say")
+
+    assert "its __str__ raised KeyError" in failure.describe(Mute(), "step 1", "x.py")
+
+
+# ---------------------------------------------------------------- samples
+
+
+@pytest.mark.parametrize("budget", [1, 4000, 200_000, 200_001, 1_000_000])
+def test_rows_and_stride_cover_the_budget(budget: int) -> None:
+    rows, stride = samples.shape(budget)
+
+    assert rows <= samples.MOST_ROWS
+    assert 0 <= budget - rows * stride < stride
+
+
+def test_a_table_says_nan_until_it_is_told() -> None:
+    table = samples.Table(-1, 5)
+    table.clear(0, 4)
+    table.column(1)[0] = 7.0
+    table.header[samples.STEPS] = 2
+
+    assert table.last(1) == 7.0
+    assert table.last(0) is None
+    assert table.largest(1) == 7.0
+    assert table.largest(0) == 0.0
+
+
+def test_columns_do_not_overlap() -> None:
+    table = samples.Table(-1, 3)
+    for index in range(len(samples.COLUMNS) + samples.MOST_METRICS):
+        table.column(index)[:] = memoryview(bytearray(24)).cast("d")
+        table.column(index)[2] = index
+    assert [table.column(index)[2] for index in range(20)] == list(range(20))
+    assert set(table.header) == {0.0}
+
+
+def test_without_memfd_a_file_without_a_name_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libc, "memfd", lambda name: None)
+    fd = samples.shared_file("samples", samples.size_bytes(100))
+    try:
+        assert os.fstat(fd).st_nlink == 0
+        assert os.fstat(fd).st_blocks * 512 >= samples.size_bytes(100), "reserved: a full disk must not be a SIGBUS"
+        samples.Table(fd, 100).header[samples.STEPS] = 3
+        assert samples.Table(fd, 100).taken() == 3
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("create", [libc._memfd_by_libc, libc._memfd_by_number])
+def test_memfd_where_python_does_not_know_it(create: object) -> None:
+    assert callable(create)
+    fd = create("samples")
+    os.write(fd, b"x")
+    assert os.pread(fd, 1, 0) == b"x"
+    os.close(fd)
+
+
+# ---------------------------------------------------------------- the loop
+
+
+def test_a_dear_probe_rests_and_a_single_interruption_does_not_silence_it() -> None:
+    table = samples.Table(-1, 1000)
+    table.clear(0, 4)
+    clock = iter([seconds for row in range(1000) for seconds in (row * 1.0, row * 1.0 + (0.5 if row == 3 else 3e-6))])
+    probe = stepping.thinned(lambda: 1.0, table.column(1), 1e-6, clock=lambda: next(clock))
+    for row in range(1000):
+        probe(row, 0.0)
+    taken = [row for row in range(1000) if table.column(1)[row] == 1.0]
+
+    assert taken[:4] == [0, 1, 4, 7]
+    assert 300 < len(taken) < 350
+
+
+def test_metrics_are_those_of_the_first_result() -> None:
+    table = samples.Table(-1, 4)
+    metrics = stepping.Metrics(table)
+    metrics.record(0, {"loss": 1.5, "rss_kib": 1, "text": "x", 3: 4})
+    metrics.record(1, {"loss": 2.5, "late": 1})
+    metrics.record(2, 7)
+
+    assert metrics.settle() == ["loss", "text"]
+    assert list(table.column(4))[:2] == [1.5, 2.5]
+
+
+def test_no_result_in_the_first_step_means_no_metrics() -> None:
+    metrics = stepping.Metrics(samples.Table(-1, 4))
+    assert metrics.settle() == []
+    metrics.record(1, 5)
+    assert metrics.settle() == []
+
+
+# ---------------------------------------------------------------- lines
+
+
+def test_numbers_that_json_cannot_say() -> None:
+    numbers = [float("nan"), float("inf"), None, 3.0, 0.1234567891234]
+    assert [wire.tidy(number) for number in numbers] == [None, None, None, 3, 0.123456789]
+
+
+@pytest.mark.parametrize("columns", [1, 4, 20])
+def test_chunks_cover_all_rows_and_fit_a_line(columns: int) -> None:
+    chunks = list(wire.chunks(3, 123_457, columns))
+
+    assert [row for rows in chunks for row in rows] == list(range(3, 123_457))
+    assert all(len(rows) <= wire.ROWS_A_CHUNK for rows in chunks)
+    assert all(len(rows) * wire.BYTES_A_NUMBER * columns < wire.LONGEST_LINE for rows in chunks)
+
+
+def test_lines_come_out_whole_however_they_come_in() -> None:
+    generator = random.Random(1)
+    text = b"one\ntwo\r\rthree\nfour"
+    for _ in range(50):
+        lines, found, place = wire.Lines(ends=b"\n\r"), [], 0
+        while place < len(text):
+            size = generator.randrange(1, 5)
+            found += lines.feed(text[place : place + size])
+            place += size
+        assert found == [b"one", b"two", b"", b"three"]
+
+
+def test_the_tail_keeps_the_end() -> None:
+    tail = wire.Tail()
+    for number in range(30_000):
+        tail.add(b"%d\n" % number)
+    assert tail.text().endswith("29998\n29999\n")
+    assert len(tail.text()) == wire.TAIL_BYTES
+
+
+def test_the_outbox_writes_lines_of_its_own_in_small_pieces() -> None:
+    reader, writer = os.pipe()
+    outbox = wire.Outbox(writer, "mark")
+    outbox.send("hello", text="x" * 10_000)
+    while outbox.pending:
+        before = len(outbox.pending)
+        outbox.write_some()
+        assert 0 < before - len(outbox.pending) <= 4096
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        first, line = file.read().splitlines()
+    assert first == b""
+    assert json.loads(line[len(b"mark ") :]) == {"type": "hello", "text": "x" * 10_000}
+
+
+def test_a_countdown_stands_still_while_paused() -> None:
+    countdown = watch.Countdown(10, 100)
+    countdown.pause(104)
+    assert countdown.left(150) == 6
+    countdown.resume(150)
+    assert countdown.left(151) == 5
+
+
+# ---------------------------------------------------------------- probes
+
+
+def test_a_count_of_32_bits_is_followed_beyond_them() -> None:
+    unwrapped, true = heap.Unwrapped(), 0
+    generator = random.Random(2)
+    for _ in range(1000):
+        true = max(0, true + generator.randrange(-(1 << 29), 1 << 30))
+        assert unwrapped(true % heap.WRAP) == true
+
+
+def test_heap_sees_what_is_allocated_by_either_function() -> None:
+    import ctypes
+
+    readers = [heap.reader(None), heap._narrow_reader(libc.symbol("mallinfo"))]
+    before = [read() for read in readers]
+    held = [ctypes.create_string_buffer(50 << 10) for _ in range(100)]
+    grown = [read() - start for read, start in zip(readers, before, strict=True)]
+
+    assert len(held) == 100
+    assert grown == [pytest.approx(5000, abs=100)] * 2
+    assert heap.reader("libjemalloc.so.2") is None
+
+
+def _cgroup_files(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_cgroup_version_1_on_the_host_and_in_a_container(tmp_path: Path) -> None:
+    unlimited = "9223372036854771712\n"
+    _cgroup_files(
+        tmp_path,
+        {
+            "member": "4:memory:/docker/abc\n0::/\n",
+            "fs/memory/memory.limit_in_bytes": unlimited,
+            "fs/memory/memory.usage_in_bytes": "2048\n",
+            "fs/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+        },
+    )
+    inside = cgroup.find(str(tmp_path / "member"), str(tmp_path / "fs"))
+    assert (inside.version, inside.limit_bytes(), inside.usage_kib(), inside.oom_kills()) == (1, None, 2.0, 3)
+
+    _cgroup_files(tmp_path, {"fs/memory/docker/abc/memory.limit_in_bytes": "4096\n"})
+    outside = cgroup.find(str(tmp_path / "member"), str(tmp_path / "fs"))
+    assert (outside.limit_bytes(), outside.usage_kib(), outside.oom_kills()) == (4096, None, 0)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("max\n", None), ("1048576\n", 1048576)])
+def test_cgroup_version_2(tmp_path: Path, limit: str, expected: int | None) -> None:
+    _cgroup_files(
+        tmp_path,
+        {
+            "member": "0::/job\n",
+            "fs/job/memory.max": limit,
+            "fs/job/memory.current": "1024\n",
+            "fs/job/memory.events": "low 0\noom 1\noom_kill 1\noom_group_kill 0\n",
+        },
+    )
+    found = cgroup.find(str(tmp_path / "member"), str(tmp_path / "fs"))
+    assert (found.version, found.limit_bytes(), found.usage_kib(), found.oom_kills()) == (2, expected, 1.0, 1)
+
+
+def test_no_cgroup_at_all(tmp_path: Path) -> None:
+    found = cgroup.find(str(tmp_path / "none"), str(tmp_path))
+    assert (found.version, found.limit_bytes(), found.usage_kib(), found.oom_kills()) == (None, None, None, 0)
+
+
+def test_libraries_of_interest() -> None:
+    names = [
+        "libcufft.so.10",
+        "libtorch_cpu.so",
+        "libnccl.so.2",
+        "libc.so.6",
+        "libc-2.31.so",
+        "libcrypto.so.3",
+        "libm.so",
+    ]
+    assert [name for name in names if libraries.INTEREST.match(name)] == names[:5]
+    assert libraries.mapped(pid=1 << 30) == set()
+
+
+def test_both_ways_to_find_descendants_agree() -> None:
+    import subprocess
+
+    with subprocess.Popen(["sh", "-c", "sleep 30 & echo; wait"], stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        scanned, listed = tree._by_scan(), tree._children_by_file
+        try:
+            (sleeper,) = listed(shell.pid)
+            assert scanned(shell.pid) == [sleeper]
+            assert sleeper in tree.descendants(shell.pid)
+            assert tree.rss_kib([sleeper]) > 0
+        finally:
+            os.kill(sleeper, signal.SIGKILL)
+    assert tree.rss_kib([sleeper]) == 0
+
+
+def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:
+    for name in ("nvidia_tensorflow-1.15.5+nv22.12.dist-info", "Old_Style-1.0-py3.6.egg-info", "numpy-1.2.dist-info"):
+        (tmp_path / "first" / name).mkdir(parents=True)
+    (tmp_path / "second/numpy-9.dist-info").mkdir(parents=True)
+    (tmp_path / "second/mine.egg-info").mkdir()
+    (tmp_path / "second/mine.egg-info/PKG-INFO").write_text("Name: mine\nVersion: 0.3\n")
+    (tmp_path / "second/flat.egg-info").write_text("Name: flat\nVersion: 4\n")
+    places = [str(tmp_path / "first"), str(tmp_path / "missing.zip"), str(tmp_path / "second")]
+
+    assert hello.packages(places) == {
+        "nvidia-tensorflow": "1.15.5+nv22.12", "old-style": "1.0", "numpy": "1.2", "mine": "0.3", "flat": "4",
+    }  # fmt: skip
