@@ -63,24 +63,36 @@ def _step_times(
     seed: int,
     baseline: int | None,
 ) -> list[Change]:
-    """Changes of the median step time, as far as the best blocks agree: what only the medians show is a neighbour's
-    load, unless the step time drifts.
+    """Changes of the step time that the medians and the best blocks both show: what only the medians show is a
+    neighbour's load, unless the step time drifts. Either may be the one that decides, at half of ALPHA.
     """
-    table = step_time_table(trials, median_step_s, least_steps=steps.first)
+    medians = step_time_table(trials, median_step_s, least_steps=steps.first)
     best = step_time_table(trials, best_step_s, least_steps=steps.first)
-    if table is None or best is None:
+    if medians is None or best is None:
         return []
     least = math.log1p(limits.step_time)
-    levels = find_levels(table.values, least=least, alpha=ALPHA, seed=seed)
-    found = _level_changes("step_time", table, levels, least=least, baseline=baseline)
-    return [change for shift, change in found if "slowdown" in cells[change.after].verdicts or _agrees(best, shift)]
+    kept: list[Change] = []
+    for table, other in ((medians, best), (best, medians)):
+        levels = find_levels(table.values, least=least, alpha=ALPHA / 2, seed=seed)
+        for shift, change in _level_changes("step_time", table, levels, least=least, baseline=baseline):
+            drifts = "slowdown" in cells[change.after].verdicts
+            if (drifts or _agrees(other, shift)) and not any(_same(change, one) for one in kept):
+                kept.append(replace(change, p=min(1.0, 2 * shift.p)))
+    return sorted(kept, key=lambda change: change.after)
 
 
-def _agrees(best: Table, shift: Shift) -> bool:
-    """Whether the best blocks of the two levels differ the same way, by half as much at least."""
+def _same(one: Change, other: Change) -> bool:
+    """Whether two changes may be the same one: of a kind, within places that overlap."""
+    if one.kind != other.kind or one.before is None or other.before is None:
+        return one.kind == other.kind and one.after == other.after
+    return one.before < other.after and other.before < one.after
+
+
+def _agrees(other: Table, shift: Shift) -> bool:
+    """Whether another figure of the same trials differs the same way, by half as much at least."""
     begin, end = shift.stretch
-    new = best.values[:, shift.first : end].mean()
-    old = best.values[:, begin : shift.first].mean()
+    new = other.values[:, shift.first : end].mean()
+    old = other.values[:, begin : shift.first].mean()
     return float(new - old) / shift.size >= 0.5
 
 

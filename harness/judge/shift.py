@@ -85,8 +85,8 @@ def _segment(table: Floats, *, offset: int, least: float, alpha: float, seed: in
 
 
 def _arcs(versions: int) -> np.ndarray:
-    """All stretches [first, end) but the whole, shape (n, 2)."""
-    pairs = [(i, j) for i in range(versions) for j in range(i + 1, versions + 1) if j - i < versions]
+    """All stretches [first, end), shape (n, 2). Not those that begin at 0: each is the rest of another."""
+    pairs = [(i, j) for i in range(1, versions) for j in range(i + 1, versions + 1)]
     return np.array(pairs, dtype=np.intp)
 
 
