@@ -93,8 +93,6 @@ def _when(episode: Episode) -> str:
         return f"in every version from {plain(begins.after)}, the oldest{fixed}"
     if begins.untestable:
         return f"since a version after {plain(begins.before or '')}, {plain(begins.after)} at the latest{fixed}"
-    if ends is not None and ends.before == begins.after:
-        return f"in {plain(begins.after)} only"
     return f"since {plain(begins.after)}{fixed}"
 
 

@@ -95,7 +95,7 @@ def _details(title: str, row: table.Row, *, bad: bool) -> Details:
     growths = [sparkline.growth(cell.result.trials) for cell in cells]
     scale_kib = sparkline.scale_kib(growths)
     return Details(
-        title=f"{title}, {row.label}",
+        title=f"{row.variant} ({title})",
         bad=bad,
         scale=figures.mebibytes(scale_kib / 1024),
         lines=tuple(_line(cell, one, scale_kib) for cell, one in zip(cells, growths, strict=True)),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model import Cell, CellResult, Finding, Lane, Metric, RunResult, Variant
+from harness.model import Cell, CellResult, Finding, Metric, RunResult, Variant
 from harness.report import figures, words
 from harness.report.clean import plain
 from harness.report.episodes import place_of
@@ -52,14 +52,11 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    series: str
-    lane: Lane
+    """`title` has what all rows share, so that the rows need not repeat it."""
+
+    title: str
     versions: tuple[str, ...]
     rows: tuple[Row, ...]
-
-    @property
-    def title(self) -> str:
-        return f"{self.series} on {words.lane_text(self.lane)}"
 
 
 def tables(result: RunResult) -> list[Table]:
@@ -80,12 +77,24 @@ def _table(group: Sequence[CellResult], result: RunResult) -> Table:
     rows: dict[str, dict[str, CellResult]] = {}
     for entry in group:
         rows.setdefault(_variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
+    title = f"{plain(cell.image.series)} on {words.lane_text(cell.lane)}"
+    shared = _shared_scenario(group)
     return Table(
-        series=plain(cell.image.series),
-        lane=cell.lane,
+        title=title if shared is None else f"{title}, {plain(shared)}",
         versions=tuple(plain(version) for version in versions),
-        rows=tuple(row for by_version in rows.values() for row in _rows(by_version, versions, result.findings)),
+        rows=tuple(
+            row
+            for by_version in rows.values()
+            for row in _rows(by_version, versions, result.findings, is_short=shared is not None)
+        ),
     )
+
+
+def _shared_scenario(group: Sequence[CellResult]) -> str | None:
+    """The scenario of all cells, if it has params that tell its variants apart."""
+    variants = [entry.cell.variant for entry in group]
+    names = {variant.scenario.name for variant in variants}
+    return names.pop() if len(names) == 1 and all(variant.params for variant in variants) else None
 
 
 def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> list[str]:
@@ -100,19 +109,22 @@ def _variant_key(variant: Variant) -> str:
     return f"{variant.scenario.name} {variant.params!r}"
 
 
-def _rows(results: dict[str, CellResult], versions: Sequence[str], findings: Sequence[Finding]) -> Iterable[Row]:
+def _rows(
+    results: dict[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], *, is_short: bool
+) -> Iterable[Row]:
     """The row of verdicts, then one of medians for step time and peak memory where these changed."""
     cell = next(iter(results.values())).cell
     place = (cell.image.series, str(cell.lane), _variant_key(cell.variant))
     here = [finding for finding in findings if place_of(finding)[:3] == place]
-    label = words.variant_text(cell.variant)
+    variant = words.variant_text(cell.variant)
+    label = words.params_text(cell.variant) if is_short else variant
     verdicts = [one for one in here if one.metric in ("memory", "outcome") or one.verdict == "slowdown"]
-    yield Row(variant=label, label=label, cells=_verdict_cells(results, versions, _marks(verdicts)))
+    yield Row(variant=variant, label=label, cells=_verdict_cells(results, versions, _marks(verdicts)))
     for metric in ("step_time", "peak_memory"):
         changed = [finding for finding in here if finding.metric == metric]
         if changed:
             cells = _median_cells(results, versions, changed, metric)
-            yield Row(variant=label, label=f"{label}, {_MEDIANS[metric]}", cells=cells, medians=True)
+            yield Row(variant=variant, label=f"{label}, {_MEDIANS[metric]}", cells=cells, medians=True)
 
 
 _MEDIANS: dict[Metric, str] = {"step_time": "step time", "peak_memory": "peak memory"}

@@ -130,9 +130,8 @@ def _size(finding: Finding) -> str:
 
 
 def _evidence(finding: Finding) -> str:
-    parts = [] if finding.p is None else [figures.probability(finding.p)]
-    parts.append("confirmed" if finding.confirmed else "not confirmed")
-    return ", " + ", ".join(parts)
+    chance = "" if finding.p is None else f", {figures.probability(finding.p)}"
+    return f"{chance}, confirmed" if finding.confirmed else chance
 
 
 def listing(names: Sequence[str]) -> str:
