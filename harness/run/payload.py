@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import harness.agent
 from harness.errors import MatrixError
 from harness.model import Scenario, Variant
 from harness.run.engine import Payload
@@ -21,7 +23,8 @@ TOLD_ENVIRONMENT = (
 )  # fmt: skip
 """Names of the image's variables whose values a result may tell; of the others only the names."""
 
-AGENT = Path(harness.agent.__file__).parent
+AGENT = Path(__file__).parents[1] / "agent"
+"""The agent's source. To us it is data: copied, never imported."""
 
 
 def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payload:
@@ -35,7 +38,7 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
 
 def payload_hash(variant: Variant) -> str:
     """A stable hash of all that a trial of `variant` would copy in: files, job without marker, agent version."""
-    digest = hashlib.sha256(f"agent {harness.agent.VERSION}\n".encode())
+    digest = hashlib.sha256(f"agent {_agent_constant('VERSION')}\n".encode())
     digest.update(json.dumps(_job(variant), sort_keys=True).encode())
     for name, content in sorted(_scenario_files(variant.scenario)):
         digest.update(f"\n{name} {len(content)}\n".encode())
@@ -46,7 +49,7 @@ def payload_hash(variant: Variant) -> str:
 def _job(variant: Variant) -> dict[str, Any]:
     scenario = variant.scenario
     return {
-        "protocol": harness.agent.PROTOCOL,
+        "protocol": _agent_constant("PROTOCOL"),
         "script": f"scenario/{scenario.script.name}" if scenario.script else None,
         "params": dict(variant.params),
         "command": list(scenario.command) or None,
@@ -57,6 +60,13 @@ def _job(variant: Variant) -> dict[str, Any]:
         "answer_timeout_s": ANSWER_TIMEOUT_S,
         "environment": list(TOLD_ENVIRONMENT),
     }
+
+
+@functools.cache
+def _agent_constant(name: str) -> Any:
+    found = re.search(rf"^{name} = (.+)$", (AGENT / "__init__.py").read_text(), re.MULTILINE)
+    assert found is not None
+    return ast.literal_eval(found[1])
 
 
 def _agent_files() -> dict[str, bytes]:

@@ -1,0 +1,79 @@
+"""Real engines. Docker's tests are left out, with the reason, where no engine answers."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import docker as docker_sdk
+import pytest
+
+from harness.errors import EngineUnreachable
+from harness.run import leftovers
+from tests.contract.world import World
+
+SECRET = "hunter2-of-the-caller"
+
+
+@pytest.fixture(scope="session")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    cache = tmp_path_factory.mktemp("cache")
+    return {**os.environ, "HARNESS_CACHE": str(cache), "SECRET_TOKEN": SECRET}
+
+
+def opened(kind: str, environ: Mapping[str, str]) -> Iterator[World]:
+    try:
+        world = World.open(kind, environ)
+    except EngineUnreachable as error:
+        if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
+            raise
+        pytest.skip(str(error))
+    yield world
+    world.engine.close()
+
+
+@pytest.fixture(scope="session")
+def process(environ: dict[str, str]) -> Iterator[World]:
+    yield from opened("process", environ)
+
+
+@pytest.fixture(scope="session")
+def docker(environ: dict[str, str]) -> Iterator[World]:
+    yield from opened("docker", environ)
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+def world(request: pytest.FixtureRequest) -> World:
+    """The contract holds for each kind of engine."""
+    found: World = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def client(docker: World) -> Iterator[docker_sdk.DockerClient]:
+    """The engine seen from outside the harness."""
+    found = docker_sdk.from_env()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def remaining() -> Callable[[World], list[str]]:
+    """What a world has left behind: names of its containers, folders and cgroups."""
+    return what_remains
+
+
+def what_remains(world: World) -> list[str]:
+    if world.kind == "process":
+        mark = f"_{os.getpid()}_"
+        folders = Path(tempfile.gettempdir()).glob(f"{leftovers.PREFIX}*")
+        cgroups = Path("/sys/fs/cgroup").glob(f"**/{leftovers.PREFIX}*")
+        return [str(path) for path in (*folders, *cgroups) if mark in path.name]
+    client = docker_sdk.from_env()
+    try:
+        found = client.containers.list(all=True, filters={"label": f"harness.run={world.run_id}"})
+        return [container.name for container in found]
+    finally:
+        client.close()

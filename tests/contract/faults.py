@@ -1,0 +1,45 @@
+"""What the contract tests ask of an engine: one step of each kind."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def setup(act="quiet", value=None):
+    print("setup of", act)
+    if act == "tell":
+        tell(value)
+    kept = []
+
+    def step():
+        if act == "slow":
+            time.sleep(0.02)
+        elif act == "raise":
+            raise ValueError("planted")
+        elif act == "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif act == "abort":
+            os.abort()
+        elif act == "exit":
+            os._exit(3)
+        elif act == "hang":
+            time.sleep(3600)
+        elif act == "eat":
+            kept.append(b"x" * (16 << 20))
+            if len(kept) > 200:
+                raise RuntimeError("3 GiB and no limit was met")
+
+    return step
+
+
+def tell(value):
+    """Say on stdout what arrived; the harness keeps the end of it."""
+    print("value", repr(value))
+    for path in sorted(HERE.iterdir()):
+        print("file", path.name)
+    print("content", (HERE / "data" / "inner.txt").read_text())
+    for name, content in sorted(os.environ.items()):
+        print("environment", name, content)

@@ -1,0 +1,257 @@
+"""Getting images ready: what is installed, what is reused, and what is said when it cannot be had."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import docker as docker_sdk
+import pytest
+
+from harness.errors import EngineUnreachable, ImageUnavailable
+from harness.model import Build, Install
+from harness.run import environments, open_engine
+from harness.run.containers import UNCHECKED_AGE_S, remove_dead
+from harness.run.engine import Prepared
+from harness.run.owner import OWNER_LABEL
+from harness.run.process import ProcessEngine
+from tests.contract.world import BASE, WHERE, World, host, image, installed, pulled, quiet
+
+BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+@pytest.mark.index
+def test_installed_package_is_what_the_agent_sees(world: World) -> None:
+    said: list[str] = []
+    prepared = world.engine.prepare(installed("six==1.16.0"), said.append)
+    trial = world.trial("quiet", prepared=prepared)
+    assert trial.facts["packages"]["six"] == "1.16.0"
+    assert prepared.digest.startswith("sha256:")
+    assert trial.image_digest == prepared.digest
+
+
+@pytest.mark.index
+def test_an_image_is_made_once_and_its_identity_stays(world: World) -> None:
+    said: list[str] = []
+    first = world.engine.prepare(installed("six==1.16.0"), quiet)
+    again = world.engine.prepare(installed("six==1.16.0"), said.append)
+    assert (again.reference, again.digest) == (first.reference, first.digest)
+    assert not [line for line in said if "install" in line]
+    assert world.engine.prepare(installed("six==1.15.0"), quiet).digest != first.digest
+
+
+@pytest.mark.index
+def test_version_that_is_not_on_the_index(world: World) -> None:
+    with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: tested 1: .*six==99\.9") as caught:
+        world.engine.prepare(installed("six==99.9"), quiet)
+    assert "\n" not in str(caught.value)
+
+
+# ---------------------------------------------------------------- the process engine
+
+
+def test_process_engine_takes_no_images(process: World) -> None:
+    with pytest.raises(ImageUnavailable, match="needs a container engine; this host is engine: process"):
+        process.engine.prepare(pulled(BASE), quiet)
+
+
+def test_missing_interpreter_is_told_with_those_that_are_there(process: World) -> None:
+    with pytest.raises(ImageUnavailable, match=r"no Python 3\.99 on this machine; there are: .*3\.\d+\.\d+"):
+        process.engine.prepare(installed(python="3.99"), quiet)
+
+
+def test_half_made_environment_is_made_anew(process: World) -> None:
+    """As after a kill -9 in the middle of an install: everything there but the marker, written last."""
+    prepared = process.engine.prepare(installed(), quiet)
+    folder = Path(prepared.reference).parents[1]
+    (folder / environments.MARKER).unlink()
+    (folder / "half").write_text("made")
+    again = process.engine.prepare(installed(), quiet)
+    assert again.digest == prepared.digest
+    assert not (folder / "half").exists()
+
+
+def test_without_cgroups_the_memory_limit_still_holds(process: World, tmp_path: Path) -> None:
+    engine = ProcessEngine(environ=process.environ, cgroup_root=tmp_path)
+    other = World(kind="process", engine=engine, environ=process.environ)
+    trial = other.trial("eat", memory_bytes=256 << 20)
+    assert trial.end == "oom", trial.message
+
+
+# ---------------------------------------------------------------- the Docker engine
+
+docker_only = pytest.mark.docker
+
+
+@docker_only
+def test_image_of_the_engine_is_used_by_its_id(docker: World, client: docker_sdk.DockerClient) -> None:
+    prepared = docker.engine.prepare(pulled(BASE), quiet)
+    assert prepared.reference == client.images.get(BASE).id
+
+
+@docker_only
+def test_no_such_image(docker: World) -> None:
+    with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: .*no-such.*: cannot be pulled: .*;"):
+        docker.engine.prepare(pulled("localhost:1/no-such-image:1"), quiet)
+
+
+@docker_only
+def test_missing_base_says_how_to_get_one(docker: World) -> None:
+    source = Install(base="localhost:1/no-such-base:1", python=None, packages=())
+    with pytest.raises(ImageUnavailable, match="`make base` builds a local base"):
+        docker.engine.prepare(image(source), quiet)
+
+
+@docker_only
+def test_unreachable_engine_is_one_line() -> None:
+    with pytest.raises(EngineUnreachable, match=r"^matrix\.yaml:2: hosts\.here: Cannot connect to .* use engine: proc"):
+        open_engine(host("tcp://127.0.0.1:1"), environ={}, say=quiet)
+
+
+@docker_only
+@pytest.mark.index
+def test_overlay_keeps_the_base_and_nothing_of_us(docker: World, client: docker_sdk.DockerClient) -> None:
+    """No proxy, no CA bundle, no holder's entrypoint: only the packages are new."""
+    environ = {**docker.environ, "no_proxy": "proxy-mark.example", "SSL_CERT_FILE": str(BUNDLE)}
+    engine = open_engine(host("docker"), environ=environ, say=quiet)
+    try:
+        base = built_base(engine, client)
+        prepared = engine.prepare(image(Install(base=base, python=None, packages=("six==1.14.0",))), quiet)
+    finally:
+        engine.close()
+    made, before = (client.api.inspect_image(name) for name in (prepared.reference, base))
+    for name in ("Entrypoint", "Cmd", "WorkingDir", "User", "Env"):
+        assert made["Config"][name] == before["Config"][name], name
+    assert "proxy-mark" not in json.dumps([made, client.api.history(prepared.reference)])
+    added = changed_files(client, prepared.reference)
+    assert any("six" in name for name in added)
+    assert not [name for name in added if re.search(r"\.pem|\.crt|harness", name)]
+    assert not client.containers.list(all=True, filters={"ancestor": base})
+
+
+def built_base(engine: Any, client: docker_sdk.DockerClient) -> str:
+    text = f'FROM {BASE}\nENV A=1\nWORKDIR /tmp\nUSER nobody\nENTRYPOINT ["/usr/bin/env"]\nCMD ["python3"]\n'
+    client.images.build(fileobj=BytesIO(text.encode()), tag="harness-test/base:1", rm=True)
+    return "harness-test/base:1"
+
+
+def changed_files(client: docker_sdk.DockerClient, reference: str) -> list[str]:
+    """The names in the newest layer of an image."""
+    content = BytesIO(b"".join(client.images.get(reference).save()))
+    with tarfile.open(fileobj=content) as saved:
+        manifest = saved.extractfile("manifest.json")
+        assert manifest is not None
+        layer = saved.extractfile(json.load(manifest)[0]["Layers"][-1])
+        assert layer is not None
+        with tarfile.open(fileobj=layer) as files:
+            return files.getnames()
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Path]:
+    """A context whose image prints a banner before what it starts, as NVIDIA's do."""
+    (tmp_path / "banner").write_text('#!/bin/sh\necho "== A banner =="\nprintf "no line end"\nexec "$@"\n')
+    (tmp_path / "banner").chmod(0o755)
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM {BASE} AS early\nCOPY .harness/ca.pem /ca.pem\nFROM {BASE}\nARG MADE_FOR=nobody\n"
+        'LABEL made_for=$MADE_FOR\nCOPY banner /banner\nENTRYPOINT ["/banner"]\n'
+    )
+    return tmp_path
+
+
+def build_of(context: Path, **args: str) -> Build:
+    return Build(context=context, args=tuple(args.items()))
+
+
+@docker_only
+def test_built_image_runs_behind_its_own_entrypoint(
+    docker: World, client: docker_sdk.DockerClient, context: Path
+) -> None:
+    prepared = docker.engine.prepare(image(build_of(context, MADE_FOR="us")), quiet)
+    assert client.images.get(prepared.reference).labels["made_for"] == "us"
+    assert docker.trial("quiet", prepared=prepared).end == "completed"
+
+
+@docker_only
+def test_unchanged_context_is_not_built_again(docker: World, context: Path) -> None:
+    said: list[str] = []
+    first = docker.engine.prepare(image(build_of(context)), quiet)
+    assert docker.engine.prepare(image(build_of(context)), said.append).digest == first.digest
+    assert said == []
+    (context / "banner").write_text('#!/bin/sh\nexec "$@"\n')
+    assert docker.engine.prepare(image(build_of(context)), quiet).digest != first.digest
+
+
+@docker_only
+def test_failing_build_ends_with_its_last_output(docker: World, context: Path) -> None:
+    (context / "Dockerfile").write_text(f"FROM {BASE}\nRUN echo the-reason-why >&2; exit 9\n")
+    with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: .*the build failed: .*code: 9.*the-reason-why"):
+        docker.engine.prepare(image(build_of(context)), quiet)
+
+
+@docker_only
+def test_entrypoint_that_starts_nothing_can_be_skipped(docker: World, context: Path) -> None:
+    (context / "banner").write_text("#!/bin/sh\necho only a banner\nexit 4\n")
+    prepared = docker.engine.prepare(image(build_of(context)), quiet)
+    trial = docker.trial("quiet", prepared=prepared)
+    assert trial.end == "infrastructure"
+    assert "only a banner" in trial.message
+    assert "`entrypoint: false`" in trial.message
+    skipped = Prepared(
+        image=image(build_of(context), keep_entrypoint=False), reference=prepared.reference, digest=prepared.digest
+    )
+    assert docker.trial("quiet", prepared=skipped).end == "completed"
+
+
+@docker_only
+def test_image_without_python_is_told_at_once(docker: World, context: Path) -> None:
+    (context / "Dockerfile").write_text("FROM scratch\nCOPY banner /banner\n")
+    with pytest.raises(ImageUnavailable, match="no python3 or python on this image's PATH"):
+        docker.engine.prepare(image(build_of(context)), quiet)
+
+
+@docker_only
+def test_removed_from_outside_is_infrastructure(docker: World, client: docker_sdk.DockerClient) -> None:
+    def remove(step: int, rss_kib: float | None) -> None:
+        for container in client.containers.list(filters={"label": f"harness.run={docker.run_id}"}):
+            container.remove(force=True)
+
+    trial = docker.trial("hang", on_step=remove, timeout_s=60.0)
+    assert trial.end == "infrastructure", trial
+
+
+@docker_only
+def test_only_old_and_ended_containers_of_others_are_removed(docker: World, client: docker_sdk.DockerClient) -> None:
+    """Their owner cannot be looked up from here, so a young one may be of a living run."""
+    other = client.containers.create(BASE, ["true"], labels={OWNER_LABEL: "another-machine:1:1"})
+    try:
+        created_s = client.api.containers(all=True, filters={"id": other.id})[0]["Created"]
+        assert remove_dead(client, now_s=created_s + UNCHECKED_AGE_S - 1) == 0
+        assert remove_dead(client, now_s=created_s + UNCHECKED_AGE_S + 1) == 1
+        assert client.containers.list(all=True, filters={"id": other.id}) == []
+    finally:
+        client.api.remove_container(other.id, force=True) if client.containers.list(
+            all=True, filters={"id": other.id}
+        ) else None
+
+
+@docker_only
+def test_limits_and_rights_of_a_container(docker: World, client: docker_sdk.DockerClient) -> None:
+    """What an untrusted image gets: no network, no capabilities, no swap, no new privileges."""
+    with docker.engine.launch(docker.launch("quiet", memory_bytes=256 << 20)) as session:
+        (container,) = client.containers.list(filters={"label": f"harness.run={docker.run_id}"})
+        settings = container.attrs["HostConfig"]
+        assert session.receive(30.0) is not None
+    assert settings["NetworkMode"] == "none"
+    assert settings["CapDrop"] == ["ALL"]
+    assert settings["SecurityOpt"] == ["no-new-privileges"]
+    assert settings["Memory"] == settings["MemorySwap"] == 256 << 20
+    assert settings["PidsLimit"] == 4096
+    assert settings["Init"] is True
+    assert settings["ShmSize"] == 1 << 30
+    assert WHERE.file not in json.dumps(container.attrs["Config"]["Env"])

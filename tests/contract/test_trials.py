@@ -1,0 +1,161 @@
+"""What every engine owes a trial, whatever the scenario does in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.model import Steps
+from tests.contract.conftest import SECRET, what_remains
+from tests.contract.world import ROOT, World
+
+Remaining = Callable[[World], list[str]]
+
+
+def until(condition: Callable[[], bool], *, seconds: float) -> bool:
+    """Whether it came true in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_quiet_scenario_completes_with_every_step_sampled(world: World) -> None:
+    trial = world.trial("quiet")
+    assert (trial.end, trial.last_step, trial.steps_asked) == ("completed", 60, 60)
+    assert trial.trace is not None
+    assert list(trial.trace.step) == list(range(1, 61))
+    assert [look.step for look in trial.trace.looks] == [20, 40, 60]
+    rss_kib = trial.trace.column("rss_kib")
+    assert rss_kib is not None
+    assert 1_000 < rss_kib.min() < 100_000
+    assert "setup of quiet" in trial.output_tail
+    assert trial.facts["python"].startswith("3.")
+    assert trial.fingerprint["kernel"] == os.uname().release
+
+
+def test_a_trial_stops_at_a_look_when_told(world: World) -> None:
+    trial = world.trial("quiet", answer="stop")
+    assert (trial.end, trial.last_step) == ("stopped", 20)
+
+
+@pytest.mark.parametrize(
+    ("act", "number", "code"),
+    [
+        ("raise", None, None),
+        ("segfault", signal.SIGSEGV, None),
+        ("abort", signal.SIGABRT, None),
+        ("exit", None, 3),
+    ],
+)
+def test_crash_is_told_with_its_cause(world: World, act: str, number: int | None, code: int | None) -> None:
+    trial = world.trial(act)
+    assert (trial.end, trial.signal) == ("crash", number)
+    if code is not None:
+        assert trial.exit_code == code
+
+
+def test_memory_limit_holds_and_meeting_it_is_oom(world: World) -> None:
+    """Not a crash and not infrastructure: the limit of the cell was met."""
+    trial = world.trial("eat", memory_bytes=256 << 20, steps=Steps(first=100, budget=200))
+    assert trial.end == "oom", trial.message
+    assert trial.last_step < 16
+
+
+def test_no_progress_is_a_hang_with_stacks(world: World) -> None:
+    trial = world.trial("hang", timeout_s=3.0)
+    assert trial.end == "hang"
+    assert "faults.py" in trial.stacks
+    assert trial.duration_s < 30
+
+
+def test_params_files_and_environment_arrive_and_no_secret(world: World, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "inner.txt").write_text("from the file")
+    value = "$(touch /tmp/x) \"ü' \\ \n{}"
+    trial = world.trial("tell", value=value, files=(tmp_path / "data",), environment=(("TOLD", "a b"),))
+    told = trial.output_tail.splitlines()
+    assert trial.end == "completed", trial.message
+    assert f"value {value!r}" in told
+    assert {"file faults.py", "file data", "content from the file", "environment TOLD a b"} <= set(told)
+    assert SECRET not in trial.output_tail
+    assert not any(name.startswith("environment SSL_CERT_FILE") for name in told)
+
+
+def test_interrupted_trial_leaves_nothing(world: World, remaining: Remaining) -> None:
+    seen: list[int] = []
+    trial = world.trial(
+        "slow",
+        steps=Steps(first=5000, budget=5000),
+        on_step=lambda step, rss_kib: seen.append(step),
+        cancelled=lambda: bool(seen),
+    )
+    assert trial.end == "interrupted"
+    assert remaining(world) == []
+    assert not [child for child in psutil.Process().children(recursive=True) if "start.py" in " ".join(child.cmdline())]
+
+
+def test_an_error_of_ours_leaves_nothing(world: World, remaining: Remaining) -> None:
+    """The judge raises in the middle of a trial; its error arrives as it is."""
+
+    def raising(step: int, rss_kib: float | None) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        world.trial("slow", steps=Steps(first=5000, budget=5000), on_step=raising)
+    assert remaining(world) == []
+
+
+def test_killed_from_outside_says_nothing_about_the_image(world: World) -> None:
+    killed: list[int] = []
+
+    def kill(step: int, rss_kib: float | None) -> None:
+        if not killed:
+            killed.append(step)
+            kill_agent(world)
+
+    trial = world.trial("slow", steps=Steps(first=5000, budget=5000), on_step=kill)
+    assert killed
+    assert trial.end == "infrastructure"
+    assert "killed from outside" in trial.message
+
+
+def kill_agent(world: World) -> None:
+    if world.kind == "docker":
+        (name,) = what_remains(world)
+        subprocess.run(["docker", "kill", name], check=True, capture_output=True)
+        return
+    for child in psutil.Process().children():
+        if "start.py" in " ".join(child.cmdline()):
+            child.kill()
+
+
+def test_nothing_outlives_a_killed_harness(world: World, environ: dict[str, str]) -> None:
+    """kill -9: nobody cleans up, so the agent has to see it, and the next run has to find what is left."""
+    command = [sys.executable, "-m", "tests.contract.victim", world.kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ, cwd=ROOT) as victim:
+        assert victim.stdout is not None
+        run_id, agent = victim.stdout.readline().split()
+        other = World(kind=world.kind, engine=world.engine, environ=environ, run_id=run_id)
+        assert world.engine.remove_leftovers() == 0, "a living run was touched"
+        victim.kill()
+    assert until(lambda: not runs(other, int(agent)), seconds=15)
+    assert world.engine.remove_leftovers() == 1
+    assert world.engine.remove_leftovers() == 0
+
+
+def runs(world: World, agent: int) -> bool:
+    if world.kind == "process":
+        return psutil.pid_exists(agent)
+    listed = ["docker", "ps", "-q", "--filter", f"label=harness.run={world.run_id}"]
+    return bool(subprocess.run(listed, check=True, capture_output=True).stdout)

@@ -1,0 +1,85 @@
+"""One engine with a prepared image, and trials on it: what all contract tests share."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.model import Host, Image, Install, Pull, Scenario, Source, Steps, Trial, Variant, Where
+from harness.run import open_engine
+from harness.run.engine import Engine, Launch, Prepared
+from harness.run.payload import pack
+from harness.run.trial import run_trial
+
+WHERE = Where(file="matrix.yaml", line=7, key="series.tested")
+SCRIPT = Path(__file__).parent / "faults.py"
+ROOT = Path(__file__).parents[2]
+BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
+
+
+def quiet(text: str) -> None:
+    """Nobody listens."""
+
+
+def host(kind: str) -> Host:
+    return Host(name="here", engine=kind, gpus="none", where=Where(file="matrix.yaml", line=2, key="hosts.here"))
+
+
+def image(source: Source, **fields: Any) -> Image:
+    return Image(series="tested", version="1", source=source, where=WHERE, **fields)
+
+
+def installed(*packages: str, python: str | None = None) -> Image:
+    return image(Install(base=BASE, python=python, packages=packages))
+
+
+def pulled(reference: str) -> Image:
+    return image(Pull(reference=reference))
+
+
+@dataclass
+class World:
+    kind: str
+    engine: Engine
+    environ: Mapping[str, str]
+    run_id: str = field(default_factory=lambda: secrets.token_hex(6))
+
+    @classmethod
+    def open(cls, kind: str, environ: Mapping[str, str]) -> World:
+        return cls(kind=kind, engine=open_engine(host(kind), environ=environ, say=quiet), environ=environ)
+
+    def launch(self, act: str, *, prepared: Prepared | None = None, value: Any = None, **fields: Any) -> Launch:
+        given = {"steps": Steps(first=20, budget=60), "timeout_s": 60.0, **fields}
+        scenario = Scenario(name="faults", where=WHERE, script=SCRIPT, **given)
+        variant = Variant(scenario=scenario, params=(("act", act), ("value", value)))
+        return Launch(
+            prepared=prepared or self.engine.prepare(installed(), quiet),
+            scenario=scenario,
+            payload=pack(variant),
+            labels={"harness.run": self.run_id, "harness.cell": "cell", "harness.trial": "1"},
+        )
+
+    def trial(
+        self,
+        act: str,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        on_step: Callable[[int, float | None], None] = lambda step, rss_kib: None,
+        answer: str = "go",
+        **fields: Any,
+    ) -> Trial:
+        return run_trial(
+            self.engine,
+            self.launch(act, **fields),
+            cell_id="cell",
+            number=1,
+            key="key",
+            round=0,
+            decide=lambda trace: answer,
+            on_step=on_step,
+            cancelled=cancelled,
+        )
