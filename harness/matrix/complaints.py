@@ -8,7 +8,7 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.matrix.problems import Document, KeyPath, Problems, did_you_mean, listed, shown
-from harness.matrix.shape import MatrixFile
+from harness.matrix.shape import SERIES_KINDS, MatrixFile
 from harness.matrix.values import kind
 
 WORDS = {
@@ -28,13 +28,27 @@ WORDS = {
 
 def check_shape(document: Document) -> MatrixFile:
     """The document as a MatrixFile. Raises MatrixError with all that is wrong with its shape."""
+    problems = Problems(file=document.file, lines=document.lines)
+    _check_empty(document.data, (), problems)
     try:
-        return MatrixFile.model_validate({} if document.data is None else document.data)
+        file = MatrixFile.model_validate({} if document.data is None else document.data)
     except ValidationError as error:
-        problems = Problems(file=document.file, lines=document.lines)
         for detail in error.errors(include_url=False):
             problems.add(_path(detail), _words(detail))
         raise problems.error() from error
+    problems.raise_if_any()
+    return file
+
+
+def _check_empty(value: Any, path: KeyPath, problems: Problems) -> None:
+    """A key without a value: pydantic would take it for the default. In params null is a value like others."""
+    if not isinstance(value, dict):
+        return
+    for key, inner in value.items():
+        if inner is None:
+            problems.add((*path, key), "has no value; give it one, or remove the key")
+        elif key not in ("params", "include", "exclude"):
+            _check_empty(inner, (*path, key), problems)
 
 
 def _path(detail: ErrorDetails) -> KeyPath:
@@ -50,14 +64,17 @@ def _words(detail: ErrorDetails) -> str:
     known = _fields(detail["loc"][:-1])
     if detail["type"] == "missing":
         description = known.get(str(detail["loc"][-1]), "")
-        return f"is missing. {description}"
+        return f"is missing: {description[:1].lower()}{description[1:]}".removesuffix(".")
     if detail["type"] == "extra_forbidden":
-        return f"unknown key{did_you_mean(str(detail['loc'][-1]), known)}; allowed: {listed(known, most=30)}"
+        return f"unknown key{did_you_mean(str(detail['loc'][-1]), known=known)} allowed: {listed(known, most=30)}"
     if detail["type"] == "union_tag_invalid":
         forms = str(detail["ctx"]["expected_tags"]).replace("'<", "a ").replace(">'", "").replace(",", " or")
         return f"{forms} is wanted, not {kind(detail['input'])}"
     if detail["type"] == "string_pattern_mismatch":
         return f"{shown(detail['input'])} is no name that is allowed here; letters, digits, and _ . - inside it"
+    if detail["type"] == "series_kind":
+        keys = detail["input"] if isinstance(detail["input"], dict) else {}
+        return f"does not say what its images are{did_you_mean(*keys, known=SERIES_KINDS)} give {detail['msg']}"
     template = WORDS.get(detail["type"])
     values = {**detail.get("ctx", {}), "got": kind(detail["input"])}
     return template.format(**values) if template else f"{detail['msg']}, not {kind(detail['input'])}"

@@ -21,6 +21,7 @@ Text = Annotated[str, BeforeValidator(values.text), _json(["string", "number"])]
 Anything = Annotated[str, BeforeValidator(values.anything), _json(["string", "number"])]
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
+VersionName = Annotated[str, BeforeValidator(values.text), StringConstraints(max_length=200)]
 Whole = Annotated[int, BeforeValidator(values.whole), _json("integer")]
 Truth = Annotated[bool, BeforeValidator(values.truth), _json("boolean")]
 Size = Annotated[int, BeforeValidator(values.size_bytes), _json("string", examples=["8GiB", "512MB"])]
@@ -82,7 +83,7 @@ Environment = Annotated[
 Tags = Annotated[list[Text], BeforeValidator(_listed_tags, json_schema_input_type=list[Text]), Field(min_length=1)]
 Images = Annotated[
     Annotated[list[Text], Field(min_length=1), Tag("<list>")]
-    | Annotated[dict[str, Text], Field(min_length=1), Tag("<mapping>")],
+    | Annotated[dict[VersionName, Text], Field(min_length=1), Tag("<mapping>")],
     BY_FORM,
 ]
 Versions = Annotated[
@@ -97,4 +98,6 @@ Gpus = Annotated[
 ParamValues = Annotated[
     list[Scalar], Field(min_length=1), BeforeValidator(_as_list, json_schema_input_type=Scalar | list[Scalar])
 ]
+Arguments = Annotated[list[Anything], Field(min_length=1)]
+Capability = Annotated[str, BeforeValidator(values.capability), _json("string", examples=["SYS_PTRACE"])]
 Names = Annotated[list[Text], Field(min_length=1)]

@@ -10,8 +10,8 @@ from harness.matrix.context import Context
 from harness.matrix.problems import shown
 from harness.model import Where
 
-ENGINE = re.compile(r"docker|process|context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?")
-ALLOWED = "docker, process, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT"
+ENGINE = re.compile(r"docker|process|context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+")
+ALLOWED = "docker, process, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
 DEFAULT_NAME = "here"
 
 

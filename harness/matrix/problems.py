@@ -91,9 +91,11 @@ def listed(names: Iterable[object], *, most: int = 12) -> str:
 def unknown(name: object, known: Iterable[str], *, what: str) -> str:
     """`no host 'nwe'; did you mean 'new'? known: new, old`."""
     names = list(known)
-    return f"no {what} {shown(name)}{did_you_mean(str(name), names)}; known: {listed(names)}"
+    return f"no {what} {shown(name)}{did_you_mean(str(name), known=names)} known: {listed(names)}"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name[:100], list(known)[:1000], n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def did_you_mean(*names: str, known: Iterable[str]) -> str:
+    """What stands between a complaint and the list of what is allowed: `;` or `; did you mean 'gpus'?`."""
+    choices = list(known)[:1000]
+    close = [match for name in names for match in difflib.get_close_matches(name[:100], choices, n=1)]
+    return f"; did you mean {close[0]!r}?" if close else ";"

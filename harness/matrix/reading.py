@@ -92,6 +92,8 @@ def _plain_words(error: yaml.MarkedYAMLError) -> str:
         return "a tab is used for indentation; use spaces"
     if problem.startswith("mapping values are not allowed"):
         return "a colon where none can be; indent by the same number of spaces, quote texts that have a colon"
+    if problem.startswith("expected chomping or indentation"):
+        return 'a value that begins with > or | must be in quotes, such as ">=2.0,<2.3"'
     context = f" {error.context}" if error.context else ""
     return f"{problem}{context}".replace("\n", " ")
 

@@ -108,7 +108,7 @@ def _values_of_params(scenarios: Sequence[model.Scenario], include: Sequence[Rul
 def _check_axis(name: str, value: model.Scalar, known: Mapping[str, Sequence[model.Scalar]], key: KeyPath,
                 context: Context) -> None:  # fmt: skip
     if name not in known:
-        text = f"unknown axis{did_you_mean(name, known)}; known: {listed(known)}, why"
+        text = f"unknown axis{did_you_mean(name, known=known)} known: {listed(known)}, why"
         context.problems.add((*key, name), text)
     elif known[name] and not _among(value, known[name]):
         values = list(dict.fromkeys(known[name]))

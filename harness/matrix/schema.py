@@ -21,10 +21,15 @@ def _tidy(value: Any) -> Any:
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {key: _tidy(item) for key, item in value.items() if not (key == "default" and item in (None, {}, []))}
+    kept = {key: _tidy(item) for key, item in value.items() if not (key == "default" and _is_record(item))}
     choices = [choice for choice in kept.get("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         kept = {**{key: item for key, item in kept.items() if key != "anyOf"}, **choices[0]}
     if "patternProperties" in kept:
         kept["additionalProperties"] = False
     return kept
+
+
+def _is_record(default: Any) -> bool:
+    """Not a default that a user would write: nothing, or a whole record with numbers in the records' units."""
+    return default is None or isinstance(default, dict | list)

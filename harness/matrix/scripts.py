@@ -31,8 +31,8 @@ class Script:
         given = list(names)
         for name in given:
             if self.accepts is not None and name not in self.accepts:
-                hint = did_you_mean(name, self.accepts)
-                yield name, f"setup in {self.name} has no parameter {name!r}{hint}; it has: {listed(self.accepts)}"
+                hint = did_you_mean(name, known=self.accepts)
+                yield name, f"setup in {self.name} has no parameter {name!r}{hint} it has: {listed(self.accepts)}"
         for name in self.requires:
             if name not in given:
                 yield None, f"setup in {self.name} needs {name!r}, which params does not give"

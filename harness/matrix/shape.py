@@ -14,7 +14,6 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    StringConstraints,
     Tag,
     model_validator,
 )
@@ -23,6 +22,8 @@ from harness import model
 from harness.matrix import values
 from harness.matrix.fields import (
     Anything,
+    Arguments,
+    Capability,
     Duration,
     Environment,
     Gpus,
@@ -119,7 +120,7 @@ Series = Annotated[
     Discriminator(
         _series_kind,
         custom_error_type="series_kind",
-        custom_error_message=f"does not say where its images come from; give exactly one of {', '.join(SERIES_KINDS)}",
+        custom_error_message=f"exactly one of {', '.join(SERIES_KINDS)}",
     ),
 ]
 
@@ -130,7 +131,7 @@ class Host(Shape):
     """One engine and its GPUs."""
 
     engine: Text
-    """docker (the active context or DOCKER_HOST), process (no container), context:NAME, ssh://… or tcp://…."""
+    """docker (the active context or DOCKER_HOST), process (no container), context:NAME, ssh://…, tcp://… or unix://…."""
     gpus: Gpus = "none"
     """none; all (one lane with all); each (a lane for each); or a list by index, UUID, MIG id or name, a lane each."""
     parallel: Truth = False
@@ -151,13 +152,13 @@ class Steps(Shape):
 class Limits(Shape):
     """What counts as bad."""
 
-    leak: Leak = model.Limits().leak_kib_per_step
+    leak: Annotated[Leak, Field(json_schema_extra={"default": "0.5KiB"})] = model.Limits().leak_kib_per_step
     """Lost memory a step: 0.5KiB."""
-    slowdown: Share = model.Limits().slowdown
+    slowdown: Annotated[Share, Field(json_schema_extra={"default": "10%"})] = model.Limits().slowdown
     """Rise of the step time within a trial: 10%."""
-    step_time: Share = model.Limits().step_time
+    step_time: Annotated[Share, Field(json_schema_extra={"default": "10%"})] = model.Limits().step_time
     """Longer steps than the version before: 10%."""
-    peak_memory: Share = model.Limits().peak_memory
+    peak_memory: Annotated[Share, Field(json_schema_extra={"default": "10%"})] = model.Limits().peak_memory
     """More memory at the peak than the version before: 10%."""
     setup: Literal["bad", "untested"] = "untested"
     """bad: a failure before the first step is a crash, not untested."""
@@ -187,7 +188,7 @@ class Scenario(Shape):
 
     script: Text | None = None
     """A Python script with setup(**params), relative to the matrix file. This or command."""
-    command: Names | None = None
+    command: Arguments | None = None
     """Any program, as a list of its arguments. This or script."""
     step_pattern: Text | None = None
     """For a command: a regular expression; each line of output that it matches is a step."""
@@ -203,11 +204,11 @@ class Scenario(Shape):
     """How many steps a trial makes."""
     limits: Limits = Limits()
     """What counts as bad."""
-    timeout: Duration = model.Scenario.timeout_s
+    timeout: Annotated[Duration, Field(json_schema_extra={"default": "20m"})] = model.Scenario.timeout_s
     """The most time for setup and all the steps of a trial: 20m, 90s, 1h30m, or seconds."""
     memory: Size | None = None
     """The most memory, swap included: 8GiB."""
-    shm_size: Size = model.Scenario.shm_bytes
+    shm_size: Annotated[Size, Field(json_schema_extra={"default": "1GiB"})] = model.Scenario.shm_bytes
     """The size of /dev/shm: 1GiB."""
     ulimits: dict[Name, AnyUlimit] | None = None
     """Limits of the kernel, as Compose has them; default: memlock: -1, stack: 67108864."""
@@ -217,7 +218,7 @@ class Scenario(Shape):
     """Files and folders to copy in beside the script, relative to the matrix file."""
     network: Truth = False
     """true: the container has a network."""
-    cap_add: list[Annotated[Text, StringConstraints(pattern=r"^[A-Z][A-Z_]{1,40}$")]] = []
+    cap_add: list[Capability] = []
     """Capabilities to add, such as SYS_PTRACE."""
 
 
@@ -234,7 +235,7 @@ class MatrixFile(Shape):
     """What to run, on what, and what counts as bad."""
 
     version: Annotated[Literal[1], BeforeValidator(values.whole, json_schema_input_type=Literal[1])]
-    """The version of this format: 1."""
+    """The version of this format, always 1."""
     name: Text | None = None
     """The name of the matrix; default: the file's name without its ending."""
     series: Annotated[dict[Name, Series], Field(min_length=1)]

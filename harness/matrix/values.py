@@ -67,12 +67,21 @@ def text(value: Any) -> str:
         raise ValueError(f"text is wanted, not {kind(value)}{hint}")
     if not result.strip():
         raise ValueError("is empty; text is wanted")
+    if "\n" in result or "\t" in result:
+        raise ValueError("has more than one line, or a tab; write one line")
     return result
 
 
 def anything(value: Any) -> str:
-    """As `text`, but empty text is allowed: the value of an environment variable."""
-    return "" if value == "" else text(value)
+    """As `text`, but any text is allowed, several lines and none: an environment variable, a command's argument."""
+    return value if isinstance(value, str) else text(value)
+
+
+def capability(value: Any) -> str:
+    """SYS_PTRACE: what Docker's --cap-add takes."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Z][A-Z_]{1,40}", value):
+        raise ValueError(f"{kind(value)} is no capability; write one such as SYS_PTRACE")
+    return value
 
 
 def whole(value: Any) -> int:
@@ -98,7 +107,7 @@ def size(value: Any) -> Decimal:
     """`0.5KiB` -> bytes, exactly. A unit is always needed: a bare 8 could be bytes or GiB."""
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if not found or found[2] not in UNITS:
-        raise ValueError(f"{kind(value)} is not a size; write a number and a unit, such as 8GiB: {', '.join(UNITS)}")
+        raise ValueError(f"{kind(value)} is not a size; write one such as 8GiB; units: {', '.join(UNITS)}")
     result = Decimal(found[1]) * UNITS[found[2]]
     if result > MOST_BYTES:
         raise ValueError(f"{kind(value)} is too large a size")

@@ -46,7 +46,7 @@ class Explanation:
             lines.append(
                 f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}): {host.cells} cells, "
                 f"{host.launches_least} to {host.launches_most} launches, "
-                f"at most {duration(host.worst_s)} for the first {host.launches_least} by their timeouts"
+                f"the {host.launches_least} take at most {duration(host.worst_s)} (all at their timeouts)"
             )
             lines += [f"    prepare {image}" for image in host.images]
         lines += [f"  left out: {text}" for text in self.left_out]
