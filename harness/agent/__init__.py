@@ -30,12 +30,19 @@ Anything else on stdout is noise of the image. Messages, in order:
                "stride": 1}                     after setup and the first step
     progress  {"step": 1234, "rss_kib": 81234}  about once a second
     samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "heap_kib": […], "blocks": […], "step_s": […]}}
-               the rows since the last one, in chunks of at most 10,000; null for a missing number
-    look      {"step": 500, "look": {fields of model.Look}, "last": false}      after the samples it covers
+               the rows since the last one, in chunks of at most 10,000 (fewer where a line would pass 1 MiB);
+               null for a missing number; no column for a probe that this process does not have
+    look      {"step": 500, "look": {fields of model.Look}, "last": false}      after the samples it covers.
+               One with "last": true is never answered; `done` follows. It is taken at the budget, and once more
+               at the same step after an answer of stop, or where the time limit ended the steps. A trial that
+               failed has none.
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004,
                "output_tail": "last 64 KiB of the scenario's stdout and stderr", "stacks": "…"}
                always the last, after the samples not yet sent. probe_cost: probe time / step time, a fraction.
+
+The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
+its first row (setup_s null), and its looks have rss_kib only.
 
 The harness answers each look but the last with one line on stdin: {"answer": "go"} or {"answer": "stop"}.
 End of stdin means that the harness is gone: the agent kills the scenario and ends.

@@ -21,6 +21,13 @@ def describe(error, where, script):
 
     Memory that the failed frames held is given back first: without it there may be none to write this with.
     """
+    try:
+        return _described(error, where, script)
+    except MemoryError:
+        return "%s: %s" % (where, type(error).__name__)
+
+
+def _described(error, where, script):
     trace = _without_ours(error.__traceback__)
     place = _place(error, trace, script)
     traceback.clear_frames(error.__traceback__)
