@@ -29,7 +29,8 @@ def watcher(
     """Live bars if `stderr` is a terminal that can move its cursor and nobody asked for plain text."""
     stream = LenientStream(stderr)
     if _is_live(stderr, environ):
-        return live_watcher(Console(file=stream, force_terminal=True), clock=clock)  # type: ignore[arg-type]
+        console = Console(file=stream, force_terminal=True, _environ=environ)  # type: ignore[arg-type]
+        return live_watcher(console, clock=clock)
     return plain_watcher(stream, clock=clock)
 
 
