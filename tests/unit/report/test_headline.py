@@ -31,7 +31,8 @@ def test_a_leak_that_came_and_went_and_came_again() -> None:
 
 def test_several_series_are_told_one_after_the_other_and_equal_histories_once() -> None:
     assert sentence(build.varied()) == (
-        "onnxruntime has slower steps (5.62×) since 1.21.0, on here; orjson crashes since 3.7.9 (fixed in 3.7.10), on here; "
+        "onnxruntime has slower steps (5.62×) since 1.21.0, on here; "
+        "orjson crashes since 3.7.9 (fixed in 3.7.10), on here; "
         "ngc leaks 23.9 to 24.1 KiB a step since a version after 21.08-tf1-py3, 22.12-tf1-py3 at the latest, "
         "in 2 of 4 variants, on old/RTX 3090 and new/RTX 4090."
     )
