@@ -14,6 +14,8 @@ import pytest
 from harness.report import html
 from tests.unit.report import build
 
+pytestmark = pytest.mark.chromium
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 REQUIRED = os.environ.get("HARNESS_REQUIRE_CHROMIUM") == "1"
 FLAGS = (

@@ -36,11 +36,14 @@ def planted(*, engine: str, params: str, versions: str = '["1.13.0", "1.14.0", "
     return PLANTED.format(engine=engine, params=params, versions=versions, root=ROOT)
 
 
+SIDES = {"first_bad": ("last_good", "first_bad"), "first_fixed": ("last_bad", "first_good"), "bad_from_start": ("oldest_bad",)}
+
+
 def changes(summary: dict[str, object]) -> list[tuple[object, ...]]:
     findings = summary["findings"]
     assert isinstance(findings, list)
     return [
-        (each["metric"], each["kind"], each.get("last_good") or each.get("last_bad"), each.get("first_bad") or each.get("first_good"))
+        (each["metric"], each["kind"], *[each[name] for name in SIDES[each["kind"]]])
         for each in findings
     ]
 
@@ -48,14 +51,14 @@ def changes(summary: dict[str, object]) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_first_bad_version_is_named(harness: Harness, engine: str) -> None:
     """The one thing that the tool is for."""
-    matrix = harness.write(planted(engine=engine, params="{fault: [none, native], since: [1.15.0]}"))
+    matrix = harness.write(planted(engine=engine, params="{fault: [none, leak], bytes: 24576, since: 1.15.0}"))
     ended = harness.run("sweep", matrix)
     assert ended.code == 1, ended.err
     summary = harness.summary()
     assert summary["verdict"] == "regression"
     assert changes(summary) == [("memory", "first_bad", "1.14.0", "1.15.0")]
     (finding,) = summary["findings"]
-    assert finding["params"]["fault"] == "native"
+    assert finding["params"]["fault"] == "leak"
     assert finding["effect"]["value"] == pytest.approx(24, rel=0.05)
     quiet = [cell for cell in summary["cells"] if cell["params"]["fault"] == "none"]
     assert {cell["verdict"] for cell in quiet} <= {"flat", "plateau"}
@@ -68,7 +71,7 @@ def test_the_first_bad_version_is_named(harness: Harness, engine: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_crash_is_blamed_on_the_version_that_crashes(harness: Harness, engine: str) -> None:
     """A segmentation fault in one version must not take the sweep, or the next version, with it."""
-    params = "{fault: [sigsegv], at: [20], since: [1.14.0], until: [1.15.0]}"
+    params = "{fault: segfault, at: 20, since: 1.14.0, until: 1.15.0}"
     matrix = harness.write(planted(engine=engine, params=params))
     assert harness.run("sweep", matrix).code == 1
     summary = harness.summary()
@@ -102,7 +105,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
     harness: Harness, engine: str, number: signal.Signals, request: pytest.FixtureRequest
 ) -> None:
     """Ctrl-C must leave no container, and lose nothing that was measured."""
-    matrix = harness.write(planted(engine=engine, params="{fault: [none], pause_s: [0.001]}"))
+    matrix = harness.write(planted(engine=engine, params="{fault: none, work_us: 1000}"))
     process = harness.start("sweep", matrix)
     harness.wait_for_trials(2)
     process.send_signal(number)
@@ -122,7 +125,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
 @pytest.mark.docker
 def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Callable[[], list[str]]) -> None:
     """A harness that is killed cannot clean up: its containers must end by themselves."""
-    matrix = harness.write(planted(engine="docker", params="{fault: [none], pause_s: [0.01]}"))
+    matrix = harness.write(planted(engine="docker", params="{fault: none, work_us: 10000}"))
     process = harness.start("sweep", matrix)
     assert eventually(lambda: any(name.endswith("running") for name in our_containers()), timeout_s=90)
     process.send_signal(signal.SIGKILL)
@@ -139,7 +142,7 @@ def test_a_container_that_is_killed_from_outside_is_nobody_s_fault(
     """A broken machine is not a bad version: the trial is run again."""
     import docker
 
-    matrix = harness.write(planted(engine="docker", params="{fault: [none], pause_s: [0.002]}", versions='["1.16.0"]'))
+    matrix = harness.write(planted(engine="docker", params="{fault: none, work_us: 1000}", versions='["1.16.0"]'))
     process = harness.start("sweep", matrix)
     assert eventually(lambda: any(name.endswith("running") for name in our_containers()), timeout_s=90)
     client = docker.from_env()
@@ -168,7 +171,7 @@ def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -
 
 def test_a_package_that_breaks_setup_is_untested_not_bad(harness: Harness) -> None:
     """An image that cannot be asked has not been shown to be bad."""
-    matrix = harness.write(planted(engine="process", params="{fault: [setup]}", versions='["1.16.0"]'))
+    matrix = harness.write(planted(engine="process", params="{fault: setup_error}", versions='["1.16.0"]'))
     ended = harness.run("sweep", matrix)
     assert ended.code == 3
     (cell,) = harness.summary()["cells"]
