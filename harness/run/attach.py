@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import docker
@@ -27,7 +28,9 @@ class Demux:
     Frames may be cut anywhere. Content is passed on as it comes: no frame is ever kept whole.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, merge: bool = False) -> None:
+        """`merge`: take stderr for stdout."""
+        self._merge = merge
         self._header = bytearray()
         self._left = 0
         self._stream = 0
@@ -42,7 +45,7 @@ class Demux:
                 continue
             content, view = view[: self._left], view[self._left :]
             self._left -= len(content)
-            if self._stream == STDOUT:
+            if self._merge or self._stream == STDOUT:
                 stdout += content
             else:
                 self.stderr.add(bytes(content))
@@ -111,6 +114,16 @@ def open_stream(client: docker.DockerClient, container_id: str) -> Any:
     """The SDK's stream over all of a container's standard streams, to be opened before its start."""
     wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
     return client.api.attach_socket(container_id, params=wanted)
+
+
+def read_stream(stream: Any) -> Iterator[bytes]:
+    """All that comes, stdout and stderr as one, until its end; then the stream is closed."""
+    demux, inner = Demux(merge=True), getattr(stream, "_sock", stream)
+    try:
+        while data := inner.recv(READ_BYTES):
+            yield demux.feed(data)
+    finally:
+        close_stream(stream)
 
 
 def close_stream(stream: Any) -> None:

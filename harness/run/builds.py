@@ -95,8 +95,13 @@ def _build(
 
 
 def _lines(events: Iterator[Any]) -> Iterator[str]:
-    """The build's output; raises APIError for an error event."""
+    """The build's output; raises APIError after it if there was an error event.
+
+    (Reading on to the end lets the SDK close the connection.)
+    """
+    error = None
     for event in events:
-        if "error" in event:
-            raise APIError("build failed", explanation=str(event["error"]))
+        error = event.get("error", error)
         yield from (line.strip() for line in str(event.get("stream", "")).splitlines() if line.strip())
+    if error is not None:
+        raise APIError("build failed", explanation=str(error))

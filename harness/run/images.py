@@ -92,9 +92,9 @@ def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float
     done: dict[str, int] = {}
     total: dict[str, int] = {}
     told_s = -1.0
+    error = None
     for event in events:
-        if "error" in event:
-            raise APIError("pull failed", explanation=str(event["error"]))
+        error = event.get("error", error)
         detail = event.get("progressDetail") or {}
         if event.get("status") == "Downloading" and detail.get("total"):
             done[event["id"]], total[event["id"]] = detail["current"], detail["total"]
@@ -103,6 +103,8 @@ def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float
         if clock_s() - told_s >= 1:
             told_s = clock_s()
             yield f"pulling {sum(done.values()) >> 20}/{sum(total.values()) >> 20} MiB" if total else "pulling"
+    if error is not None:  # only now: reading on to the end lets the SDK close the connection
+        raise APIError("pull failed", explanation=str(error))
 
 
 def find_python(client: docker.DockerClient, image_id: str) -> str | None:

@@ -14,7 +14,7 @@ import docker
 
 from harness.errors import ImageUnavailable
 from harness.model import Image, Install
-from harness.run.attach import close_stream, open_stream
+from harness.run.attach import close_stream, open_stream, read_stream
 from harness.run.client import ca_bundle, proxies
 from harness.run.containers import archive, owner_label, removed
 from harness.run.engine import Say
@@ -106,7 +106,7 @@ def _execute(
     """Run a command as root in the container: (exit code, the end of its output)."""
     api, output = client.api, Tail()
     exec_id = api.exec_create(container_id, command, environment=environment, user="root")["Id"]
-    for chunk in api.exec_start(exec_id, stream=True):
+    for chunk in read_stream(api.exec_start(exec_id, socket=True)):
         output.add(chunk)
         if line := chunk.decode(errors="replace").strip():
             say(line.splitlines()[-1][:120])
