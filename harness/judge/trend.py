@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -44,16 +44,18 @@ def judge_trace(
     metrics: Mapping[str, float] | None = None,
 ) -> TraceVerdict:
     """The verdict on all the rows of a trace. `steps` are those of its trial, so that each look gets its part of ALPHA;
-    None: the trace is looked at once. `metrics` maps further columns to the growth a step from which they are bad.
+    None: the trace is looked at once, and is all there will be. `metrics` maps further columns to the growth a step
+    from which they are bad.
     """
     last = _last_step(trace)
-    looks = 1 if steps is None else len(steps.looks())
-    memory = _memory(trace, limit=limits.leak_kib_per_step, looks=looks)
+    memory = _memory(trace, limit=limits.leak_kib_per_step, steps=steps)
+    early = steps is not None and last < steps.budget and last <= EARLY_STEPS and _grows(memory)
+    if memory is not None and early:
+        memory = replace(memory, verdict="suspect")
     durations = _finite(trace.column("step_s"))
     drift = _drift(durations, limit=limits.slowdown)
     verdicts = _verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None)
     settled_s = settled_median(durations)
-    early = memory is not None and memory.verdict == "suspect" and last <= EARLY_STEPS
     rss = _finite(trace.column("rss_kib"))
     return TraceVerdict(
         verdict=verdicts[0],
@@ -69,7 +71,7 @@ def judge_trace(
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
         layer=_layer(memory, trace),
         early=early,
-        metrics={name: judge_metric(trace, name, limit=limit) for name, limit in (metrics or {}).items()},
+        metrics={name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()},
     )
 
 
@@ -80,7 +82,7 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
         values,
         steps_per_row=_steps_per_row(trace, rows=len(values)),
         limit=limit,
-        alpha=ALPHA / (1 if steps is None else len(steps.looks())),
+        alpha=_alpha(steps),
         plateau=math.inf,
         quanta=(0.0, math.inf),
     )
@@ -104,7 +106,9 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
         return "stop" if not whole_budget and _comparable(trace) else "go"
     if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < found.steps]
-        if before and "leak" in judge_trace(prefix(trace, before[-1]), limits=limits, steps=steps).verdicts:
+        past = prefix(trace, before[-1]) if before else trace
+        memory = _memory(past, limit=limits.leak_kib_per_step, steps=steps)
+        if before and memory is not None and memory.verdict == "leak":
             return "stop"
     return "go"
 
@@ -122,7 +126,7 @@ def settled_median(values: Floats | None) -> float | None:
     return float(np.median(known[len(known) // 4 :])) if len(known) else None
 
 
-def _memory(trace: Trace, *, limit: float, looks: int) -> Growth | None:
+def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> Growth | None:
     values = _finite(trace.column("rss_kib"))
     if not len(values):
         return None
@@ -130,11 +134,19 @@ def _memory(trace: Trace, *, limit: float, looks: int) -> Growth | None:
         values,
         steps_per_row=_steps_per_row(trace, rows=len(values)),
         limit=limit,
-        alpha=ALPHA / looks,
+        alpha=_alpha(steps),
         plateau=1024.0,
         quanta=(PAGE_KIB, HUGE_PAGE_KIB),
         looks=trace.looks,
     )
+
+
+def _alpha(steps: Steps | None) -> float:
+    return ALPHA / (1 if steps is None else len(steps.looks()))
+
+
+def _grows(memory: Growth | None) -> bool:
+    return memory is not None and memory.verdict in ("leak", "suspect")
 
 
 def _drift(durations: Floats, *, limit: float) -> _Drift:
@@ -190,11 +202,12 @@ def _memory_words(memory: Growth, *, early: bool) -> str:
         return f"RSS grows {trend.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
     if memory.verdict == "leak":
         return f"{grows}, at the same pace all the time"
-    doubt = "which may be a buffer that fills" if early else f"but {memory.unmet}"
+    if early:
+        return f"{grows}: too early to tell it from a buffer that fills"
     words = {
         "plateau": f"RSS rose {memory.rise / 1024:.1f} MiB and then stayed",
         "flat": "RSS is flat",
-        "suspect": f"{grows}, {doubt}; more steps would tell",
+        "suspect": f"{grows}, but {memory.unmet}; more steps would tell",
         "inconclusive": "RSS is too noisy to tell; more steps would tell",
     }
     return f"{words[memory.verdict]}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"

@@ -1,0 +1,60 @@
+"""Traces and trials with a known truth, for the tests of the judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.judge.verdict import judge_cell
+from harness.model import CellVerdict, Floats, Limits, Steps, Trace, Trial
+
+LIMITS = Limits()
+STEPS = Steps()
+BUDGET = STEPS.budget
+
+
+def trace_of(rss_kib: Floats | None = None, *, step_s: Floats | None = None, **more: Any) -> Trace:
+    columns = {name: values for name, values in (("rss_kib", rss_kib), ("step_s", step_s)) if values is not None}
+    rows = len(next(iter(columns.values())))
+    return Trace(step=np.arange(1, rows + 1, dtype=np.float64), columns=columns, **more)
+
+
+def memory(rate: float = 0.0, *, steps: int = BUDGET, seed: int = 0, noise_kib: float = 16.0) -> Floats:
+    """In whole pages: a base, a leak of `rate` KiB a step, and white noise."""
+    noise = np.random.default_rng(seed).normal(0, noise_kib, steps)
+    return np.asarray(np.round((80_000 + rate * np.arange(steps) + noise) / 4) * 4, dtype=np.float64)
+
+
+def times(ms: float = 1.0, *, steps: int = BUDGET, seed: int = 0, drift: float = 0.0, launch: float = 0.01) -> Floats:
+    """Step times about `ms`; `drift` is the relative rise over the whole trial, `launch` what launches differ by."""
+    rng = np.random.default_rng(seed)
+    level = ms / 1000 * np.exp(rng.normal(0, launch)) * (1 + drift * np.arange(steps) / steps)
+    return np.asarray(level * rng.lognormal(0, 0.02, steps), dtype=np.float64)
+
+
+def trial_of(
+    number: int = 0,
+    *,
+    rate: float = 0.0,
+    ms: float = 1.0,
+    drift: float = 0.0,
+    steps: int = BUDGET,
+    seed: int = 0,
+    **more: Any,
+) -> Trial:
+    """A trial that ran `steps`; its noise is its own, by seed and number."""
+    noise = seed * 1000 + number
+    trace = trace_of(memory(rate, steps=steps, seed=noise), step_s=times(ms, steps=steps, seed=noise, drift=drift))
+    fields: dict[str, Any] = {
+        "end": "completed" if steps >= BUDGET else "stopped", "last_step": steps, "round": number, "trace": trace,
+    }  # fmt: skip
+    return Trial(cell_id="cell", number=number, key="key", **{**fields, **more})
+
+
+def failed(number: int = 0, *, end: str = "crash", signal: int | None = 11, message: str = "SIGSEGV") -> Trial:
+    return trial_of(number, steps=100, end=end, signal=signal, message=message)
+
+
+def cell_of(trials: list[Trial]) -> CellVerdict:
+    return judge_cell(trials, limits=LIMITS, steps=STEPS)

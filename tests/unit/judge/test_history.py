@@ -1,0 +1,220 @@
+"""A series: the right version is named, or an interval; never an innocent one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.judge.history import find_changes, holm
+from harness.judge.transitions import transitions
+from harness.model import CellVerdict, Change, Trial, VerdictName
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
+
+
+def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int = 0, rate: float = 0.0) -> CellVerdict:
+    return CellVerdict(
+        verdict=verdict, verdicts=(verdict, *more), why="", trials=trials, failed=failed, rate_kib_per_step=rate
+    )
+
+
+FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
+
+
+def changes(cells: list[CellVerdict], **more) -> tuple[Change, ...]:
+    return find_changes(cells, [[] for _ in cells], limits=LIMITS, steps=STEPS, seed=0, **more)
+
+
+def named(found: tuple[Change, ...]) -> list[tuple]:
+    return [(one.metric, one.kind, one.before, one.after) for one in found]
+
+
+def measured(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> tuple[Change, ...]:
+    """Changes over versions with these step times, all measured."""
+    trials = [
+        [trial_of(number, ms=each, seed=seed * 100 + place, steps=1000, **more) for number in range(rounds)]
+        for place, each in enumerate(ms)
+    ]
+    return find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=seed)
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def test_a_leak_that_comes_goes_and_comes_again():
+    found = changes([FLAT, LEAK, LEAK, FLAT, LEAK, FLAT])
+    assert named(found) == [
+        ("memory", "first_bad", 0, 1), ("memory", "first_fixed", 2, 3),
+        ("memory", "first_bad", 3, 4), ("memory", "first_fixed", 4, 5),
+    ]  # fmt: skip
+    assert found[0].effect is not None
+    assert (found[0].effect.value, found[0].effect.unit) == (8.0, "KiB/step")
+
+
+def test_bad_from_the_start_is_no_first_bad():
+    assert named(changes([LEAK, LEAK, FLAT])) == [
+        ("memory", "bad_from_start", None, 0),
+        ("memory", "first_fixed", 1, 2),
+    ]
+
+
+@pytest.mark.parametrize("unknown", ["untested", "inconclusive", "suspect", "incompatible"])
+def test_a_gap_is_an_interval(unknown):
+    """Blaming the version after a gap, when one inside may be guilty, sends people to the wrong changelog."""
+    (found,) = changes([FLAT, cell(unknown), cell(unknown), LEAK])
+    assert (found.before, found.after, found.untestable) == (0, 3, (1, 2))
+
+
+def test_nothing_bad_nothing_found():
+    assert changes([FLAT, cell("plateau"), cell("untested"), FLAT]) == ()
+    assert changes([]) == ()
+
+
+states = st.lists(st.sampled_from([True, False, None]), max_size=12)
+
+
+@given(states)
+def test_transitions_are_exactly_the_changes_between_known_neighbours(given_states):
+    known = [(place, bad) for place, bad in enumerate(given_states) if bad is not None]
+    expected = [("bad_from_start", None, known[0][0])] if known and known[0][1] else []
+    for (before, was), (after, now) in pairwise(known):
+        if was != now:
+            expected.append(("first_bad" if now else "first_fixed", before, after))
+    assert transitions(given_states) == expected
+
+
+def test_a_crash_in_one_of_five_is_not_blamed_on_the_wrong_version():
+    """Three good launches of the version before would have missed it half of the time."""
+    rare = cell("crash", trials=10, failed=2)
+    few = cell("flat", trials=3)
+    (found,) = [one for one in changes([*[cell("flat", trials=10)] * 2, few, rare]) if one.metric == "outcome"]
+    assert (found.kind, found.before, found.after, found.untestable) == ("first_bad", 0, 3, (1, 2))
+    assert found.p is not None
+    sure = changes([cell("flat", trials=20), cell("crash", trials=10, failed=2)])
+    assert named(sure) == [("outcome", "first_bad", 0, 1)]
+
+
+def test_a_crash_in_every_launch_names_its_version():
+    found = changes([FLAT, FLAT, cell("crash", failed=3), FLAT])
+    assert named(found) == [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)]
+    assert found[0].effect is not None
+    assert (found[0].effect.value, found[0].effect.unit) == (1.0, "failures")
+
+
+def test_a_crash_says_nothing_about_memory():
+    assert named(changes([FLAT, cell("crash", failed=3), LEAK])) == [
+        ("outcome", "first_bad", 0, 1), ("outcome", "first_fixed", 1, 2), ("memory", "first_bad", 0, 2),
+    ]  # fmt: skip
+
+
+def test_a_leak_that_slows_down_is_one_finding():
+    both = cell("leak", "slowdown", rate=8.0)
+    assert named(changes([FLAT, both, FLAT])) == [("memory", "first_bad", 0, 1), ("memory", "first_fixed", 1, 2)]
+    assert named(changes([LEAK, both])) == [("memory", "bad_from_start", None, 0), ("step_time", "first_bad", 0, 1)]
+
+
+def test_worse_than_the_baseline_only():
+    usual, worse = cell("leak", rate=1.4), cell("leak", rate=12.9)
+    assert named(changes([usual, usual, worse], baseline=0)) == [("memory", "first_bad", 1, 2)]
+
+
+# ---------------------------------------------------------------- levels
+
+
+def test_a_step_in_step_time_names_its_version():
+    (found,) = measured([0.5, 0.5, 0.5, 0.5, 2.5, 2.5, 2.5])
+    assert named((found,)) == [("step_time", "first_bad", 3, 4)]
+    assert found.effect is not None
+    assert found.effect.value == pytest.approx(5, rel=0.1)
+    assert found.p is not None
+    assert found.p < 0.01
+
+
+@pytest.mark.parametrize("ms", [[1, 2], [1, 1, 1.5], [1, 1, 1, 1.4]])
+def test_few_versions_are_told_apart_too(ms):
+    (found,) = measured(ms)
+    assert (found.kind, found.after) == ("first_bad", len(ms) - 1)
+
+
+def test_one_slow_version_in_the_middle():
+    """A search for one step from good to bad would not see it."""
+    assert named(measured([1, 1, 1, 1, 2, 1, 1, 1])) == [
+        ("step_time", "first_bad", 3, 4), ("step_time", "first_fixed", 4, 5),
+    ]  # fmt: skip
+
+
+def test_an_improvement_is_no_finding():
+    assert measured([2, 2, 2, 1, 1, 1]) == ()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_equal_versions_are_not_told_apart(seed):
+    assert measured([1.0] * 8, seed=seed) == ()
+
+
+def test_less_than_the_limit_is_no_finding():
+    assert measured([1, 1, 1, 1, 1.05, 1.05, 1.05, 1.05], rounds=5) == ()
+
+
+def test_short_steps_are_never_compared():
+    assert measured([0.014, 0.014, 0.028, 0.028]) == ()
+
+
+def test_a_neighbours_load_is_no_regression():
+    """Two states a factor of two apart for seconds: the best blocks of the loaded launches are as fast as ever."""
+    loaded: list[list[Trial]] = []
+    for place in range(6):
+        trials = [trial_of(number, seed=place, steps=1000) for number in range(3)]
+        if place >= 3:
+            for trial in trials:
+                assert trial.trace is not None
+                trial.trace.columns["step_s"][300:900] *= 2
+        loaded.append(trials)
+    found = find_changes([cell_of(each) for each in loaded], loaded, limits=LIMITS, steps=STEPS, seed=0)
+    assert [one for one in found if one.metric == "step_time"] == []
+
+
+def test_one_version_with_too_few_launches_does_not_blind_the_rest():
+    trials = [
+        [trial_of(n, ms=ms, seed=place, steps=1000) for n in range(3)] for place, ms in enumerate([1, 1, 1, 2, 2, 2])
+    ]
+    trials[2] = trials[2][:1]
+    found = find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=0)
+    assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
+
+
+def test_peak_memory():
+    trials = [[trial_of(n, seed=place, steps=1000) for n in range(3)] for place in range(6)]
+    for trial in [trial for each in trials[4:] for trial in each]:
+        assert trial.trace is not None
+        trial.trace.columns["rss_kib"][:] += 40_000
+    cells = [cell_of(each) for each in trials]
+    (found,) = find_changes(cells, trials, limits=LIMITS, steps=STEPS, seed=0)
+    assert named((found,)) == [("peak_memory", "first_bad", 3, 4)]
+    leaking = [replace(one, verdicts=("leak",), verdict="leak") for one in cells]
+    assert "peak_memory" not in {
+        one.metric for one in find_changes(leaking, trials, limits=LIMITS, steps=STEPS, seed=0)
+    }
+
+
+def test_the_same_seed_gives_the_same_answer():
+    assert measured([1, 1, 1, 1.3, 1.3, 1.3], seed=4) == measured([1, 1, 1, 1.3, 1.3, 1.3], seed=4)
+
+
+# ---------------------------------------------------------------- Holm
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005], 0.05) == [True, False, False, True]
+    assert holm([], 0.05) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_lies_between_bonferroni_and_none(p_values):
+    rejected = holm(p_values, 0.05)
+    for p, held in zip(p_values, rejected, strict=True):
+        assert held or p > 0.05 / len(p_values)
+        assert not held or p <= 0.05

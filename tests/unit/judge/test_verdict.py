@@ -1,0 +1,220 @@
+"""One cell: launches must agree before anything is called bad, and "flat" needs a launch that ran to the end."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.judge.verdict import judge_cell, needs_whole_budget, wants_more
+from harness.model import Limits, Look, Trial, Trials
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, times, trace_of, trial_of
+
+ASKED = Trials(least=3, most=5)
+
+
+def more(trials: list[Trial]) -> str | None:
+    return wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS)
+
+
+def three(**each) -> list[Trial]:
+    return [trial_of(number, **each) for number in range(3)]
+
+
+def test_two_leaks_that_agree_are_a_leak():
+    cell = cell_of(three(rate=12.0))
+    assert cell.verdicts == ("leak",)
+    assert cell.rate_kib_per_step == pytest.approx(12, rel=0.01)
+    assert cell.rate_ci is not None
+    assert cell.rate_ci[0] < 12 < cell.rate_ci[1]
+    assert (cell.trials, cell.failed, cell.steps, cell.excluded_kib_per_step) == (3, 0, 4000, None)
+
+
+def test_one_leak_is_suspect_and_asks_for_another():
+    """One launch is no evidence against an image."""
+    single = [trial_of(rate=12.0)]
+    assert cell_of(single).verdict == "suspect"
+    late = [*single, trial_of(1, steps=500), trial_of(2, steps=500)]
+    assert cell_of(late).verdict == "suspect"
+    assert more(late) is not None
+    assert needs_whole_budget(late, limits=LIMITS, steps=STEPS)
+
+
+def test_a_leak_against_clean_launches_is_inconclusive():
+    mixed = [trial_of(0, rate=12.0), trial_of(1), trial_of(2)]
+    cell = cell_of(mixed)
+    assert cell.verdict == "inconclusive"
+    assert "needs more" in cell.why
+    assert more(mixed) is not None
+    assert more([*mixed, trial_of(3), trial_of(4)]) is None
+
+
+def test_leaks_of_different_rates_do_not_agree():
+    assert cell_of([trial_of(0, rate=2.0), trial_of(1, rate=20.0)]).verdict == "inconclusive"
+
+
+def test_flat_needs_a_launch_over_the_whole_budget():
+    """A leak that starts late is flat at 500 steps: that was one story's mistake."""
+    short = three(steps=500)
+    assert cell_of(short).verdict == "inconclusive"
+    assert more(short) == "no trial ran the whole budget"
+    cell = cell_of([*short, trial_of(3)])
+    assert (cell.verdict, cell.steps) == ("flat", 4000)
+    assert cell.excluded_kib_per_step is not None
+    assert cell.excluded_kib_per_step < 0.05
+
+
+def test_a_leak_beside_a_slowdown():
+    cell = cell_of(three(rate=12.0, drift=1.5))
+    assert cell.verdicts == ("leak", "slowdown")
+    assert cell.step_drift is not None
+    assert cell.step_drift > 0.5
+
+
+def test_a_slowdown_keeps_what_memory_did():
+    assert cell_of(three(drift=1.5)).verdicts == ("slowdown", "flat")
+
+
+def test_crashes_need_the_same_signal():
+    assert cell_of([failed(0), failed(1), trial_of(2)]).verdict == "crash"
+    assert cell_of([failed(0), failed(1, signal=6), trial_of(2)]).verdict == "inconclusive"
+
+
+def test_a_rare_crash_is_counted():
+    cell = cell_of([failed(0), failed(1), *(trial_of(n) for n in range(2, 8))])
+    assert (cell.verdict, cell.failed, cell.trials, cell.signal) == ("crash", 2, 8, 11)
+    assert "SIGSEGV" in cell.why
+
+
+@pytest.mark.parametrize(("end", "verdicts"), [("oom", ("oom", "crash")), ("hang", ("crash", "hang"))])
+def test_the_strongest_comes_first(end, verdicts):
+    trials = [failed(0, end=end, signal=None), failed(1, end=end, signal=None), failed(2), failed(3)]
+    assert cell_of(trials).verdicts == verdicts
+
+
+def test_a_leak_that_ends_in_a_crash_is_both():
+    trials = [trial_of(n, rate=50.0, end="crash", signal=11, message="SIGSEGV") for n in range(2)]
+    assert cell_of(trials).verdicts[:2] == ("crash", "leak")
+
+
+def test_setup_says_nothing_about_the_image():
+    trials = [failed(n, end="setup", signal=None, message="ImportError: no module x") for n in range(2)]
+    cell = cell_of(trials)
+    assert (cell.verdict, cell.why) == ("untested", "ImportError: no module x")
+    assert judge_cell(trials, limits=Limits(setup_bad=True), steps=STEPS).verdict == "crash"
+    assert more(trials[:1]) == "setup failed once"
+    assert more(trials) is None
+
+
+def test_infrastructure_is_never_bad():
+    """A lost connection must not be reported as the image's crash."""
+    lost = [failed(n, end="infrastructure", message="connection lost") for n in range(3)]
+    assert cell_of(lost).verdict == "untested"
+    assert "connection lost" in cell_of(lost).why
+    assert cell_of([*lost, *three()]).verdict == "flat"
+    assert cell_of([]).verdict == "untested"
+
+
+def test_a_command_without_a_trace_is_good_if_it_ends_well():
+    good = [Trial(cell_id="c", number=n, key="k", end="completed", last_step=0) for n in range(3)]
+    assert cell_of(good).verdict == "flat"
+    assert more(good) is None
+
+
+@given(st.permutations(range(5)))
+@settings(max_examples=15, deadline=None)
+def test_the_order_of_launches_changes_nothing(order):
+    trials = [trial_of(0, rate=9), trial_of(1, rate=9.1), trial_of(2), failed(3), trial_of(4, drift=1.5)]
+    one, other = cell_of(trials), cell_of([trials[place] for place in order])
+    assert (one.verdicts, one.rate_kib_per_step, one.step_ms) == (
+        other.verdicts,
+        other.rate_kib_per_step,
+        other.step_ms,
+    )
+
+
+def test_enough_is_enough():
+    assert more(three()) is None
+    assert more(three(rate=12.0)) is None
+    assert more(three()[:2]) == "2 of at least 3 trials"
+    assert more([failed(n, end="infrastructure") for n in range(3)]) is None
+
+
+def test_the_first_launch_runs_the_whole_budget():
+    assert needs_whole_budget([], limits=LIMITS, steps=STEPS)
+    assert not needs_whole_budget([trial_of()], limits=LIMITS, steps=STEPS)
+
+
+def test_a_time_limit_is_named():
+    """Steps too slow for the budget: more launches would end the same way."""
+    cut = [trial_of(n, steps=1300) for n in range(3)]
+    assert "raise `timeout`" in cell_of(cut).why
+    assert more(cut) is None
+
+
+def with_probes(rates: dict[str, float], looks: tuple[Look, ...] = ()) -> list[Trial]:
+    trials = three(rate=20.0)
+    return [
+        replace(
+            trial,
+            trace=replace(
+                trial.trace,
+                looks=looks,
+                columns={
+                    **trial.trace.columns,
+                    **{name: 1e5 + rate * trial.trace.step for name, rate in rates.items()},
+                },
+            ),
+        )
+        for trial in trials
+        if trial.trace is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rates", "looks", "layer"),
+    [
+        ({"heap_kib": 20.0, "blocks": 0.0}, (), "native heap"),
+        ({"heap_kib": 1.0, "blocks": 3.0}, (), "python objects"),
+        (
+            {"heap_kib": 0.0, "blocks": 0.0},
+            (Look(step=4000, rss_kib=160_000.0, rss_trimmed_kib=90_000.0),),
+            "allocator retention",
+        ),
+        (
+            {"heap_kib": 0.0, "blocks": 0.0},
+            (Look(step=4000, rss_kib=160_000.0, rss_trimmed_kib=159_000.0),),
+            "direct mmap",
+        ),
+        ({}, (Look(step=2000, rss_shmem_kib=0.0), Look(step=4000, rss_shmem_kib=40_000.0)), "file or shared memory"),
+        ({}, (), None),
+    ],
+)
+def test_the_layer_is_named_where_it_can_be_told(rates, looks, layer):
+    assert cell_of(with_probes(rates, looks)).layer == layer
+
+
+def test_own_metrics_are_medians_over_launches():
+    cell = cell_of(with_probes({"items": 0.0}))
+    assert cell.metrics == {"items": 1e5}
+
+
+def test_short_steps_are_not_comparable():
+    """4,000 steps of 14 µs are 56 ms: less than the machine's own moods."""
+    assert "step_time" not in (cell_of(three(ms=0.014)).smallest_visible or {})
+    assert "step_time" in (cell_of(three(ms=1.0)).smallest_visible or {})
+
+
+def test_noise_in_one_launch_does_not_undo_the_others():
+    trials = three()
+    rng = random.Random(1)
+    walk = [80_000.0]
+    for _ in range(3999):
+        walk.append(walk[-1] + rng.gauss(0, 300))
+    noisy = trial_of(3, trace=trace_of(np.array(walk), step_s=times()))
+    assert cell_of([noisy]).verdict in ("inconclusive", "suspect")
+    assert cell_of([*trials, noisy]).verdict == "flat"
