@@ -158,7 +158,7 @@ class _Sweep:
         return HostState(host=host, facts=facts)
 
     def _say(self, host: Host) -> Callable[[str], None]:
-        return lambda text: self.world.watcher.preparing(lane=host.name, image="", text=text)
+        return lambda text: self.world.watcher.preparing(lane=host.name, image="engine", text=text)
 
     def _use(self, engine: Engine, host: Host, blocks: Sequence[Sequence[CellRun]]) -> None:
         removed = engine.remove_leftovers()

@@ -58,6 +58,11 @@ class Table:
     versions: tuple[str, ...]
     rows: tuple[Row, ...]
 
+    @property
+    def measured(self) -> bool:
+        """Whether anything in it was."""
+        return any(cell is not None and cell.tone != "none" for row in self.rows for cell in row.cells)
+
 
 def tables(result: RunResult) -> list[Table]:
     """One table per series and lane, in the order of the plan."""

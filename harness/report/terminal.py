@@ -22,7 +22,6 @@ from harness.report.words import Tone
 
 _STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
-_LABEL_WIDTH = 40
 _GUTTER = 2
 
 
@@ -31,10 +30,12 @@ def render(result: RunResult, console: Console) -> None:
     pen = _Pen(console)
     pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(words.totals(result), style="dim")
-    for one in table.tables(result):
+    measured = [one for one in table.tables(result) if one.measured]
+    for one in measured:
         _write_table(one, pen)
-    pen.line(table.LEGEND, style="dim", before=1)
-    pen.line(table.UNITS, style="dim")
+    if measured:
+        pen.line(table.LEGEND, style="dim", before=1)
+        pen.line(table.UNITS, style="dim")
     _write_findings(result, pen)
     pen.list("Not measured or not decided", words.gaps(result), style="yellow")
     pen.list("Warnings", [*words.troubles(result), *map(plain, result.warnings)], style="yellow")
@@ -80,7 +81,8 @@ class _Pen:
 def _write_table(one: Table, pen: _Pen) -> None:
     """The table in as few blocks as the width allows; on one line a cell if that fits at once."""
     widest = max(pen.width(row.label) for row in one.rows)
-    label = min(_LABEL_WIDTH, widest, max(8, pen.console.width // 3))
+    spare = pen.console.width - sum(_widths(one, pen, wide=False))
+    label = min(widest, max(8, pen.console.width // 3, spare))
     room = pen.console.width - label
     tall = sum(_widths(one, pen, wide=True)) > room
     for number, columns in enumerate(_blocks(_widths(one, pen, wide=not tall), room)):

@@ -192,10 +192,14 @@ def quiet_text(result: RunResult) -> str | None:
 
 
 def gaps(result: RunResult) -> list[str]:
-    """What was not measured or not decided: a line for each verdict, series, lane and reason."""
+    """What was not measured or not decided: a line for each verdict, series, lane and reason.
+
+    What a host could not do as a whole is among its `troubles`.
+    """
     groups: dict[tuple[str, str, str], list[Cell]] = {}
+    host_problems = {state.problem for state in result.hosts}
     for entry in result.cells:
-        if tone(entry.verdict.verdict) in ("unsure", "none"):
+        if tone(entry.verdict.verdict) in ("unsure", "none") and entry.verdict.why not in host_problems:
             place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
             key = (entry.verdict.verdict, place, shortened(why(entry), most=WHY_LENGTH))
             groups.setdefault(key, []).append(entry.cell)
