@@ -145,8 +145,10 @@ def _check_params(
             context.problems.add(place, problem)
         seen: list[model.Scalar] = []
         for position, value in enumerate(values):
-            if any(type(value) is type(other) and value == other for other in seen):
-                context.problems.add((*place, position), f"{shown(value)} is there twice; keep one")
+            if value in seen:
+                earlier = seen[seen.index(value)]
+                text = "is there twice" if type(value) is type(earlier) else f"is equal to {shown(earlier)} in Python"
+                context.problems.add((*place, position), f"{shown(value)} {text}; keep one")
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
                 context.problems.add((*place, position), wrong)

@@ -54,7 +54,11 @@ SHAPE = [
     ("memory: 8GiB", "judge: code", "21: scenarios.signal.judge: 'code' is not allowed; allowed: 'exit'"),
     ('[true-of-it, "--fast"]', "make", "23: scenarios.tool.command: a list is wanted, not 'make'"),
     ("n: 1}", "n: []}", "19: scenarios.signal.params.n: is empty; at least one is wanted"),
-    ("n: 1}", "n: [1, [2]]}", "19: scenarios.signal.params.n[1]: text, a number, true, false or null is wanted, not a l"),
+    (
+        "n: 1}",
+        "n: [1, [2]]}",
+        "19: scenarios.signal.params.n[1]: text, a number, true, false or null is wanted, not a l",
+    ),
     ("n: 1}", "n: 1e999}", "19: scenarios.signal.params.n: 1e999 is too large a number"),
     ("least: 3", "least: 0", "26: trials.least: 0 is too small; at least 1"),
     (GOOD, "version: 1\nseries: {}\nscenarios: {}\n", "2: series: is empty; at least one is wanted"),
@@ -64,43 +68,84 @@ SHAPE = [
 MEANING = [
     ("tensorflow\n", "tensorflow:1\n", "4: series.tags.repository: 'registry.local/tensorflow:1' is no repository"),
     ('"22.12"]', '"2 2"]', "5: series.tags.tags[1]: '2 2' is no tag"),
-    ('"20.12", "22.12"]', '"22.12", "20.12"]', "5: series.tags.tags[1]: versions are not oldest first: 22.12 before 20"),
+    (
+        '"20.12", "22.12"]',
+        '"22.12", "20.12"]',
+        "5: series.tags.tags[1]: versions are not oldest first: 22.12 before 20",
+    ),
     ('["2.0.0", "2.0.1"]', "[2.0.0, 2.0.0]", "12: series.numpy.versions[1]: '2.0.0' is there twice, first on line 12"),
     ('["2.0.0", "2.0.1"]', "[2.0, 2.0.0]", "12: series.numpy.versions[1]: 2.0 and 2.0.0 are the same version; keep"),
     ('["2.0.0", "2.0.1"]', "[x1]", "12: series.numpy.versions[0]: 'x1' is no version of a Python package, such as"),
-    ('["2.0.0", "2.0.1"]', "[2.0.7]", "12: series.numpy.versions[0]: the package index has no numpy 2.0.7; nearest: 2.0"),
+    (
+        '["2.0.0", "2.0.1"]',
+        "[2.0.7]",
+        "12: series.numpy.versions[0]: the package index has no numpy 2.0.7; nearest: 2.0",
+    ),
     ('["2.0.0", "2.0.1"]', "'>=9'", "12: series.numpy.versions: no release of numpy for Python"),
     ('["2.0.0", "2.0.1"]', "newest", "12: series.numpy.versions: 'newest' is neither a list nor a range; write"),
     ('"numpy=={version}"', "numpy", "11: series.numpy.install: no requirement has {version}: all versions would be"),
     ('"numpy=={version}"', '"--pre {version}"', "11: series.numpy.install[0]: '--pre {version}' is no requirement"),
     ('"numpy=={version}"', '"nunpy=={version}"', "11: series.numpy.install: the package index has no package 'nunpy'"),
-    ("    install", "    python: two\n    install", "11: series.numpy.python: 'two' is no version of Python 3, such as"),
-    ("build: image", "build: img", "7: series.wheel.build: 'img/Dockerfile' does not exist; paths start at the folder of"),
+    (
+        "    install",
+        "    python: two\n    install",
+        "11: series.numpy.python: 'two' is no version of Python 3, such as",
+    ),
+    (
+        "build: image",
+        "build: img",
+        "7: series.wheel.build: 'img/Dockerfile' does not exist; paths start at the folder of",
+    ),
     ("arg: WHEEL", "arg: VERSION", "8: series.wheel.arg: image/Dockerfile has no 'ARG VERSION': all versions would be"),
     ("arg: WHEEL", "arg: WHEEL\n    args: {WHEEL: 1}", "9: series.wheel.args.WHEEL: is the arg that takes the version"),
-    ("registry.local/tensorflow\n    tags: [\"20.12\", \"22.12\"]", "", "4: series.tags.repository: has no value"),
+    ('registry.local/tensorflow\n    tags: ["20.12", "22.12"]', "", "4: series.tags.repository: has no value"),
     ("engine: docker", "engine: dokcer", "14: hosts.here.engine: unknown engine 'dokcer'; allowed: docker, process"),
     ("engine: docker", "engine: docker, gpus: [0, 0]", "14: hosts.here.gpus: a GPU is listed twice; keep one"),
-    ("memory: 8GiB", "series: [nmpy]", "21: scenarios.signal.series[0]: no series 'nmpy'; did you mean 'numpy'? known:"),
+    (
+        "memory: 8GiB",
+        "series: [nmpy]",
+        "21: scenarios.signal.series[0]: no series 'nmpy'; did you mean 'numpy'? known:",
+    ),
     ("memory: 8GiB", "hosts: [there]", "21: scenarios.signal.hosts[0]: no host 'there'; did you mean 'here'? known:"),
     ("script: signal.py", "script: gone.py", "18: scenarios.signal.script: 'gone.py' does not exist; paths start"),
-    ("script: signal.py", "command: [a]\n    script: signal.py", "17: scenarios.signal: give exactly one of script and"),
-    ("memory: 8GiB", "step_pattern: x", "21: scenarios.signal.step_pattern: is for a command; a script counts its steps"),
+    (
+        "script: signal.py",
+        "command: [a]\n    script: signal.py",
+        "17: scenarios.signal: give exactly one of script and",
+    ),
+    (
+        "memory: 8GiB",
+        "step_pattern: x",
+        "21: scenarios.signal.step_pattern: is for a command; a script counts its steps",
+    ),
     ("memory: 8GiB", "judge: exit", "21: scenarios.signal.judge: is for a command"),
-    ('"--fast"]', '"--fast"]\n    step_pattern: "("', "24: scenarios.tool.step_pattern: is no regular expression: miss"),
+    (
+        '"--fast"]',
+        '"--fast"]\n    step_pattern: "("',
+        "24: scenarios.tool.step_pattern: is no regular expression: miss",
+    ),
     ("memory: 8GiB", "files: [gone.txt]", "21: scenarios.signal.files[0]: 'gone.txt' does not exist; paths start at"),
-    ("memory: 8GiB", "steps: {first: 100, budget: 99}", "21: scenarios.signal.steps.budget: 99 is less than first (100)"),
+    (
+        "memory: 8GiB",
+        "steps: {first: 100, budget: 99}",
+        "21: scenarios.signal.steps.budget: 99 is less than first (100)",
+    ),
     ("memory: 8GiB", "ulimits: {nofile: {soft: 2, hard: 1}}", "21: scenarios.signal.ulimits.nofile: soft (2) is more"),
     ("n: 1}", "n: [1, 1]}", "19: scenarios.signal.params.n[1]: 1 is there twice; keep one"),
+    ("n: 1}", "n: [1, true]}", "19: scenarios.signal.params.n[1]: True is equal to 1 in Python; keep one"),
     ("n: 1}", "n: 3}", "19: scenarios.signal.params.n: 3 is not allowed by signal.py; allowed: 1, 2"),
     ("n: 1}", "n: true}", "19: scenarios.signal.params.n: True is not allowed by signal.py; allowed: 1, 2"),
-    ("[rfft, fft]", "[rftt]", "19: scenarios.signal.params.op[0]: 'rftt' is not allowed by signal.py; allowed: rfft, fft"),
+    (
+        "[rfft, fft]",
+        "[rftt]",
+        "19: scenarios.signal.params.op[0]: 'rftt' is not allowed by signal.py; allowed: rfft, fft",
+    ),
     ("n: 1}", "m: 1}", "19: scenarios.signal.params.m: setup in signal.py has no parameter 'm'; it has: op, n, flag"),
     ("op: [rfft, fft], ", "", "19: scenarios.signal.params: setup in signal.py needs 'op', which params does not give"),
     ("    params: {op: [rfft, fft], n: 1}\n", "", "17: scenarios.signal.params: setup in signal.py needs 'op'"),
     ("n: 1}", "n-1: 1}", "19: scenarios.signal.params.n-1: 'n-1' is no name for a parameter"),
     ("n: 1}", "host: 1}", "19: scenarios.signal.params.host: 'host' means something else in exclude"),
-    ("why: \"too long\"", "oop: x", "24: exclude[0].oop: unknown axis; known: series, image, host"),
+    ('why: "too long"', "oop: x", "24: exclude[0].oop: unknown axis; known: series, image, host"),
     ("{series: tags,", "{series: tag,", "24: exclude[0].series: no cell has series 'tag'; known: tags, wheel, numpy"),
     ("{series: tags,", "{series: tags, image: 2.0.0,", "24: exclude[0].image: no cell has image '2.0.0'; known: 20.12"),
     ("{series: tags, scenario: tool", "{op: dct", "24: exclude[0].op: no cell has op 'dct'; known: rfft, fft"),
@@ -110,9 +155,17 @@ MEANING = [
     ("baseline", "include: [{scenario: tol}]\nbaseline", "25: include[0].scenario: no scenario 'tol'; did you mean"),
     ("baseline", "include: [{op: fft}]\nbaseline", "25: include[0].scenario: is missing"),
     ("baseline", "include: [{scenario: signal, n: 2}]\nbaseline", "25: include[0]: setup in signal.py needs 'op'"),
-    ("baseline", "include: [{scenario: signal, op: x}]\nbaseline", "25: include[0].op: 'x' is not allowed by signal.py"),
+    (
+        "baseline",
+        "include: [{scenario: signal, op: x}]\nbaseline",
+        "25: include[0].op: 'x' is not allowed by signal.py",
+    ),
     ("baseline", "include: [{scenario: signal, op: fft, n: 1}]\nbaseline", "25: include[0]: scenario signal has this"),
-    ('{tags: "20.12"}', '{tags: "20.13"}', "25: baseline.tags: series tags has no version '20.13'; it has: 20.12, 22.12"),
+    (
+        '{tags: "20.12"}',
+        '{tags: "20.13"}',
+        "25: baseline.tags: series tags has no version '20.13'; it has: 20.12, 22.12",
+    ),
     ('{tags: "20.12"}', '{tgs: "20.12"}', "25: baseline.tgs: no series 'tgs'; did you mean 'tags'? known: tags, wheel"),
     ("most: 8", "most: 2", "26: trials.most: 2 is less than least (3); at least as many"),
 ]
@@ -123,11 +176,19 @@ TEXT = [
     ("trials: {", "trials: {{", "27: is not YAML: "),
     ("memory: 8GiB", "script: signal.py", "21: scenarios.signal.script: is there twice, first on line 18; keep one"),
     ("trials:", "version:", "26: version: is there twice, first on line 1; keep one"),
-    ("memory: 8GiB", "memory: ${MEM}", "21: scenarios.signal.memory: the variable MEM is not set; set it, or write ${MEM"),
+    (
+        "memory: 8GiB",
+        "memory: ${MEM}",
+        "21: scenarios.signal.memory: the variable MEM is not set; set it, or write ${MEM",
+    ),
     ("memory: 8GiB", "memory: ${MEM:?in GiB}", "21: scenarios.signal.memory: the variable MEM is not set: in GiB; set"),
     ("memory: 8GiB", "memory: ${MEM", "21: scenarios.signal.memory: ${ without its }; write ${NAME}, or $$"),
     ("memory: 8GiB", "memory: ${1x}", "21: scenarios.signal.memory: ${1x} is not a variable; write ${NAME}"),
-    ("build: image", 'build: "a\\0b"', "7: series.wheel.build: has a control character; only printable text is allowed"),
+    (
+        "build: image",
+        'build: "a\\0b"',
+        "7: series.wheel.build: has a control character; only printable text is allowed",
+    ),
     ("build: image", 'build: "\\ud800"', "7: series.wheel.build: has a control character"),
     ("build: image", 'build: "\\UFFFFFFFF"', "1: is not YAML: OverflowError"),
     ("build: image", "build: !!python/object:os.x y", "7: series.wheel.build: the YAML tag !python/object:os.x is not"),
@@ -140,7 +201,11 @@ TEXT = [
     (GOOD, "--- 1\n--- 2\n", "2: is not YAML: but found another document expected a single document"),
     (GOOD, "a: \x01\n", "1: has a character that YAML does not allow"),
     (GOOD, "[" * 5000, "1: is nested too deeply; at most 32 levels"),
-    (GOOD, "\n" * 3 + "a: " + "[" * 40 + "]" * 40, f"4: a[0][0][0]: is nested too deeply; at most {MOST_LEVELS} levels"),
+    (
+        GOOD,
+        "\n" * 3 + "a: " + "[" * 40 + "]" * 40,
+        f"4: a[0][0][0]: is nested too deeply; at most {MOST_LEVELS} levels",
+    ),
 ]
 
 
@@ -217,5 +282,7 @@ def test_file_that_is_too_large_or_not_text_or_not_there(load: Load, folder: Pat
 def test_too_many_variants(load: Load) -> None:
     values = f"[{', '.join(map(str, range(101)))}]"
     text = GOOD.replace('command: [true-of-it, "--fast"]', f"command: [a]\n    params: {{a: {values}, b: {values}}}")
-    with pytest.raises(MatrixError, match=r"^matrix\.yaml:24: scenarios\.tool\.params: 10201 combinations; at most 10000"):
+    with pytest.raises(
+        MatrixError, match=r"^matrix\.yaml:24: scenarios\.tool\.params: 10201 combinations; at most 10000"
+    ):
         load(text)

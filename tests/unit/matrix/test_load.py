@@ -1,0 +1,333 @@
+"""What a good matrix file becomes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.errors import MatrixError
+from harness.matrix import load_matrix, schema
+from harness.matrix.packages import RUNNING_PYTHON
+from harness.matrix.shape import Limits, MatrixFile, Scenario
+from harness.model import Build, Install, Matrix, Pull
+from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
+
+ROOT = Path(__file__).parents[3]
+
+
+def versions(matrix: Matrix, series: str) -> list[str]:
+    return [image.version for entry in matrix.series if entry.name == series for image in entry.images]
+
+
+def with_series(text: str) -> str:
+    return f"version: 1\nseries:\n  s: {text}\nscenarios:\n  x: {{command: [a]}}\n"
+
+
+def with_scenario(text: str) -> str:
+    return f"version: 1\nseries:\n  s: {{images: [a]}}\nscenarios:\n  x: {{{text}}}\n"
+
+
+def test_good_file(load: Load) -> None:
+    matrix = load(GOOD)
+    tags, wheel, numpy = matrix.series
+    assert (matrix.name, matrix.path) == ("matrix", Path("matrix.yaml"))
+    assert tags.baseline == "20.12"
+    assert tags.images[1].source == Pull(reference="registry.local/tensorflow:22.12")
+    assert str(tags.images[1].where) == "matrix.yaml:5: series.tags.tags[1]"
+    assert wheel.images[0].source == Build(context=Path("image"), args=(("WHEEL", "1.15.4+nv20.12"),))
+    assert numpy.images[0].source == Install(
+        base=f"python:{RUNNING_PYTHON}-slim-bookworm", python=None, packages=("numpy==2.0.0", "six==1.16.0")
+    )
+    assert [(host.name, host.engine, host.gpus) for host in matrix.hosts] == [
+        ("here", "docker", "none"),
+        ("venv", "process", "none"),
+    ]
+    signal, tool = matrix.scenarios
+    assert (signal.title, signal.script) == ("One transform a step.", Path("signal.py"))
+    assert signal.params == (("op", ("rfft", "fft")), ("n", (1,)))
+    assert (signal.limits.leak_kib_per_step, signal.memory_bytes, signal.timeout_s) == (0.5, 8 << 30, 1200.0)
+    assert tool.command == ("true-of-it", "--fast")
+    assert matrix.exclude == ({"series": "tags", "scenario": "tool", "why": "too long"},)
+
+
+def test_versions_stay_as_they_are_written(load: Load) -> None:
+    matrix = load(with_series("{repository: a/b, tags: [1.9, 1.10, 2.0, 0x10, 2024-01-01, 1e3, on]}"))
+    assert versions(matrix, "s") == ["1.9", "1.10", "2.0", "0x10", "2024-01-01", "1e3", "on"]
+
+
+def test_only_true_and_false_are_booleans(load: Load) -> None:
+    matrix = load(with_scenario("command: [a], params: {p: [on, yes, no, true, 010, 0o10, 1.50, ~, 2024-01-01]}"))
+    assert matrix.scenarios[0].params == (("p", ("on", "yes", "no", True, 10, 8, 1.5, None, "2024-01-01")),)
+    assert all(type(value) in (str, bool, int, float, type(None)) for value in matrix.scenarios[0].params[0][1])
+
+
+def test_without_hosts_it_is_this_machine_without_containers(load: Load) -> None:
+    (host,) = load(with_series("{images: [a]}")).hosts
+    assert (host.name, host.engine, host.gpus) == ("here", "process", "none")
+
+
+def test_images_as_list_and_as_mapping(load: Load) -> None:
+    by_name = load(with_series("{images: {old: 'a/b:1', new: 'a/b@sha256:0'}}")).series[0].images
+    assert [(image.version, image.source.reference) for image in by_name] == [("old", "a/b:1"), ("new", "a/b@sha256:0")]
+    assert versions(load(with_series("{images: ['a/b:1', 'c']}")), "s") == ["a/b:1", "c"]
+    digest = f"sha256:{'0' * 64}"
+    (image,) = load(with_series(f"{{repository: a/b, tags: ['{digest}']}}")).series[0].images
+    assert image.source == Pull(reference=f"a/b@{digest}")
+
+
+def test_settings_of_images(load: Load) -> None:
+    text = "{images: [a], entrypoint: false, environment: [A=1, B=x=y, C=]}"
+    (image,) = load(with_series(text)).series[0].images
+    assert not image.keep_entrypoint
+    assert image.environment == (("A", "1"), ("B", "x=y"), ("C", ""))
+    (image,) = load(with_series("{images: [a], environment: {A: 1.10, B: ''}}")).series[0].images
+    assert image.environment == (("A", "1.10"), ("B", ""))
+
+
+def test_settings_of_scenarios(load: Load) -> None:
+    text = (
+        "command: [a, 1.10, ''], step_pattern: 'step \\d+$', judge: exit, steps: {first: 64, budget: 128},"
+        "timeout: 1h30m, shm_size: 64MB, ulimits: {nofile: 1024, memlock: {soft: 5, hard: -1}}, network: true, cap_add: [SYS_PTRACE],"
+        "environment: {A: b}, files: [signal.py, image], limits: {slowdown: 5%, step_time: 0.2, setup: bad}"
+    )
+    (scenario,) = load(with_scenario(text)).scenarios
+    assert scenario.command == ("a", "1.10", "")
+    assert (scenario.step_pattern, scenario.judge_exit) == ("step \\d+$", True)
+    assert scenario.steps.looks() == (64, 128)
+    assert (scenario.timeout_s, scenario.shm_bytes) == (5400.0, 64_000_000)
+    assert scenario.ulimits == (("nofile", 1024, 1024), ("memlock", 5, -1))
+    assert (scenario.network, scenario.cap_add, scenario.environment) == (True, ("SYS_PTRACE",), (("A", "b"),))
+    assert scenario.files == (Path("signal.py"), Path("image"))
+    assert (scenario.limits.slowdown, scenario.limits.step_time, scenario.limits.setup_bad) == (0.05, 0.2, True)
+
+
+def test_variables_in_texts(load: Load) -> None:
+    text = with_series("{images: ['${BASE:-debian}'], environment: {A: $HOME, B: $$x, C: 'a$', D: '${X-}'}}")
+    (image,) = load(text, environ={"HOME": "/root", "BASE": ""}).series[0].images
+    assert image.source == Pull(reference="debian")
+    assert image.environment == (("A", "/root"), ("B", "$x"), ("C", "a$"), ("D", ""))
+
+
+def test_numbers_and_booleans_from_variables(load: Load) -> None:
+    text = with_scenario(
+        "command: [a], network: '${NET:-true}', steps: {budget: '${BUDGET:-1000}'}, timeout: '${T:-90}'"
+    )
+    (scenario,) = load(text).scenarios
+    assert (scenario.network, scenario.steps.budget, scenario.timeout_s) == (True, 1000, 90.0)
+
+
+def test_aliases_and_merge_keys(load: Load) -> None:
+    text = """\
+version: 1
+series: {s: {images: [a]}}
+scenarios:
+  x: &x {command: [a], timeout: 1m, steps: &steps {first: 100}}
+  y: {<<: *x, timeout: 2m, steps: *steps}
+  z: {<<: [{timeout: 5m}, *x]}
+"""
+    x, y, z = load(text).scenarios
+    assert (y.command, y.timeout_s, y.steps) == (x.command, 120.0, x.steps)
+    assert (z.command, z.timeout_s) == (x.command, 300.0)
+
+
+def test_name_is_safe_for_a_folder(load: Load) -> None:
+    assert load(f"name: ../a b/ü\n{GOOD}").name == "a-b"
+    assert load(f"name: 1.10\n{GOOD}").name == "1.10"
+    assert load(f"name: ../..\n{GOOD}").name == "matrix"
+
+
+def test_exclude_says_where_it_is_without_a_why(load: Load) -> None:
+    matrix = load(GOOD.replace(', why: "too long"', ", image: 20.12"))
+    (rule,) = matrix.exclude
+    assert rule == {
+        "series": "tags",
+        "scenario": "tool",
+        "image": "20.12",
+        "why": "excluded by matrix.yaml:24: exclude[0]",
+    }
+
+
+def test_include_adds_a_variant(load: Load) -> None:
+    matrix = load(f"{GOOD}include:\n- {{scenario: signal, op: fft, n: 2}}\n- {{scenario: tool, level: 3}}\n")
+    assert matrix.include == ({"scenario": "signal", "op": "fft", "n": 2}, {"scenario": "tool", "level": 3})
+    params = "    params: {op: [rfft, fft], n: 1}\n"
+    assert load(f"{GOOD.replace(params, '')}include: [{{scenario: signal, op: fft}}]\n").include
+
+
+# ---------------------------------------------------------------- versions and the index
+
+
+def test_range_takes_the_index_releases_oldest_first(load: Load) -> None:
+    index = FakeIndex(yanked=("2.0.1",))
+    images = load(with_series("{install: ['numpy=={version}'], versions: '>=2.0'}"), index=index).series[0].images
+    assert [(image.version, image.yanked) for image in images] == [("2.0.0", False), ("2.0.1", True), ("2.1.0", False)]
+    assert images[0].source.packages == ("numpy==2.0.0",)
+    early = load(with_series("{install: ['numpy=={version}'], versions: '>=2.1.0rc1'}"))
+    assert versions(early, "s") == ["2.1.0rc1", "2.1.0"]
+
+
+def test_listed_versions_are_looked_up_once_a_package_and_marked_if_yanked(load: Load) -> None:
+    index = FakeIndex(yanked=("2.0.1",))
+    matrix = load(GOOD, index=index)
+    assert index.asked == ["numpy"]
+    assert [image.yanked for image in matrix.series[2].images] == [False, True]
+
+
+def test_silent_index_stops_a_range_but_not_a_list(load: Load) -> None:
+    assert load(GOOD, index=FakeIndex(silent=True))
+    with pytest.raises(
+        MatrixError, match=r"^matrix\.yaml:3: series\.s\.versions: index\.local does not answer; list the"
+    ):
+        load(with_series("{install: ['numpy=={version}'], versions: '>=2.0'}"), index=FakeIndex(silent=True))
+
+
+def test_check_versions_false_does_not_ask(load: Load) -> None:
+    index = FakeIndex()
+    load(GOOD)
+    load_matrix(Path("matrix.yaml"), environ={}, index=index, check_versions=False)
+    assert index.asked == []
+
+
+def test_python_and_base(load: Load) -> None:
+    text = "{install: ['numpy=={version}'], versions: [2.0.0], python: 3.10}"
+    (image,) = load(with_series(text)).series[0].images
+    assert (image.source.python, image.source.base) == ("3.10", "python:3.10-slim-bookworm")
+    (image,) = load(with_series(text.replace("python: 3.10", "base: my:1"))).series[0].images
+    assert (image.source.python, image.source.base) == (None, "my:1")
+
+
+def test_versions_that_are_no_versions_with_a_url(load: Load) -> None:
+    text = "{install: ['tool @ https://files.local/{version}.zip'], versions: [main, 4f2a]}"
+    assert versions(load(with_series(text)), "s") == ["main", "4f2a"]
+
+
+# ---------------------------------------------------------------- schema, docs, and the file at the top
+
+
+def test_schema_in_the_package_is_the_generated_one() -> None:
+    stored = json.loads((ROOT / "harness/data/matrix.schema.json").read_text(encoding="utf-8"))
+    assert stored == schema(), "write it again: python -m harness schema > harness/data/matrix.schema.json"
+
+
+def test_every_key_is_described_and_in_the_docs() -> None:
+    text = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
+    definitions = schema()["$defs"]
+    objects = [schema(), *definitions.values()]
+    keys = [(key, value) for entry in objects for key, value in entry["properties"].items()]
+    assert len(keys) > 50
+    assert [key for key, _ in keys if f"`{key}`" not in text] == []
+    described = (
+        value.get("description") or definitions[value["$ref"].split("/")[-1]]["description"] for _, value in keys
+    )
+    assert all(described)
+
+
+def test_examples_in_the_docs_are_of_the_right_shape() -> None:
+    text = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    least = {"version": 1, "series": {"s": {"images": ["a"]}}, "scenarios": {"x": {"command": ["a"]}}}
+    assert len(examples) >= 6
+    for example in examples:
+        assert MatrixFile.model_validate({**least, **yaml.safe_load(example)})
+
+
+def test_defaults_in_the_schema_are_those_of_the_records() -> None:
+    definitions = schema()["$defs"]
+    for shape in (Limits, Scenario):
+        properties = definitions[shape.__name__]["properties"]
+        written = {key: value["default"] for key, value in properties.items() if "default" in value}
+        assert written
+        assert shape.model_validate(written) == shape()
+
+
+def test_matrix_at_the_top_of_the_repository_loads() -> None:
+    matrix = load_matrix(ROOT / "matrix.yaml", environ={}, index=FakeIndex())
+    assert [series.name for series in matrix.series] == ["ngc", "wheel"]
+
+
+# ---------------------------------------------------------------- whatever the text
+
+
+def mutated(text: str, cuts: list[tuple[int, int, str]]) -> str:
+    for at, length, new in cuts:
+        start = at % (len(text) + 1)
+        text = text[:start] + new + text[start + length :]
+    return text
+
+
+def check_outcome(load: Load, text: str) -> None:
+    """A Matrix, or a MatrixError of lines that each say where."""
+    try:
+        result: Matrix | MatrixError = load(text)
+    except MatrixError as error:
+        result = error
+    if isinstance(result, MatrixError):
+        lines = str(result).split("\n")
+        assert [line for line in lines if not line.startswith("matrix.yaml:") or not line.isprintable()] == []
+
+
+PIECES = [
+    *(
+        "\t",
+        "\n",
+        ": ",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        '"',
+        "'",
+        "|",
+        ">",
+        "#",
+        "%",
+        "@",
+        "-",
+        "é",
+        "&a ",
+        "*a",
+        "<<: *a",
+        "!!",
+    ),
+    *("${", "${A:-", "$", "\\0", "\0", "\ud800", "null", "true", "1.10", "9" * 70, "1e999", "series", "why"),
+]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    cuts=st.lists(
+        st.tuples(st.integers(0, 2000), st.integers(0, 30), st.one_of(st.sampled_from(PIECES), st.text(max_size=8))),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_no_text_gives_anything_but_a_matrix_or_a_matrix_error(load: Load, cuts: list[tuple[int, int, str]]) -> None:
+    check_outcome(load, mutated(GOOD, cuts))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(raw=st.binary(max_size=200))
+def test_no_bytes_give_anything_but_a_matrix_error(load: Load, raw: bytes) -> None:
+    with pytest.raises(MatrixError, match=r"^matrix\.yaml:"):
+        load(raw)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 30), st.text(max_size=8)), min_size=1, max_size=4))
+def test_no_script_gives_anything_but_a_matrix_or_a_matrix_error(
+    load: Load, folder: Path, cuts: list[tuple[int, int, str]]
+) -> None:
+    (folder / "signal.py").write_bytes(mutated(SCRIPT, cuts).encode("utf-8", "surrogatepass"))
+    check_outcome(load, GOOD)
+
+
+def test_shape_takes_a_whole_file_as_plain_data() -> None:
+    data = {"version": 1, "series": {"s": {"images": ["a"]}}, "scenarios": {"x": {"command": ["a"]}}}
+    assert MatrixFile.model_validate(data).scenarios["x"].command == ["a"]

@@ -1,0 +1,216 @@
+"""Which cells a matrix gives, in which order, and what is said about them beforehand."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from harness.model import Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
+from harness.plan import explain, make_plan, matches, rounds, to_json, variants
+
+WHERE = Where(file="matrix.yaml", line=1, key="x")
+
+
+def series(name: str, *versions: str, install: bool = False) -> Series:
+    def source(version: str) -> Install | Pull:
+        if install:
+            return Install(base="python:3.11", python=None, packages=(f"{name}=={version}",))
+        return Pull(reference=f"a/{name}:{version}")
+
+    images = tuple(Image(series=name, version=version, source=source(version), where=WHERE) for version in versions)
+    return Series(name=name, images=images, where=WHERE)
+
+
+def scenario(name: str, *, series: tuple[str, ...] = (), hosts: tuple[str, ...] = (), **params: Any) -> Scenario:
+    return Scenario(name=name, where=WHERE, command=("a",), params=tuple(params.items()), series=series, hosts=hosts)
+
+
+def host(name: str, engine: str = "docker", gpus: Any = "none", *, parallel: bool = False) -> Host:
+    return Host(name=name, engine=engine, gpus=gpus, where=WHERE, parallel=parallel)
+
+
+MATRIX = Matrix(
+    name="m",
+    path=Path("matrix.yaml"),
+    series=(series("tags", "1", "2"), series("numpy", "2.0.0", "2.0.1", install=True)),
+    hosts=(host("here"), host("venv", "process")),
+    scenarios=(scenario("signal", op=("rfft", "fft"), n=(1, 2)), scenario("tool", series=("numpy",), hosts=("venv",))),
+    exclude=({"series": "numpy", "op": "fft", "image": "2.0.1", "why": "known"},),
+)
+
+
+def texts(matrix: Matrix, **options: Any) -> list[str]:
+    return [str(cell) for cell in make_plan(matrix, seed=1, **options).cells if not cell.excluded]
+
+
+def test_blocks_are_in_the_order_of_the_file() -> None:
+    plan = make_plan(MATRIX, seed=7)
+    found = [f"{block.variant} | {block.series.name} | {block.lane}" for block in plan.blocks]
+    variants_ = [f"signal op={op} n={n}" for op in ("rfft", "fft") for n in (1, 2)]
+    expected = [f"{v} | {s} | {lane}" for v in variants_ for s in ("tags", "numpy") for lane in ("here", "venv")]
+    assert found == [*expected, "tool | numpy | venv"]
+    assert (plan.seed, plan.trials) == (7, Trials())
+    assert all([cell.image for cell in block.cells] == list(block.series.images) for block in plan.blocks)
+
+
+def test_what_is_left_out_stays_in_with_the_reason() -> None:
+    plan = make_plan(MATRIX, seed=1)
+    whys = Counter(cell.excluded.why for cell in plan.cells if cell.excluded)
+    assert whys == {"known": 4, "needs a container engine": 8}  # 2 n × 2 lanes; 2 tags × 4 variants
+    assert all(cell.lane.host.is_process for cell in plan.cells if cell.excluded and "needs" in cell.excluded.why)
+
+
+@pytest.mark.parametrize(
+    ("rule", "count"),
+    [
+        ({"scenario": "signal"}, 32),
+        ({"host": "venv"}, 18),
+        ({"n": 1}, 16),
+        ({"n": True}, 0),
+        ({"n": 1.0}, 0),
+        ({"op": "fft", "n": 1, "image": "1"}, 2),
+        ({"scenario": "tool", "op": "fft"}, 0),
+    ],
+)
+def test_a_rule_excludes_every_cell_that_it_matches(rule: dict[str, Scalar], count: int) -> None:
+    plan = make_plan(replace(MATRIX, exclude=({**rule, "why": "rule"},)), seed=1)
+    found = [cell for cell in plan.cells if cell.excluded and cell.excluded.why == "rule"]
+    assert len(found) == count
+
+
+def test_lanes() -> None:
+    gpus = {"none": "none", "all": "all", "each": "each", "two": ("0", "RTX 3090")}
+    matrix = replace(MATRIX, hosts=tuple(host(name, gpus=value) for name, value in gpus.items()))
+
+    def lanes(**options: Any) -> list[str]:
+        return list(
+            dict.fromkeys(str(block.lane) for block in make_plan(matrix, seed=1, only=["signal"], **options).blocks)
+        )
+
+    assert lanes() == ["none", "all/all", "each/each", "two/0", "two/RTX 3090"]
+    assert lanes(gpus={"each": ["GPU-a", "GPU-b"]})[2:4] == ["each/GPU-a", "each/GPU-b"]
+
+
+def test_include_adds_variants() -> None:
+    added = ({"scenario": "signal", "op": "dct"}, {"scenario": "tool", "level": 3})
+    found = [str(v) for s in MATRIX.scenarios for v in variants(s, added)]
+    assert found[-3:] == ["signal op=fft n=2", "signal op=dct", "tool level=3"]
+
+
+# ---------------------------------------------------------------- choosing
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [
+        ("signal", 4),
+        ("sig*", 4),
+        ("signal op=rfft", 2),
+        ("op=rfft", 2),
+        ("signal op=rfft n=1", 1),
+        ("n=2", 2),
+        ("signal op=?fft", 2),
+        ("signal op=[rx]fft", 2),
+        ("*", 5),
+        ("tool", 1),
+    ],
+)
+def test_only(pattern: str, count: int) -> None:
+    plan = make_plan(MATRIX, seed=1, only=[pattern])
+    assert len({block.variant for block in plan.blocks}) == count
+
+
+def test_a_pattern_may_fit_the_whole_text_of_a_variant() -> None:
+    variant = Variant(scenario=scenario("x"), params=(("text", "a b"), ("none", None)))
+    assert matches(variant, "x text=a b none=null")
+    assert not matches(variant, "x text=b")
+    assert not matches(variant, "")
+
+
+def test_hosts_series_and_trials_can_be_chosen() -> None:
+    assert texts(MATRIX, hosts=["venv"], series=["numpy"], only=["tool"]) == [
+        "numpy 2.0.0 on venv: tool",
+        "numpy 2.0.1 on venv: tool",
+    ]
+    assert make_plan(MATRIX, seed=1, trials=Trials(least=1, most=2)).trials.most == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hosts": ["her"]}, r"--host 'her': the matrix has no such host; it has: here, venv"),
+        ({"series": ["x"]}, r"--series 'x': the matrix has no such series; it has: tags, numpy"),
+        (
+            {"only": ["sig"]},
+            r"--only 'sig' fits no scenario or variant; scenarios: signal, tool; a variant: 'signal op",
+        ),
+        ({"only": ["tool"], "hosts": ["here"]}, r"no cell is left"),
+    ],
+)
+def test_what_fits_nothing_is_an_error(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_plan(MATRIX, seed=1, **options)
+
+
+# ---------------------------------------------------------------- rounds
+
+
+@given(seed=st.integers(), count=st.integers(0, 12))
+def test_a_round_has_every_cell_that_can_run_once(seed: int, count: int) -> None:
+    matrix = replace(MATRIX, series=(series("tags", *map(str, range(count))),), exclude=({"image": "3", "why": "x"},))
+    cells = make_plan(matrix, seed=1, only=["signal op=fft n=1"], hosts=["here"]).cells
+    order = rounds(cells, random.Random(seed))
+    assert sorted(order, key=str) == sorted((cell for cell in cells if not cell.excluded), key=str)
+    assert rounds(cells, random.Random(seed)) == order
+
+
+def test_rounds_differ_from_each_other() -> None:
+    matrix = replace(MATRIX, series=(series("tags", *map(str, range(8))),))
+    cells = make_plan(matrix, seed=1, only=["signal op=fft n=1"], hosts=["here"]).cells
+    rng = random.Random(1)
+    assert len({rounds(cells, rng) for _ in range(20)}) == 20
+
+
+# ---------------------------------------------------------------- what is said about it
+
+
+def test_explain_counts_launches_and_the_worst_time() -> None:
+    explained = explain(make_plan(MATRIX, seed=1))
+    here, venv = explained.hosts
+    assert (here.cells, here.launches_least, here.launches_most) == (14, 42, 112)
+    assert (venv.cells, venv.launches_least) == (8, 24)
+    assert (explained.cells, explained.excluded, explained.launches_least) == (22, 12, 66)
+    assert (here.worst_s, explained.worst_s) == (42 * 1200.0, 42 * 1200.0)
+    assert "here (docker; lanes: here): 14 cells, 42 to 112 launches, the 42 take at most 14 h" in str(explained)
+    assert "pull a/tags:1" in str(explained)
+    assert "left out: 2 × numpy on here: known" in str(explained)
+
+
+def test_lanes_of_a_parallel_host_share_the_time() -> None:
+    def worst_s(*, parallel: bool) -> float:
+        hosts = (host("two", gpus=("0", "1"), parallel=parallel),)
+        return explain(make_plan(replace(MATRIX, hosts=hosts), seed=1, only=["signal"])).worst_s
+
+    assert worst_s(parallel=False) == 2 * worst_s(parallel=True)
+
+
+def test_plan_as_json() -> None:
+    plan = make_plan(MATRIX, seed=3)
+    data = json.loads(json.dumps(to_json(plan), allow_nan=False))
+    assert (data["schema"], data["matrix"], data["seed"], data["trials"]) == (1, "m", 3, {"least": 3, "most": 8})
+    assert [entry["name"] for entry in data["series"]] == ["tags", "numpy"]
+    assert [entry["engine"] for entry in data["hosts"]] == ["docker", "process"]
+    cells = [cell for block in data["blocks"] for cell in block["cells"]]
+    assert [cell["id"] for cell in cells] == [cell.id for cell in plan.cells]
+    assert len({cell["id"] for cell in cells}) == len(cells)
+    assert data["blocks"][0]["params"] == {"op": "rfft", "n": 1}
+    assert Counter(cell["excluded"] for cell in cells)["known"] == 4
