@@ -38,8 +38,8 @@ def test_carriage_returns_end_lines_too(tmp_path: Path, thorough_python: str) ->
     assert (told.done["end"], told.done["last_step"]) == ("completed", 2)
 
 
-def test_without_a_pattern_it_is_sampled_in_time(tmp_path: Path, python: str) -> None:
-    told = run(tmp_path, python, "sleep", "0.75", looks=[100])
+def test_without_a_pattern_it_is_sampled_in_time(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, "sleep", "0.75", looks=[100])
 
     assert told.done["end"] == "completed"
     assert 4 <= told.done["last_step"] <= 8
@@ -80,8 +80,8 @@ def test_how_a_command_ends(
     assert (told.done["end"], told.done["exit_code"], told.done["signal"]) == (end, exit_code, signal), told.done
 
 
-def test_a_command_that_is_not_there(tmp_path: Path, python: str) -> None:
-    told = run(tmp_path, python, "no-such-command-anywhere")
+def test_a_command_that_is_not_there(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, "no-such-command-anywhere")
 
     assert told.done["end"] == "setup"
     assert told.done["message"] == "cannot start no-such-command-anywhere: No such file or directory"

@@ -48,9 +48,9 @@ def test_the_scenario_does_not_outlive_a_killed_supervisor(tmp_path: Path, pytho
         assert wait_until_dead(pid)
 
 
-def test_a_command_does_not_outlive_a_killed_supervisor(tmp_path: Path, python: str) -> None:
+def test_a_command_does_not_outlive_a_killed_supervisor(tmp_path: Path, thorough_python: str) -> None:
     pack(tmp_path, None, command=["sleep", "1000"])
-    with Agent(tmp_path, python=python) as agent:
+    with Agent(tmp_path, python=thorough_python) as agent:
         agent.until("ready")
         pid = scenario_pid(agent)
         agent.process.kill()

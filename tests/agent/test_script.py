@@ -47,8 +47,10 @@ def test_the_trace_has_every_step(tmp_path: Path, python: str) -> None:
     assert all(value > 500 for value in known)
 
 
-def test_a_look_measures_around_the_collection_and_the_last_one_after_a_trim(tmp_path: Path, python: str) -> None:
-    first, last = run(tmp_path, python, params={"fault": "leak", "bytes": 65536}).all("look")
+def test_a_look_measures_around_the_collection_and_the_last_one_after_a_trim(
+    tmp_path: Path, thorough_python: str
+) -> None:
+    first, last = run(tmp_path, thorough_python, params={"fault": "leak", "bytes": 65536}).all("look")
 
     known = {"rss_kib", "heap_kib", "blocks", "rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "threads", "cgroup_kib"}
     before = {"rss_before_kib", "heap_before_kib", "blocks_before"}
@@ -59,8 +61,8 @@ def test_a_look_measures_around_the_collection_and_the_last_one_after_a_trim(tmp
     assert last["look"]["threads"] == 1
 
 
-def test_stop_is_followed_by_a_last_look_of_the_same_step(tmp_path: Path, python: str) -> None:
-    told = run(tmp_path, python, answer="stop")
+def test_stop_is_followed_by_a_last_look_of_the_same_step(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, answer="stop")
 
     assert [(look["step"], look["last"]) for look in told.all("look")] == [(50, False), (50, True)]
     assert "rss_trimmed_kib" in told.all("look")[1]["look"]
