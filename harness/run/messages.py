@@ -20,7 +20,7 @@ FACTS_LIMIT_BYTES = 1 << 20
 TEXT_LIMIT = 64 << 10
 COLUMNS_LIMIT = 64
 
-TYPES = frozenset({"hello", "ready", "progress", "samples", "look", "done"})
+TYPES = ("hello", "ready", "progress", "samples", "look", "done")
 ENDS = frozenset(get_args(End)) - {"interrupted"}
 LOOK_FIELDS = frozenset(Look.__dataclass_fields__) - {"step"}
 

@@ -178,7 +178,7 @@ class Conversation:
 
     def _done(self, message: Message) -> Outcome:
         end = message.get("end")
-        if end not in ENDS:
+        if not isinstance(end, str) or end not in ENDS:
             raise Misunderstood("done: an end that is not known")
         outcome = Outcome(
             end=cast(End, end),
