@@ -1,0 +1,156 @@
+"""The pure parts of the engines: names, messages, owners, identities."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from docker.errors import APIError
+
+from harness.model import Scenario, Where
+from harness.run import leftovers, owner
+from harness.run.builds import base_names, content_hash, context_files
+from harness.run.cgroups import Cgroup
+from harness.run.client import ca_bundle, proxies
+from harness.run.containers import device_requests, refused_default_ulimit
+from harness.run.environments import cache_folder, digest_of
+from harness.run.images import progress
+from harness.run.interpreters import matches
+from harness.run.tail import Tail
+
+WHERE = Where(file="m.yaml", line=1, key="k")
+
+
+def ticking() -> Iterator[int]:
+    return count(0, 2)
+
+
+def test_progress_sums_the_layers() -> None:
+    clock = ticking()
+    events = [
+        {"status": "Pulling from library/x", "id": "latest"},
+        {"status": "Downloading", "id": "a", "progressDetail": {"current": 10 << 20, "total": 30 << 20}},
+        {"status": "Downloading", "id": "b", "progressDetail": {"current": 5 << 20, "total": 70 << 20}},
+        {"status": "Download complete", "id": "a", "progressDetail": {}},
+    ]
+    assert list(progress(events, clock_s=lambda: float(next(clock)))) == [
+        "pulling", "pulling 10/30 MiB", "pulling 15/100 MiB", "pulling 35/100 MiB",
+    ]  # fmt: skip
+
+
+def test_progress_ends_with_the_engines_error() -> None:
+    with pytest.raises(APIError, match="no space left"):
+        list(progress([{"error": "no space left on device"}, {"status": "x"}], clock_s=lambda: 0.0))
+
+
+def test_bases_are_named_with_their_args() -> None:
+    text = "ARG TAG=20.12\nFROM --platform=linux/amd64 repo/x:${TAG} AS a\n# FROM none\nfrom repo/y:$OTHER\n"
+    assert base_names(text, {"OTHER": "2"}) == ["repo/x:20.12", "repo/y:2"]
+    assert base_names(text, {"TAG": "22.12", "OTHER": "2"})[0] == "repo/x:22.12"
+
+
+def test_what_is_ignored_does_not_change_a_context(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM x")
+    (tmp_path / ".dockerignore").write_text("# none\nlogs\n")
+    (tmp_path / "logs").mkdir()
+
+    def hashed() -> str:
+        return content_hash(tmp_path, context_files(tmp_path), args={}, bases=[])
+
+    first = hashed()
+    (tmp_path / "logs" / "new").write_text("x")
+    assert hashed() == first
+    (tmp_path / "used").write_text("x")
+    assert hashed() != first
+
+
+def test_only_a_default_ulimit_is_left_out() -> None:
+    refused = f"error setting rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted"
+    assert refused_default_ulimit(refused, Scenario(name="x", where=WHERE)) == "memlock"
+    asked = Scenario(name="x", where=WHERE, ulimits=(("memlock", 1 << 30, 1 << 30),))
+    assert refused_default_ulimit(refused, asked) is None
+    assert refused_default_ulimit("no space left", Scenario(name="x", where=WHERE)) is None
+
+
+def test_gpus_are_asked_for_as_docker_wants_them() -> None:
+    assert device_requests(None) == []
+    assert device_requests("all")[0]["Count"] == -1
+    (one,) = device_requests("GPU-1234")
+    assert (one["DeviceIDs"], one["Capabilities"], one["Count"]) == (["GPU-1234"], [["gpu"]], 0)
+
+
+def test_we_are_alive_and_others_are_not() -> None:
+    ours = owner.this_process()
+    assert owner.parse(str(ours)) == ours
+    assert owner.is_alive(ours) is True
+    reused = owner.Owner(machine=ours.machine, pid=ours.pid, start_s=ours.start_s - 100)
+    assert owner.is_alive(reused) is False
+    assert owner.is_alive(owner.Owner(machine="other", pid=1, start_s=1)) is None
+    assert owner.parse("nonsense") is None
+
+
+def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
+    ours = owner.this_process()
+    dead = f"{leftovers.PREFIX}{ours.machine}_{ours.pid}_{ours.start_s - 100}_abcd"
+    kept = {leftovers.new_name(), f"{leftovers.PREFIX}other_1_1_abcd", f"{leftovers.PREFIX}notes", "unrelated"}
+    for name in (dead, *kept):
+        (tmp_path / name).mkdir()
+    assert leftovers.remove_folders(tmp_path, cgroup_root=tmp_path) == 1
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "content"),
+    [(2, "memory.events", "low 0\noom 1\noom_kill {}\n"), (1, "memory.oom_control", "under_oom 0\noom_kill {}\n")],
+)
+def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, version: int, name: str, content: str) -> None:
+    cgroup = Cgroup(path=tmp_path, version=version)
+    (tmp_path / name).write_text(content.format(0))
+    assert cgroup.oom_killed() is False
+    (tmp_path / name).write_text(content.format(1))
+    assert cgroup.oom_killed() is True
+
+
+def test_a_version_two_limit_leaves_no_swap(tmp_path: Path) -> None:
+    (tmp_path / "memory.swap.max").write_text("max")
+    Cgroup(path=tmp_path, version=2).limit(1 << 28)
+    assert (tmp_path / "memory.max").read_text() == str(1 << 28)
+    assert (tmp_path / "memory.swap.max").read_text() == "0"
+
+
+def test_identity_of_an_environment_is_its_content(tmp_path: Path) -> None:
+    """The folder's own path, in scripts, and the compiled files do not count; a changed file does."""
+    info = tmp_path / "lib/python3.11/site-packages/x-1.dist-info"
+    info.mkdir(parents=True)
+    record = info / "RECORD"
+    record.write_text("x.py,sha256=a,1\n../../../bin/x,sha256=path,1\nx-1.dist-info/RECORD,,\n")
+    first = digest_of(tmp_path, version="3.11.7")
+    record.write_text("__pycache__/x.pyc,,\nx.py,sha256=a,1\n../../../bin/x,sha256=other,1\n")
+    assert digest_of(tmp_path, version="3.11.7") == first
+    assert digest_of(tmp_path, version="3.11.8") != first
+    record.write_text("x.py,sha256=b,1\n")
+    assert digest_of(tmp_path, version="3.11.7") != first
+
+
+def test_settings_of_the_environment(tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("PEM")
+    assert ca_bundle({"REQUESTS_CA_BUNDLE": str(bundle)}) == "PEM"
+    assert ca_bundle({"SSL_CERT_FILE": str(tmp_path)}) == ""
+    assert ca_bundle({}) == ""
+    assert proxies({"HTTPS_PROXY": "http://p:1", "HOME": "/"}) == {"HTTPS_PROXY": "http://p:1"}
+    assert cache_folder({"HARNESS_CACHE": "/c"}) == Path("/c/environments")
+    assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/harness/environments")
+    assert matches("3.1.0", "3.1")
+    assert not matches("3.11.0", "3.1")
+
+
+def test_a_tail_is_bounded_and_is_the_end() -> None:
+    tail = Tail(limit_bytes=10)
+    for piece in (b"a" * 25, b"bcd", os.linesep.encode()):
+        tail.add(piece)
+    assert tail.text() == "aaaaaabcd\n"
