@@ -3,7 +3,7 @@
     python -m benchmarks.accuracy --seed 1 --count 200 --json accuracy.json
 
 For each quiet generator: the share of traces called a leak (or a slowdown) by each rule; for each leak: the share
-found, the median error of the rate, and how often the rate that a trace "rules out" was above what was there. For
+found, the median error of the rate, and how often the rate that a trace does not rule out holds the true one. For
 histories: how often exactly the right version is named, and how often any is where nothing changed.
 """
 
@@ -72,7 +72,7 @@ SIMPLE: Mapping[str, Rule] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One generator: `shares` by rule (alarms or detections); the others for leaks only."""
+    """One generator: `shares` by rule (alarms or detections); the rest for leaks only."""
 
     generator: str
     kind: str
@@ -85,15 +85,7 @@ class Row:
 def quiet_row(name: str, rng: Generator, *, count: int) -> Row:
     traces = [generators.pages(generators.QUIET[name](rng, STEPS.budget)) for _ in range(count)]
     found = [_memory_verdict(rss_kib) for rss_kib in traces]
-    excluded = [one.excluded_kib_per_step for one in found if one.verdict in ("flat", "plateau")]
-    holds = [value is not None and value >= 0 for value in excluded]
-    return Row(
-        generator=name,
-        kind="quiet",
-        count=count,
-        shares=_shares(traces, found),
-        excluded_holds=_share(holds) if holds else None,
-    )
+    return Row(generator=name, kind="quiet", count=count, shares=_shares(traces, found))
 
 
 def leak_row(name: str, rng: Generator, *, count: int) -> Row:

@@ -35,7 +35,9 @@ trials: {{least: {TRIALS}, most: {TRIALS}}}
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "m.yaml").write_text(MATRIX)
-        subprocess.run([sys.executable, "-m", "harness", "sweep", "m.yaml"], cwd=folder, check=False, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "harness", "sweep", "m.yaml"], cwd=folder, check=False, capture_output=True
+        )
         run = Path(folder) / "reports/m/latest"
         summary = json.loads((run / "summary.json").read_text())
         trials = [json.loads(path.read_text()) for path in (run / "trials").glob("*.json")]

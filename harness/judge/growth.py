@@ -26,8 +26,8 @@ LARGEST_SHARE = 0.34
 LARGEST_SHARE_LATE = 0.20
 """The same when the growth began late: less time has shown that it is steady."""
 KEEPS_PACE_LATE = 0.8
-WALK_DRIFT = 2.62
-"""Standard errors (p = .01 with 14 degrees of freedom) by which B must grow even if its floors are a random walk: the
+WALK_DRIFT = 3.33
+"""Standard errors (p = .0025 with 14 degrees of freedom) by which B must grow even if its floors are a random walk: the
 estimate of how far they are one is biased in short series.
 """
 GIVEN_BACK = 0.5
