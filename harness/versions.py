@@ -82,6 +82,7 @@ class PackageIndex:
         self._folders = tuple(folders)
         self._timeout_s = timeout_s
         self._known: dict[str, tuple[Release, ...]] = {}
+        self._silent: IndexSilent | None = None
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> PackageIndex:
@@ -94,6 +95,8 @@ class PackageIndex:
 
     def releases(self, name: str) -> tuple[Release, ...]:
         """As Index says."""
+        if self._silent:
+            raise self._silent  # one timeout is enough
         key = canonicalize_name(name)
         if key not in self._known:
             self._known[key] = self._ask(key)
@@ -110,6 +113,9 @@ class PackageIndex:
                 page = client.get_project_page(name, timeout=self._timeout_s)
         except NoSuchProjectError:
             return []
+        except (requests.ConnectionError, requests.Timeout) as error:
+            self._silent = IndexSilent(f"{_public(endpoint)} does not answer ({type(error).__name__})")
+            raise self._silent from None
         except requests.HTTPError as error:
             raise IndexSilent(f"{_public(endpoint)} answers with HTTP {error.response.status_code}") from None
         except (

@@ -85,7 +85,7 @@ def _host_cost(host: Host, plan: Plan) -> HostCost:
         cells=len(cells),
         launches_least=len(cells) * plan.trials.least,
         launches_most=len(cells) * plan.trials.most,
-        images=tuple(f"{name}: {source_text(image)}" for name, image in images.items()),
+        images=tuple(f"{name}: {source_text(image, process=host.is_process)}" for name, image in images.items()),
         worst_s=max(by_lane.values()) if host.parallel else sum(by_lane.values()),
     )
 

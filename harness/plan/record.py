@@ -49,11 +49,14 @@ def _block_json(block: Block) -> dict[str, Any]:
     }
 
 
-def source_text(image: Image) -> str:
+def source_text(image: Image, *, process: bool = False) -> str:
+    """How an image is had, in a few words; `process`: on a host without containers."""
     mark = " (yanked)" if image.yanked else ""
     if isinstance(image.source, Pull):
         return f"pull {image.source.reference}{mark}"
     if isinstance(image.source, Build):
         args = " ".join(f"{name}={value}" for name, value in image.source.args)
         return f"build {image.source.context} with {args}{mark}"
-    return f"install {' '.join(image.source.packages)} over {image.source.base}{mark}"
+    python = f"Python {image.source.python}" if image.source.python else "the running Python"
+    onto = f"in a virtual environment of {python}" if process else f"over {image.source.base}"
+    return f"install {' '.join(image.source.packages)} {onto}{mark}"

@@ -113,7 +113,7 @@ def test_package_that_is_not_there(server: Server) -> None:
     ("name", "text"), [("broken", "answers with HTTP 500"), ("garbled", "does not answer as a package index")]
 )
 def test_trouble_never_shows_the_password(server: Server, name: str, text: str) -> None:
-    url = server.url.replace("127.0.0.1", "jane:s3cret@127.0.0.1")
+    url = server.url.replace("127.0.0.1", "user:s3cret@127.0.0.1")
     with pytest.raises(IndexSilent, match=rf"^127\.0\.0\.1 {text}") as caught:
         PackageIndex([url]).releases(name)
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
@@ -121,8 +121,17 @@ def test_trouble_never_shows_the_password(server: Server, name: str, text: str) 
 
 
 def test_nobody_answers() -> None:
-    with pytest.raises(IndexSilent, match=r"^127\.0\.0\.1 does not answer as a package index \(ConnectionError\)"):
+    with pytest.raises(IndexSilent, match=r"^127\.0\.0\.1 does not answer \(ConnectionError\)"):
         PackageIndex(["http://127.0.0.1:9/simple/"]).releases("x")
+
+
+def test_index_that_does_not_answer_is_not_waited_for_again() -> None:
+    index = PackageIndex(["http://127.0.0.1:9/simple/"])
+    with pytest.raises(IndexSilent) as first:
+        index.releases("x")
+    with pytest.raises(IndexSilent) as second:
+        index.releases("y")
+    assert second.value is first.value
 
 
 def test_environment_names_the_indexes_and_folders(server: Server, tmp_path: Path) -> None:

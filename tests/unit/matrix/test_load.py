@@ -93,8 +93,9 @@ def test_settings_of_images(load: Load) -> None:
 def test_settings_of_scenarios(load: Load) -> None:
     text = (
         "command: [a, 1.10, ''], step_pattern: 'step \\d+$', judge: exit, steps: {first: 64, budget: 128},"
-        "timeout: 1h30m, shm_size: 64MB, ulimits: {nofile: 1024, memlock: {soft: 5, hard: -1}}, network: true, cap_add: [SYS_PTRACE],"
-        "environment: {A: b}, files: [signal.py, image], limits: {slowdown: 5%, step_time: 0.2, setup: bad}"
+        "timeout: 1h30m, shm_size: 64MB, ulimits: {nofile: 1024, memlock: {soft: 5, hard: -1}}, network: true,"
+        "cap_add: [SYS_PTRACE], environment: {A: b}, files: [signal.py, image],"
+        "limits: {slowdown: 5%, step_time: 0.2, setup: bad}"
     )
     (scenario,) = load(with_scenario(text)).scenarios
     assert scenario.command == ("a", "1.10", "")
