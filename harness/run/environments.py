@@ -46,7 +46,8 @@ def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: S
     folder = cache_folder(environ) / hashlib.sha256(named.encode()).hexdigest()[:20]
     with _locked(folder, say=say):
         if not (folder / MARKER).exists():
-            shutil.rmtree(folder, ignore_errors=False) if folder.exists() else None
+            if folder.exists():
+                shutil.rmtree(folder)
             _make(folder, interpreter=interpreter, image=image, packages=source.packages, environ=environ, say=say)
             digest = digest_of(folder, version=version)
             _write_marker(folder / MARKER, {"digest": digest, "python": version, "packages": source.packages})

@@ -1,6 +1,6 @@
 """Removes what dead runs left behind on this machine: folders, processes and cgroups of the process engine.
 
-(The containers of dead runs: `containers.remove_dead`.) A name tells its owner; a living owner's are not touched.
+Containers of dead runs: `containers.remove_dead`. A name tells its owner; a living owner's are not touched.
 """
 
 from __future__ import annotations

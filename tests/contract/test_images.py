@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tarfile
@@ -12,6 +13,7 @@ from typing import Any
 
 import docker as docker_sdk
 import pytest
+from docker.errors import NotFound
 
 from harness.errors import EngineUnreachable, ImageUnavailable
 from harness.model import Build, Install
@@ -235,9 +237,8 @@ def test_only_old_and_ended_containers_of_others_are_removed(docker: World, clie
         assert remove_dead(client, now_s=created_s + UNCHECKED_AGE_S + 1) == 1
         assert client.containers.list(all=True, filters={"id": other.id}) == []
     finally:
-        client.api.remove_container(other.id, force=True) if client.containers.list(
-            all=True, filters={"id": other.id}
-        ) else None
+        with contextlib.suppress(NotFound):
+            other.remove(force=True)
 
 
 @docker_only
