@@ -19,20 +19,22 @@ from harness.model import Floats
 BLOCKS = 16
 FLOOR = 0.10
 """The share of a block below its level: low, so that garbage-collector saw-teeth and spikes do not move it."""
+TEETH = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trend:
     """A fitted line, in units of the series a step: `rate`, and the one-sided bounds `low` and `high`.
 
-    `rise` is the last level minus the first, `largest_step` the largest difference of neighbouring levels, `span`
-    the steps that the levels cover. `drift` is how many of its own standard errors the mean difference of neighbouring
-    levels is above zero: what speaks for growth if the levels are a random walk.
+    `last_level` is the last level, `rise` what it is above the first, `largest_step` the largest difference of
+    neighbouring levels, `span` the steps that the levels cover. `drift` is how many of its own standard errors the mean
+    difference of neighbouring levels is above zero: what speaks for growth if the levels are a random walk.
     """
 
     rate: float
     low: float
     high: float
+    last_level: float
     rise: float
     largest_step: float
     span: float
@@ -50,6 +52,22 @@ def block_levels(values: Floats, *, share: float) -> Floats:
     return np.asarray(np.partition(blocks, index, axis=1)[:, index], dtype=np.float64)
 
 
+def has_saw_teeth(values: Floats) -> bool:
+    """Whether the series falls at one go and never rises so: a collector's work, and not what wanders about.
+
+    At least TEETH falls, half as deep as the deepest or more, and not one rise of that size, after the first quarter.
+    """
+    changes = np.diff(values[len(values) // 4 :])
+    half = -float(changes.min(initial=0.0)) / 2
+    return half > 0 and float(changes.max()) < half and int(np.count_nonzero(changes <= -half)) >= TEETH
+
+
+def eroded(levels: Floats) -> Floats:
+    """Each level lowered to its neighbours', so that teeth up to three blocks wide leave their floor."""
+    padded = np.pad(levels, 1, mode="edge")
+    return np.minimum(np.minimum(padded[:-2], padded[1:-1]), padded[2:])
+
+
 def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float) -> Trend:
     """The line through `levels`, shape (BLOCKS,), with one-sided bounds at `alpha`."""
     slope, error, freedom = _slope(levels)
@@ -59,6 +77,7 @@ def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float) -> Trend:
         rate=slope / steps_per_block,
         low=(slope - margin) / steps_per_block,
         high=(slope + margin) / steps_per_block,
+        last_level=float(levels[-1]),
         rise=float(levels[-1] - levels[0]),
         largest_step=float(steps.max()),
         span=steps_per_block * len(levels),

@@ -8,12 +8,13 @@ steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from harness.judge.fit import BLOCKS, FLOOR, Trend, block_levels, fit_trend, observed_quantum
+from harness.judge.fit import BLOCKS, FLOOR, Trend, block_levels, eroded, fit_trend, has_saw_teeth, observed_quantum
 from harness.model import Floats, Interval, Look, VerdictName
 
 PAGE_KIB = 4.0
@@ -72,43 +73,29 @@ def judge_growth(
     """
     if len(values) < LEAST_ROWS:
         return Growth(verdict="inconclusive", unmet=f"{len(values)} samples are too few; it takes {LEAST_ROWS}")
-    windows = _windows(values, steps_per_row=steps_per_row, alpha=alpha)
+    window = partial(_window, values, steps_per_row=steps_per_row, alpha=alpha, toothed=has_saw_teeth(values))
     quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
-    whole = windows.later
-    excluded = max(whole.high, 0.0) + quantum / whole.span
-    rise = windows.end - _start(values)
-    unmet = _unmet(windows, limit=limit, quantum=quantum)
-    if unmet is None or _began_late(windows, limit=limit, quantum=quantum):
-        trend = whole if unmet is None else windows.last
-        if _given_back(looks, limit=limit):
-            return Growth(verdict="plateau", trend=trend, rise=rise, cycles=True)
-        return Growth(verdict="leak", trend=trend, rise=rise)
+    earlier, later = window(0.25, 0.5), window(0.5, 1.0)
+    excluded = max(later.high, 0.0) + quantum / later.span
+    rise = later.last_level - _start(values)
+    unmet = _unmet(earlier, later, limit=limit, quantum=quantum)
+    late = None if unmet is None else _late_leak(earlier, later, window=window, limit=limit, quantum=quantum)
+    if unmet is None or late is not None:
+        cycles = _given_back(looks, limit=limit)
+        return Growth(verdict="plateau" if cycles else "leak", trend=late or later, rise=rise, cycles=cycles)
     if excluded < limit:
-        return Growth(verdict="plateau" if rise > plateau else "flat", trend=whole, excluded=excluded, rise=rise)
-    verdict: VerdictName = "suspect" if whole.low > 0 else "inconclusive"
-    return Growth(verdict=verdict, trend=whole, excluded=excluded, rise=rise, unmet=unmet)
+        return Growth(verdict="plateau" if rise > plateau else "flat", trend=later, excluded=excluded, rise=rise)
+    verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
+    return Growth(verdict=verdict, trend=later, excluded=excluded, rise=rise, unmet=unmet)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Windows:
-    """Trends of A (`earlier`), of B (`later`), and of the two halves of B (`third`, `last`). `end`: the last floor."""
-
-    earlier: Trend
-    later: Trend
-    third: Trend
-    last: Trend
-    end: float
-
-
-def _windows(values: Floats, *, steps_per_row: float, alpha: float) -> _Windows:
-    quarter, half, three = len(values) // 4, len(values) // 2, len(values) - len(values) // 4
-    pieces = (values[quarter:half], values[half:], values[half:three], values[three:])
-    trends, floors = [], np.empty(0)
-    for piece in pieces:
-        floors = block_levels(piece, share=FLOOR)
-        trends.append(fit_trend(floors, steps_per_block=len(piece) // BLOCKS * steps_per_row, alpha=alpha))
-    earlier, later, third, last = trends
-    return _Windows(earlier=earlier, later=later, third=third, last=last, end=float(floors[-1]))
+def _window(values: Floats, begin: float, end: float, *, steps_per_row: float, alpha: float, toothed: bool) -> Trend:
+    """The trend of the floors between two fractions of the rows."""
+    piece = values[int(begin * len(values)) : int(end * len(values))]
+    floors = block_levels(piece, share=FLOOR)
+    if toothed:
+        floors = eroded(floors)
+    return fit_trend(floors, steps_per_block=len(piece) // BLOCKS * steps_per_row, alpha=alpha)
 
 
 def _start(values: Floats) -> float:
@@ -118,9 +105,8 @@ def _start(values: Floats) -> float:
     return float(np.partition(first, index)[index])
 
 
-def _unmet(windows: _Windows, *, limit: float, quantum: float) -> str | None:
-    """The first condition of a leak that does not hold, in words; None if all hold."""
-    earlier, later = windows.earlier, windows.later
+def _unmet(earlier: Trend, later: Trend, *, limit: float, quantum: float) -> str | None:
+    """The first condition of a leak that does not hold in A and B, in words; None if all hold."""
     conditions = (
         (later.low > 0, "no steady growth in the second half"),
         (later.rate >= limit, "the growth is slower than the limit"),
@@ -133,18 +119,20 @@ def _unmet(windows: _Windows, *, limit: float, quantum: float) -> str | None:
     return next((words for holds, words in conditions if not holds), None)
 
 
-def _began_late(windows: _Windows, *, limit: float, quantum: float) -> bool:
-    """Whether a leak began after A: faster than A, and steady in each half of B."""
-    later, third, last = windows.later, windows.third, windows.last
-    return (
-        min(later.low, third.low, last.low) > 0
+def _late_leak(
+    earlier: Trend, later: Trend, *, window: Callable[[float, float], Trend], limit: float, quantum: float
+) -> Trend | None:
+    """The trend of the last quarter if a leak began after A: faster than A, and steady in each half of B."""
+    if later.low <= 0 or later.drift < WALK_DRIFT or later.rise <= 2 * quantum or earlier.rate > later.rate:
+        return None
+    third, last = window(0.5, 0.75), window(0.75, 1.0)
+    steady = (
+        min(third.low, last.low) > 0
         and last.rate >= max(limit, KEEPS_PACE_LATE * third.rate)
-        and windows.earlier.rate <= later.rate
-        and later.rise > 2 * quantum
         and later.largest_step <= LARGEST_SHARE_LATE * later.rise
         and all(half.largest_step <= LARGEST_SHARE * half.rise for half in (third, last))
-        and later.drift >= WALK_DRIFT
     )
+    return last if steady else None
 
 
 def _given_back(looks: Sequence[Look], *, limit: float) -> bool:

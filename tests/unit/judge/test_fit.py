@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.fit import BLOCKS, block_levels, fit_trend, observed_quantum
+from harness.judge.fit import BLOCKS, block_levels, eroded, fit_trend, has_saw_teeth, observed_quantum
 
 levels = st.lists(st.integers(-1000, 1000), min_size=BLOCKS, max_size=BLOCKS).map(lambda v: np.array(v, dtype=float))
 
@@ -75,3 +75,19 @@ def test_floors_ignore_saw_teeth_and_spikes():
 def test_the_quantum_is_what_the_kernel_hands_out(values, expected):
     """Taking 2 MiB pages where there are none would rule out "flat" for ever."""
     assert observed_quantum(values, least=4, most=2048) == expected
+
+
+def test_a_collector_is_told_from_what_wanders():
+    """Lowering the floors of a random walk would make trends of it."""
+    teeth = np.arange(4000.0) % 300
+    walk = np.random.default_rng(3).normal(0, 10, 4000).cumsum()
+    assert has_saw_teeth(teeth)
+    assert not has_saw_teeth(walk)
+    assert not has_saw_teeth(-teeth)
+    assert not has_saw_teeth(np.zeros(4000))
+
+
+@given(levels)
+def test_erosion_only_lowers(values):
+    assert (eroded(values) <= values).all()
+    assert eroded(values).min() == values.min()

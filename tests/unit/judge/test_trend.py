@@ -40,7 +40,7 @@ def test_no_false_slowdown(name):
     ("name", "least"),
     [
         ("constant", 0.97), ("intermittent", 0.9), ("chunked", 0.9), ("late start", 0.9), ("accelerating", 0.9),
-        ("under noise", 0.9), ("after a warm-up", 0.7), ("wide saw-teeth", 0.1), ("rare large losses", 0.3),
+        ("under noise", 0.9), ("after a warm-up", 0.7), ("wide saw-teeth", 0.2), ("rare large losses", 0.3),
     ],
 )  # fmt: skip
 def test_leaks_are_found(name, least):
