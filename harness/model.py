@@ -439,12 +439,14 @@ class Change:
     effect: Effect | None = None
     p: float | None = None
     verdict: str = ""
-    confirmed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a series shows for one lane, variant and metric."""
+    """What a series shows for one lane, variant and metric.
+
+    `confirmed`: both sides of the boundary were measured in at least two fresh launches each, which agree.
+    """
 
     series: str
     lane: Lane

@@ -20,13 +20,14 @@ class _Found:
 def find(plan: Plan, cells: Mapping[str, CellResult]) -> tuple[Finding, ...]:
     """The findings of every block, in the plan's order.
 
-    A change that rests on a p-value must also hold among all of its scenario's: Holm, family-wise error ALPHA.
+    A change of a level rests on its p-value alone, so it must also hold among all of its scenario's: Holm, family-wise
+    error ALPHA. A verdict (leak, crash) rests on launches that agree.
     """
     found = [
         _Found(block=block, change=change) for block in plan.blocks for change in _changes(block, cells, plan.seed)
     ]
     kept = _holm(found)
-    return tuple(_finding(item) for item in found if item.change.p is None or id(item) in kept)
+    return tuple(_finding(item, cells) for item in found if not _rests_on_p(item) or id(item) in kept)
 
 
 def _changes(block: Block, cells: Mapping[str, CellResult], seed: int) -> tuple[Change, ...]:
@@ -42,17 +43,27 @@ def _changes(block: Block, cells: Mapping[str, CellResult], seed: int) -> tuple[
     )
 
 
+def _rests_on_p(item: _Found) -> bool:
+    return item.change.metric in ("step_time", "peak_memory") and item.change.p is not None
+
+
 def _holm(found: Sequence[_Found]) -> set[int]:
     """The ids of those whose p survives the correction within their scenario."""
     kept = set()
     for scenario in {item.block.variant.scenario.name for item in found}:
-        family = [item for item in found if item.block.variant.scenario.name == scenario and item.change.p is not None]
+        family = [item for item in found if item.block.variant.scenario.name == scenario and _rests_on_p(item)]
         holds = history.holm([item.change.p for item in family if item.change.p is not None], ALPHA)
         kept |= {id(item) for item, held in zip(family, holds, strict=True) if held}
     return kept
 
 
-def _finding(item: _Found) -> Finding:
+def _confirmed(item: _Found, cells: Mapping[str, CellResult]) -> bool:
+    """Whether each side was measured in launches of its own, at least two, that agree (else it had no verdict)."""
+    sides = [place for place in (item.change.before, item.change.after) if place is not None]
+    return all(cells[item.block.cells[place].id].verdict.trials >= 2 for place in sides)
+
+
+def _finding(item: _Found, cells: Mapping[str, CellResult]) -> Finding:
     block, change = item.block, item.change
     versions = [cell.image.version for cell in block.cells]
     return Finding(
@@ -67,5 +78,5 @@ def _finding(item: _Found) -> Finding:
         effect=change.effect,
         p=change.p,
         verdict=change.verdict,
-        confirmed=change.confirmed,
+        confirmed=_confirmed(item, cells),
     )

@@ -45,6 +45,7 @@ def read_series(file: shape.MatrixFile, context: Context, packages: PackageReade
 
 
 def _image(series: str, entry: shape.AnySeries, version: Entry, context: Context) -> model.Image:
+    given = entry.environment.items()
     return model.Image(
         series=series,
         version=version.version,
@@ -52,7 +53,9 @@ def _image(series: str, entry: shape.AnySeries, version: Entry, context: Context
         where=context.document.where(*version.key),
         keep_entrypoint=entry.entrypoint,
         yanked=version.yanked,
-        environment=tuple(entry.environment.items()),
+        environment=tuple(
+            (name, text.replace("{version}", version.version)) for name, text in entry.environment.items()
+        ),
     )
 
 

@@ -55,7 +55,7 @@ class Shape(BaseModel):
 
 class AnySeries(Shape):
     environment: Environment = {}
-    """Environment variables of these images, as a mapping or a list of NAME=value."""
+    """Environment variables of these images, as a mapping or a list of NAME=value; {version} is filled in."""
     entrypoint: Truth = True
     """false: start without the image's own entrypoint."""
 

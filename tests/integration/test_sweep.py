@@ -36,16 +36,17 @@ def planted(*, engine: str, params: str, versions: str = '["1.13.0", "1.14.0", "
     return PLANTED.format(engine=engine, params=params, versions=versions, root=ROOT)
 
 
-SIDES = {"first_bad": ("last_good", "first_bad"), "first_fixed": ("last_bad", "first_good"), "bad_from_start": ("oldest_bad",)}
+SIDES = {
+    "first_bad": ("last_good", "first_bad"),
+    "first_fixed": ("last_bad", "first_good"),
+    "bad_from_start": ("oldest_bad",),
+}
 
 
 def changes(summary: dict[str, object]) -> list[tuple[object, ...]]:
     findings = summary["findings"]
     assert isinstance(findings, list)
-    return [
-        (each["metric"], each["kind"], *[each[name] for name in SIDES[each["kind"]]])
-        for each in findings
-    ]
+    return [(each["metric"], each["kind"], *[each[name] for name in SIDES[each["kind"]]]) for each in findings]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -109,7 +110,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
     process = harness.start("sweep", matrix)
     harness.wait_for_trials(2)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     if engine == "docker":

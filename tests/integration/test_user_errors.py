@@ -1,0 +1,128 @@
+"""What a user can get wrong: one or two lines that say where, what, and what to do; and nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Harness
+
+GOOD = """\
+version: 1
+series:
+  six:
+    install: ["six=={version}"]
+    versions: ["1.15.0", "1.16.0"]
+hosts:
+  here: {engine: process}
+scenarios:
+  quiet:
+    script: quiet.py
+    params: {a: [1, 2]}
+trials: {least: 1, most: 2}
+"""
+
+IMAGES = [
+    ('    install: ["six=={version}"]\n    versions: ["1.15.0", "1.16.0"]', '    images: ["nosuch.invalid/x:1"]'),
+    ("engine: process", "engine: docker"),
+]
+BUILD = [
+    ('    install: ["six=={version}"]', "    build: image\n    arg: V"),
+    ("engine: process", "engine: docker"),
+]
+
+# what is changed in GOOD, the exit code, and what the message must say
+MISTAKES = {
+    "unknown key": ([("script:", "skript:")], 2, ["matrix.yaml:10: scenarios.quiet.skript", "script"]),
+    "wrong type": ([("[1, 2]", "{b: 1}")], 2, ["matrix.yaml:11: scenarios.quiet.params.a"]),
+    "wrong unit": (
+        [("params: {a: [1, 2]}", "timeout: 5 parsecs")],
+        2,
+        ["matrix.yaml:11: scenarios.quiet.timeout", "20m"],
+    ),
+    "empty axis": ([("[1, 2]", "[]")], 2, ["matrix.yaml:11: scenarios.quiet.params.a", "empty"]),
+    "duplicate version": ([("1.16.0", "1.15.0")], 2, ["matrix.yaml:5: series.six.versions", "1.15.0"]),
+    "missing script": ([("quiet.py", "none.py")], 2, ["matrix.yaml:10: scenarios.quiet.script", "none.py"]),
+    "no setup": ([("quiet.py", "empty.py")], 2, ["matrix.yaml:10: scenarios.quiet.script", "setup"]),
+    "param unknown to setup": ([("{a:", "{b:")], 2, ["matrix.yaml:11: scenarios.quiet.params.b", "a"]),
+    "unknown host": ([("params: {a: [1, 2]}", "hosts: [there]")], 2, ["matrix.yaml:11: scenarios.quiet.hosts", "here"]),
+    "no such version": ([("1.16.0", "1.99.0")], 2, ["matrix.yaml:5: series.six.versions", "1.99.0", "1.16.0"]),
+    "no engine": (
+        [("engine: process", 'engine: "tcp://127.0.0.1:9"')],
+        3,
+        ["matrix.yaml:7: hosts.here", "Cannot connect to the Docker daemon at tcp://127.0.0.1:9", "engine: process"],
+    ),
+    "no such interpreter": ([("    install:", '    python: "3.5"\n    install:')], 3, ["no Python 3.5", "3.1"]),
+}
+NEED_DOCKER = {
+    "no such image": (IMAGES, 3, ["matrix.yaml:4: series.six.images", "nosuch.invalid/x:1"]),
+    "build that fails": (BUILD, 3, ["matrix.yaml:6: series.six.versions", "the last words of the build"]),
+}
+
+
+def changed(text: str, edits: list[tuple[str, str]]) -> str:
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def prepare(folder: Path) -> None:
+    (folder / "quiet.py").write_text('"""Nothing."""\n\n\ndef setup(a=1):\n    return lambda: None\n')
+    (folder / "empty.py").write_text('"""No scenario."""\n')
+    (folder / "image").mkdir()
+    base = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
+    dockerfile = f"FROM {base}\nARG V\nRUN echo the last words of the build >&2; false\n"
+    (folder / "image" / "Dockerfile").write_text(dockerfile)
+
+
+@pytest.mark.parametrize("name", [*MISTAKES, *[pytest.param(name, marks=pytest.mark.docker) for name in NEED_DOCKER]])
+def test_a_mistake_is_named_with_its_place(harness: Harness, name: str) -> None:
+    """A user who mistypes must not have to read our code to find out what, or lose a night's run to it."""
+    edits, code, words = {**MISTAKES, **NEED_DOCKER}[name]
+    prepare(harness.folder)
+    ended = harness.run("sweep", harness.write(changed(GOOD, edits)))
+    assert ended.code == code, ended.err
+    lines = [line for line in ended.err.splitlines() if "matrix.yaml:" in line]
+    assert 1 <= len(lines) <= 2
+    for word in words:
+        assert word in ended.err
+    if code == 2:
+        assert ended.out == ""
+        assert not (harness.folder / "reports").exists()
+
+
+def test_a_full_disk_is_said_and_nothing_is_torn(harness: Harness) -> None:
+    """A run of days must end with a word about the disk, and its journal must still be readable."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    prepare(harness.folder)
+    small = harness.folder / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", small], check=True)
+    try:
+        ended = harness.run("sweep", harness.write(GOOD), "--out", "small")
+        assert ended.code == 3
+        assert "cannot write: No space left on device" in ended.err
+        assert "--out" in ended.err
+        assert not list(small.rglob("*.tmp"))
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_a_command_that_does_not_exist_is_named(harness: Harness) -> None:
+    """The first thing that anybody mistypes."""
+    ended = harness.run("swep", "matrix.yaml")
+    assert ended.code == 2
+    assert "sweep" in ended.err
+
+
+def test_a_trace_that_is_none_is_named_with_its_line(harness: Harness) -> None:
+    """`harness judge` is given files of other tools."""
+    (harness.folder / "x.csv").write_text("step,rss_kib\n1,5\n2,many\n")
+    ended = harness.run("judge", "x.csv")
+    assert ended.code == 2
+    assert "x.csv:3" in ended.err
