@@ -216,7 +216,10 @@ def _referee(trials_asked: Trials) -> Referee:
     def wants_more(cell: Cell, trials: Sequence[Trial]) -> str | None:
         return verdict.wants_more(trials, trials_asked=trials_asked, limits=_limits(cell), steps=_steps(cell))
 
-    return Referee(decide=decide, wants_more=wants_more, describe=_describe)
+    def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
+        return verdict.needs_whole_budget(trials, limits=_limits(cell), steps=_steps(cell))
+
+    return Referee(decide=decide, needs_whole_budget=needs_whole_budget, wants_more=wants_more, describe=_describe)
 
 
 def _describe(cell: Cell, trial: Trial) -> tuple[str, bool]:

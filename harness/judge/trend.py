@@ -98,12 +98,12 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
 def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
     """The answer at a look, which is the trace's last step.
 
-    A flat trial stops, unless it is the one that runs the whole budget or is too short for its step time to be
-    compared. A leak stops if it was one at the look before too and has grown STOP_LEAK_KIB: else it may be a buffer.
+    A flat trial stops, unless it is the one that runs the whole budget, or going on would make its step time
+    comparable. A leak stops if it was one at the look before too and has grown STOP_LEAK_KIB: else it may be a buffer.
     """
     found = judge_trace(trace, limits=limits, steps=steps)
     if found.verdict in ("flat", "plateau"):
-        return "stop" if not whole_budget and _comparable(trace) else "go"
+        return "go" if whole_budget or _will_be_comparable(trace, budget=steps.budget) else "stop"
     if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < found.steps]
         past = prefix(trace, before[-1]) if before else trace
@@ -229,9 +229,10 @@ def _last_step(trace: Trace) -> int:
     return int(trace.step[-1]) if len(trace.step) else 0
 
 
-def _comparable(trace: Trace) -> bool:
-    durations = _finite(trace.column("step_s"))
-    return not len(durations) or float(durations.sum()) >= COMPARABLE_S
+def _will_be_comparable(trace: Trace, *, budget: int) -> bool:
+    """Whether the steps are too short so far for their time to be compared, and will not be at the budget's end."""
+    total_s = float(_finite(trace.column("step_s")).sum())
+    return total_s < COMPARABLE_S <= total_s * budget / max(1, _last_step(trace))
 
 
 def _grown_kib(trace: Trace) -> float:

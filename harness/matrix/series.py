@@ -45,7 +45,6 @@ def read_series(file: shape.MatrixFile, context: Context, packages: PackageReade
 
 
 def _image(series: str, entry: shape.AnySeries, version: Entry, context: Context) -> model.Image:
-    given = entry.environment.items()
     return model.Image(
         series=series,
         version=version.version,

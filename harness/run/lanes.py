@@ -37,6 +37,8 @@ class Referee:
 
     decide: Callable[[Cell, Trace, bool], str]
     """(cell, trace so far, whole budget wanted) -> "go" or "stop"."""
+    needs_whole_budget: Callable[[Cell, Sequence[Trial]], bool]
+    """Whether the cell's next trial has to run all its steps, whatever it looks like."""
     wants_more: Callable[[Cell, Sequence[Trial]], str | None]
     """The reason for another trial of a cell that has its least number, or None."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
@@ -57,10 +59,6 @@ class CellRun:
     @property
     def measured(self) -> list[Trial]:
         return [trial for trial in self.trials if trial.measured]
-
-    @property
-    def whole_budget_seen(self) -> bool:
-        return any(trial.last_step >= trial.steps_asked for trial in self.measured if trial.end == "completed")
 
     @property
     def runnable(self) -> bool:
@@ -169,7 +167,7 @@ class HostRun:
     def _launch(self, run: CellRun, *, number: int, round_number: int) -> Trial:
         assert run.prepared is not None
         cell = run.cell
-        whole = not run.whole_budget_seen
+        whole = self.referee.needs_whole_budget(cell, run.measured)
         launch = Launch(
             prepared=run.prepared,
             scenario=cell.variant.scenario,

@@ -28,12 +28,16 @@ scenarios:
     script: {root}/scenarios/planted.py
     params: {params}
     timeout: 60s
+    steps: {steps}
 trials: {{least: 2, most: 4}}
 """
 
 
-def planted(*, engine: str, params: str, versions: str = '["1.13.0", "1.14.0", "1.15.0", "1.16.0"]') -> str:
-    return PLANTED.format(engine=engine, params=params, versions=versions, root=ROOT)
+FOUR = '["1.13.0", "1.14.0", "1.15.0", "1.16.0"]'
+
+
+def planted(*, engine: str, params: str, versions: str = FOUR, steps: str = "{first: 500, budget: 4000}") -> str:
+    return PLANTED.format(engine=engine, params=params, versions=versions, steps=steps, root=ROOT)
 
 
 SIDES = {
@@ -106,7 +110,9 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
     harness: Harness, engine: str, number: signal.Signals, request: pytest.FixtureRequest
 ) -> None:
     """Ctrl-C must leave no container, and lose nothing that was measured."""
-    matrix = harness.write(planted(engine=engine, params="{fault: none, work_us: 1000}"))
+    matrix = harness.write(
+        planted(engine=engine, params="{fault: none, work_us: 1000}", steps="{first: 200, budget: 1000}")
+    )
     process = harness.start("sweep", matrix)
     harness.wait_for_trials(2)
     process.send_signal(number)
@@ -126,13 +132,14 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
 @pytest.mark.docker
 def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Callable[[], list[str]]) -> None:
     """A harness that is killed cannot clean up: its containers must end by themselves."""
-    matrix = harness.write(planted(engine="docker", params="{fault: none, work_us: 10000}"))
+    text = planted(engine="docker", params="{fault: none, work_us: 5000}", versions='["1.16.0"]')
+    matrix = harness.write(text)
     process = harness.start("sweep", matrix)
     assert eventually(lambda: any(name.endswith("running") for name in our_containers()), timeout_s=90)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert eventually(lambda: not any(name.endswith("running") for name in our_containers()))
-    assert harness.run("sweep", matrix, "--series", "six", "--trials", "1").code in (0, 4)
+    assert harness.run("sweep", matrix, "--trials", "1").code == 0
     assert our_containers() == []
 
 

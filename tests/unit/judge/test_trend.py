@@ -209,6 +209,12 @@ def test_a_trial_too_short_to_compare_goes_on():
     assert decide(short, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
 
 
+def test_steps_too_short_for_any_comparison_do_not_hold_up_a_flat_trial():
+    """4,000 steps of 14 µs are not comparable either: a user would wait for nothing."""
+    tiny = trace_of(memory(steps=500), step_s=times(0.014, steps=500))
+    assert decide(tiny, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
+
+
 @pytest.mark.parametrize(("rate", "answer"), [(100.0, "stop"), (5.0, "go")])
 def test_a_leak_stops_only_when_it_is_large(rate, answer):
     """A filling buffer looks the same: stopping early would call it a leak."""

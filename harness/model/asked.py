@@ -1,0 +1,200 @@
+"""What the user asked for: a matrix file, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """A place in a matrix file. `str()` is how every message about it begins: `matrix.yaml:14: hosts.new.gpus`."""
+
+    file: str
+    line: int
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.key}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pull:
+    """An image of a registry, or one that is on the engine already: `repository:tag` or `repository@sha256:…`."""
+
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """An image built from `context/Dockerfile` with build args."""
+
+    context: Path
+    args: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Install:
+    """Packages laid over `base` (container engines) or into a virtual environment of `python` (process engine).
+
+    `packages` are requirement strings with the version filled in; `python` is a version such as "3.7" or None
+    for the interpreter that runs the harness.
+    """
+
+    base: str
+    python: str | None
+    packages: tuple[str, ...]
+
+
+Source = Pull | Build | Install
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """One version under test. `version` is its name within the series; its identity is the digest, known later."""
+
+    series: str
+    version: str
+    source: Source
+    where: Where
+    keep_entrypoint: bool = True
+    yanked: bool = False
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Images of one history, oldest first."""
+
+    name: str
+    images: tuple[Image, ...]
+    where: Where
+    baseline: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """One engine. `engine` is `docker`, `process`, `context:NAME`, `ssh://…` or `tcp://…`."""
+
+    name: str
+    engine: str
+    gpus: Literal["none", "all", "each"] | tuple[str, ...]
+    where: Where
+    parallel: bool = False
+    disk_bytes: int | None = None
+
+    @property
+    def is_process(self) -> bool:
+        return self.engine == "process"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """One host and one GPU selection on it (None: no GPU)."""
+
+    host: Host
+    gpu: str | None = None
+
+    def __str__(self) -> str:
+        return self.host.name if self.gpu is None else f"{self.host.name}/{self.gpu}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What counts as bad. `setup_bad`: a failure before the first step is a crash, not `untested`."""
+
+    leak_kib_per_step: float = 0.5
+    slowdown: float = 0.10
+    step_time: float = 0.10
+    peak_memory: float = 0.10
+    setup_bad: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps."""
+
+    first: int = 500
+    budget: int = 4000
+
+    def looks(self) -> tuple[int, ...]:
+        """The step counts at which a trial is looked at; the last is the budget itself."""
+        counts = []
+        n = self.first
+        while n < self.budget:
+            counts.append(n)
+            n *= 2
+        return (*counts, self.budget)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A script with `setup(**params) -> step`, or a command. Exactly one of `script` and `command` is set.
+
+    `params` maps a name to the values it takes. `step_pattern` counts a command's steps by a regular expression
+    on its output. `judge_exit`: the command's exit code alone decides (0 good, 125 untested, else bad).
+    """
+
+    name: str
+    where: Where
+    title: str = ""
+    script: Path | None = None
+    command: tuple[str, ...] = ()
+    step_pattern: str | None = None
+    judge_exit: bool = False
+    params: tuple[tuple[str, tuple[Scalar, ...]], ...] = ()
+    series: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    steps: Steps = Steps()
+    limits: Limits = Limits()
+    timeout_s: float = 1200.0
+    memory_bytes: int | None = None
+    shm_bytes: int = 1 << 30
+    ulimits: tuple[tuple[str, int, int], ...] = (("memlock", -1, -1), ("stack", 67108864, 67108864))
+    environment: tuple[tuple[str, str], ...] = ()
+    files: tuple[Path, ...] = ()
+    network: bool = False
+    cap_add: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A scenario with its params fixed."""
+
+    scenario: Scenario
+    params: tuple[tuple[str, Scalar], ...] = ()
+
+    def __str__(self) -> str:
+        values = " ".join(f"{name}={value}" for name, value in self.params)
+        return f"{self.scenario.name} {values}".rstrip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excluded:
+    """A cell that the matrix leaves out, with the reason that the report shows."""
+
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    least: int = 3
+    most: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """A whole matrix file, checked. `exclude` are predicates as mappings from axis to value, with a `why`."""
+
+    name: str
+    path: Path
+    series: tuple[Series, ...]
+    hosts: tuple[Host, ...]
+    scenarios: tuple[Scenario, ...]
+    include: tuple[Mapping[str, Any], ...] = ()
+    exclude: tuple[Mapping[str, Any], ...] = ()
+    trials: Trials = Trials()

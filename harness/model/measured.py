@@ -1,0 +1,97 @@
+"""What happened: trials and what they sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+End = Literal[
+    "completed",  # ran all the steps of the budget (or the command ended with 0)
+    "stopped",  # stopped at a look, or at its time limit with steps made: a valid, shorter trace
+    "crash",  # a step raised, or the process died by a signal or by os._exit
+    "oom",  # out of memory: by the cgroup's or engine's word, MemoryError, or the framework's error
+    "hang",  # no progress past the timeout
+    "setup",  # a failure before the first step: the scenario could not be asked
+    "infrastructure",  # no image, lost connection, killed from outside: says nothing about the image
+    "interrupted",  # Ctrl-C; never kept in the journal
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What was measured at a look, around gc.collect, after `step` steps. Memory in KiB; absent probes are None.
+
+    `*_trimmed` follow malloc_trim(0), at the last look only.
+    """
+
+    step: int
+    rss_before_kib: float | None = None
+    rss_kib: float | None = None
+    rss_trimmed_kib: float | None = None
+    heap_before_kib: float | None = None
+    heap_kib: float | None = None
+    heap_trimmed_kib: float | None = None
+    blocks_before: float | None = None
+    blocks: float | None = None
+    rss_anon_kib: float | None = None
+    rss_file_kib: float | None = None
+    rss_shmem_kib: float | None = None
+    threads: float | None = None
+    cgroup_kib: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """What one trial sampled. `step` is the 1-based number of the step after which row i was sampled, shape (n,).
+
+    `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the
+    step itself, seconds), and the scenario's own metrics. Missing samples are NaN.
+    """
+
+    step: Floats
+    columns: Mapping[str, Floats]
+    looks: tuple[Look, ...] = ()
+
+    def column(self, name: str) -> Floats | None:
+        return self.columns.get(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One launch of a cell in a fresh container: the unit of all statistics.
+
+    `facts` is what the agent said at `hello` (python, packages, libraries, cgroup limits, allowed environment).
+    `image_digest` and `fingerprint` are part of `key`, the hash under which a later run may reuse this trial.
+    """
+
+    cell_id: str
+    number: int
+    key: str
+    end: End
+    message: str = ""
+    round: int = 0
+    signal: int | None = None
+    exit_code: int | None = None
+    last_step: int = 0
+    steps_asked: int = 0
+    started: str = ""
+    duration_s: float = 0.0
+    trace: Trace | None = None
+    peak_rss_kib: float | None = None
+    probe_cost: float | None = None
+    output_tail: str = ""
+    stacks: str = ""
+    image_digest: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> bool:
+        """Whether it says anything about the image."""
+        return self.end not in ("infrastructure", "interrupted")

@@ -1,0 +1,59 @@
+"""A whole run: what every report is a pure function of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.model.asked import Host
+from harness.model.judged import CellVerdict, Finding
+from harness.model.measured import Trial
+from harness.model.planned import Cell, Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellResult:
+    """A cell with its trials and verdict: what reports are made of."""
+
+    cell: Cell
+    cell_id: str
+    verdict: CellVerdict
+    digest: str | None = None
+    trials: tuple[Trial, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostState:
+    """A host as the run found it: `problem` is the one line that says why it could not be used, or None."""
+
+    host: Host
+    problem: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusive", "ok"]
+EXIT_CODES: Mapping[str, int] = {
+    "interrupted": 130, "regression": 1, "infrastructure": 3, "inconclusive": 4, "ok": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """Everything that a report is a pure function of."""
+
+    matrix: str
+    verdict: RunVerdict
+    started: str
+    duration_s: float
+    hosts: tuple[HostState, ...]
+    plan: Plan
+    cells: tuple[CellResult, ...]
+    findings: tuple[Finding, ...]
+    directory: Path
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
