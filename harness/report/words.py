@@ -177,8 +177,10 @@ def totals(result: RunResult) -> str:
     words: dict[Tone, str] = {"good": "good", "bad": "bad", "unsure": "unsure", "none": "not measured"}
     parts = [f"{tones.count(name):,} {word}" for name, word in words.items() if name in tones]
     trials = figures.count(sum(cell.verdict.trials for cell in result.cells), "trial")
+    known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
+    earlier = f" ({known:,} of them known from earlier runs)" if known else ""
     cells = figures.count(len(result.cells), "cell")
-    return f"{cells}: {', '.join(parts) or 'none'}; {trials} in {figures.duration(result.duration_s)}"
+    return f"{cells}: {', '.join(parts) or 'none'}; {trials}{earlier} in {figures.duration(result.duration_s)}"
 
 
 def quiet_text(result: RunResult) -> str | None:
