@@ -176,11 +176,11 @@ def totals(result: RunResult) -> str:
     tones = [tone(cell.verdict.verdict) for cell in result.cells]
     words: dict[Tone, str] = {"good": "good", "bad": "bad", "unsure": "unsure", "none": "not measured"}
     parts = [f"{tones.count(name):,} {word}" for name, word in words.items() if name in tones]
-    trials = figures.count(sum(cell.verdict.trials for cell in result.cells), "trial")
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
-    earlier = f" ({known:,} of them known from earlier runs)" if known else ""
+    ran = figures.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
+    earlier = f", {known:,} more known from earlier runs" if known else ""
     cells = figures.count(len(result.cells), "cell")
-    return f"{cells}: {', '.join(parts) or 'none'}; {trials}{earlier} in {figures.duration(result.duration_s)}"
+    return f"{cells}: {', '.join(parts) or 'none'}; {ran} in {figures.duration(result.duration_s)}{earlier}"
 
 
 def quiet_text(result: RunResult) -> str | None:

@@ -125,7 +125,8 @@ class HostRun:
             return str(error)
 
     def _reuse(self, run: CellRun) -> None:
-        for number, trial in enumerate(self.journal.known_trials(run.cell, run.key)[: self.trials.most], start=1):
+        newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
+        for number, trial in enumerate(newest, start=1):
             known = replace(trial, number=number)
             self.journal.write_trial(known, run.cell)
             run.trials.append(known)
