@@ -18,7 +18,8 @@ import click
 from rich.console import Console
 
 from harness import __version__
-from harness.errors import HarnessError, UsageError
+from harness.errors import EngineUnreachable, HarnessError, UsageError
+from harness.flows import clean as clean_flow
 from harness.flows import judge as judge_flow
 from harness.flows import sweep as sweep_flow
 from harness.matrix import schema as matrix_schema
@@ -178,6 +179,23 @@ def _metric(text: str) -> tuple[str, float]:
         return name, float(limit or 0)
     except ValueError:
         raise UsageError(f"--metric: {text!r} is not COLUMN or COLUMN=LIMIT with a number as limit") from None
+
+
+@cli.command()
+@click.argument("matrix", type=FILE, required=False)
+@click.option("--images", is_flag=True, help="Also the images and environments that the harness made.")
+def clean(*, matrix: Path | None, images: bool) -> None:
+    """Remove what killed runs left behind on the hosts of MATRIX (default: this machine).
+
+    Never touches what is not the harness's own, or of a run that lives. Pulled images and reports stay.
+    """
+    hosts = clean_flow.hosts_of(matrix, os.environ)
+    done = list(clean_flow.clean(hosts, images=images, environ=os.environ, say=lambda text: click.echo(text, err=True)))
+    for host in done:
+        removed = f"{host.leftovers} left behind by killed runs" + (f", {host.images} images" if images else "")
+        click.echo(f"{host.host}: removed {removed}" if host.problem is None else f"{host.host}: not reached")
+    if matrix is not None and (problems := [host.problem for host in done if host.problem]):
+        raise EngineUnreachable("\n".join(problems))
 
 
 @cli.command()

@@ -65,6 +65,10 @@ class DockerEngine:
     def remove_leftovers(self) -> int:
         return containers.remove_dead(self._client)
 
+    def remove_images(self, say: Say) -> int:
+        with engine_errors(self._host.where):
+            return images.remove_made(self._client, say=say)
+
     def close(self) -> None:
         self._client.close()
 

@@ -92,4 +92,8 @@ class Engine(Protocol):
     def remove_leftovers(self) -> int:
         """Remove what dead runs left behind (never anything that is not ours, or of a run that lives); how many."""
 
+    def remove_images(self, say: Say) -> int:
+        """Remove the images or environments that the harness made and nothing uses now; how many. What was pulled
+        stays: somebody else may use it."""
+
     def close(self) -> None: ...

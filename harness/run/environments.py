@@ -55,6 +55,21 @@ def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: S
     return Prepared(image=image, reference=str(python_of(folder)), digest=made["digest"])
 
 
+def remove_all(*, environ: Mapping[str, str], say: Say) -> int:
+    """Remove every environment of the cache that no other run is making now; how many."""
+    removed = 0
+    for folder in sorted(path for path in cache_folder(environ).glob("*") if path.is_dir()):
+        with folder.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"{folder} is being made by another run; left alone")
+                continue
+            shutil.rmtree(folder)
+            removed += 1
+    return removed
+
+
 def python_of(folder: Path) -> Path:
     return folder / "bin" / "python"
 

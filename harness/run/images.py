@@ -125,3 +125,15 @@ def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool
     api = client.api
     url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
     return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)
+
+
+def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> int:
+    """Remove the images that the harness built or laid over a base, by their label; how many. One in use stays."""
+    removed_images = 0
+    for image in client.api.images(filters={"label": label}):
+        try:
+            client.api.remove_image(image["Id"], force=len(image["RepoTags"] or ()) > 1)
+            removed_images += 1
+        except APIError as error:
+            say(f"{(image['RepoTags'] or [image['Id']])[0]}: left alone: {explanation(error)}")
+    return removed_images

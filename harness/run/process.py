@@ -60,6 +60,9 @@ class ProcessEngine:
     def remove_leftovers(self) -> int:
         return leftovers.remove_folders(Path(tempfile.gettempdir()), cgroup_root=self._cgroup_root)
 
+    def remove_images(self, say: Say) -> int:
+        return environments.remove_all(environ=self._environ, say=say)
+
     def close(self) -> None:
         """Nothing is held open."""
 

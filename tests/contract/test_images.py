@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import re
 import tarfile
@@ -20,6 +21,7 @@ from harness.model import Build, Install
 from harness.run import environments, open_engine
 from harness.run.containers import UNCHECKED_AGE_S, remove_dead
 from harness.run.engine import Prepared
+from harness.run.images import IMAGE_LABEL, remove_made
 from harness.run.owner import OWNER_LABEL
 from harness.run.process import ProcessEngine
 from tests.contract.world import BASE, WHERE, World, host, image, installed, pulled, quiet
@@ -187,6 +189,28 @@ def test_unchanged_context_is_not_built_again(docker: World, context: Path) -> N
     assert said == []
     (context / "banner").write_text('#!/bin/sh\nexec "$@"\n')
     assert docker.engine.prepare(image(build_of(context)), quiet).digest != first.digest
+
+
+@docker_only
+def test_made_images_are_removed_and_others_stay(docker: World, context: Path, client: docker_sdk.DockerClient) -> None:
+    """`harness clean --images` must not cost anybody an image of their own."""
+    made = client.images.get(docker.engine.prepare(image(build_of(context)), quiet).reference)
+    before = {each.id for each in client.images.list()}
+    assert remove_made(client, say=quiet, label=f"{IMAGE_LABEL}={made.labels[IMAGE_LABEL]}") == 1
+    assert before - {each.id for each in client.images.list()} == {made.id}
+
+
+def test_environments_are_removed_but_not_one_that_is_being_made(process: World, tmp_path: Path) -> None:
+    """A cache that cannot be emptied fills the disk; one emptied under a running install fails it."""
+    environ = {**process.environ, "HARNESS_CACHE": str(tmp_path)}
+    alone = World.open("process", environ)
+    alone.engine.prepare(installed(), quiet)
+    (folder,) = [path for path in (tmp_path / "environments").iterdir() if path.is_dir()]
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert alone.engine.remove_images(quiet) == 0
+    assert alone.engine.remove_images(quiet) == 1
+    assert not folder.exists()
 
 
 @docker_only
