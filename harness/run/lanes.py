@@ -80,6 +80,7 @@ class HostRun:
     watcher: Watcher
     stopped: Callable[[], bool]
     reuse: bool = True
+    noted: set[str] = field(default_factory=set)
 
     def run(self, blocks: Sequence[Sequence[CellRun]]) -> None:
         """Run every block, filling in its cells' runs; a cell that could not run says why.
@@ -121,8 +122,15 @@ class HostRun:
             say("preparing")
             return self.engine.prepare(image, say)
         except ImageUnavailable as error:
-            self.watcher.note(str(error))
+            self._note_once(str(error), place=str(image.where))
             return str(error)
+
+    def _note_once(self, text: str, *, place: str) -> None:
+        """What is wrong with a whole series (its base, the network) is said at its first image only."""
+        reason = text.removeprefix(place)
+        if reason not in self.noted:
+            self.noted.add(reason)
+            self.watcher.note(text)
 
     def _reuse(self, run: CellRun) -> None:
         newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]

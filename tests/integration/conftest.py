@@ -17,6 +17,7 @@ import docker
 import pytest
 
 ROOT = Path(__file__).parents[2]
+LOCAL_BASE = "harness-base:bookworm"  # made by `make base`
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Harness:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"},
+            env={"HARNESS_BASE": LOCAL_BASE, **os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"},
         )
         self.processes.append(process)
         return process

@@ -1,0 +1,66 @@
+"""The examples, as shipped, on real wheels whose history is public: what the README promises must come out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import ROOT, Harness
+
+pytestmark = pytest.mark.index
+
+
+def sweep(harness: Harness, example: str, *options: str, code: int) -> dict[str, Any]:
+    ended = harness.run("sweep", str(ROOT / "examples" / f"{example}.yaml"), *options, timeout_s=600)
+    assert ended.code == code, ended.err
+    return harness.summary(example)
+
+
+def boundaries(summary: dict[str, Any], **params: object) -> list[tuple[str, str, str]]:
+    """(metric, old side, new side) of each finding of a variant, in order."""
+    old, new = ("last_good", "last_bad"), ("first_bad", "first_good")
+    return [
+        (each["metric"], *[next(each[name] for name in names if name in each) for names in (old, new)])
+        for each in summary["findings"]
+        if each["params"] == params
+    ]
+
+
+def needs_python(version: str) -> None:
+    """Some wheels fit one interpreter only."""
+    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
+    found = shutil.which(f"python{version}") or any(list(root.glob(f"{version}.*")) for root in roots)
+    if not found:
+        pytest.skip(f"no Python {version} here")
+
+
+def test_quickstart_names_both_leaks_and_clears_the_control(harness: Harness) -> None:
+    """The first thing that a new user sees must be true: two leaks, both repairs, and a cache that is none."""
+    summary = sweep(harness, "quickstart", code=1)
+    first = [("memory", "6.2.0", "6.3.0"), ("memory", "6.3.1", "6.3.2")]
+    assert boundaries(summary, then="pop") == [*first, ("memory", "6.4.4", "6.5.0"), ("memory", "6.6.3", "6.6.4")]
+    assert boundaries(summary, then="read") == first
+    assert all(finding["confirmed"] for finding in summary["findings"])
+    assert {cell["verdict"] for cell in summary["cells"] if cell["series"] == "regex"} == {"plateau"}
+
+
+@pytest.mark.docker
+def test_the_same_series_in_containers_says_the_same(harness: Harness) -> None:
+    """Changing one line, the engine, must not change the answer."""
+    summary = sweep(harness, "docker", "--only", "headers then=pop", "--trials", "2:4", code=1)
+    assert boundaries(summary, then="pop") == [
+        ("memory", "6.2.0", "6.3.0"), ("memory", "6.3.1", "6.3.2"),
+        ("memory", "6.4.4", "6.5.0"), ("memory", "6.6.3", "6.6.4"),
+    ]  # fmt: skip
+
+
+def test_a_segfault_in_one_version_is_found_in_the_middle(harness: Harness) -> None:
+    """orjson 3.7.9 alone crashes: neither neighbour may be accused."""
+    needs_python("3.10")
+    summary = sweep(harness, "orjson", code=1)
+    assert boundaries(summary) == [("outcome", "3.7.8", "3.7.9"), ("outcome", "3.7.9", "3.7.10")]
+    assert {cell["signal"] for cell in summary["cells"] if cell["verdict"] == "crash"} == {11}
