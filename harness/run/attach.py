@@ -14,6 +14,7 @@ from requests.exceptions import RequestException
 from harness.errors import InfrastructureError
 from harness.run.engine import Exit
 from harness.run.tail import Tail
+from harness.run.waiting import BEAT_S
 
 HEADER_BYTES = 8
 STDOUT = 1
@@ -117,13 +118,26 @@ def open_stream(client: docker.DockerClient, container_id: str) -> Any:
 
 
 def read_stream(stream: Any) -> Iterator[bytes]:
-    """All that comes, stdout and stderr as one, until its end; then the stream is closed."""
+    """All that comes, stdout and stderr as one, until its end, and b"" when nothing came for BEAT_S.
+
+    Then, or when it is left early, the stream is closed.
+    """
     demux, inner = Demux(merge=True), getattr(stream, "_sock", stream)
+    inner.settimeout(BEAT_S)
     try:
-        while data := inner.recv(READ_BYTES):
-            yield demux.feed(data)
+        while (data := _received(inner)) != b"":
+            yield demux.feed(data or b"")
     finally:
         close_stream(stream)
+
+
+def _received(inner: Any) -> bytes | None:
+    """What came, b"" at the end, None if nothing came in time."""
+    try:
+        data: bytes = inner.recv(READ_BYTES)
+    except TimeoutError:
+        return None
+    return data
 
 
 def close_stream(stream: Any) -> None:

@@ -7,6 +7,7 @@ settings go in as Docker's predefined build args, which no image keeps.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import tempfile
@@ -21,9 +22,11 @@ from docker.utils.build import create_archive, exclude_paths
 
 from harness.errors import ImageUnavailable
 from harness.model import Build, Image
+from harness.run import stages
 from harness.run.client import ca_bundle, explanation, proxies
 from harness.run.engine import Say
 from harness.run.images import IMAGE_LABEL, Found, inspect, local_image
+from harness.run.waiting import streamed
 
 CA_PATH = ".harness/ca.pem"
 TOLD_LINES = 4
@@ -82,19 +85,24 @@ def _build(
 ) -> None:
     output: deque[str] = deque(maxlen=TOLD_LINES)
     place = f"{image.where}: {image.series} {image.version}: the build failed"
+    start = functools.partial(
+        client.api.build, fileobj=context, custom_context=True, tag=name, buildargs=args, rm=True, forcerm=True,
+        decode=True, labels={IMAGE_LABEL: name},
+    )  # fmt: skip
+
+    def tell() -> None:
+        say(f"building {image.version}: {output[-1][:100] if output else 'sending the context'}")
+
     try:
-        events = client.api.build(
-            fileobj=context, custom_context=True, tag=name, buildargs=args, rm=True, forcerm=True, decode=True,
-            labels={IMAGE_LABEL: name},
-        )  # fmt: skip
-        for line in _lines(events):
-            output.append(line)
-            say(f"building {image.version}: {line[:100]}")
+        with stages.removed(client) as made:
+            for line in _lines(streamed(client.api, start, beat=tell), made):
+                output.append(line)
+                tell()
     except APIError as error:
         raise ImageUnavailable(" | ".join([f"{place}: {explanation(error)}", *output])) from error
 
 
-def _lines(events: Iterator[Any]) -> Iterator[str]:
+def _lines(events: Iterator[Any], made: stages.Stages) -> Iterator[str]:
     """The build's output; raises APIError after it if there was an error event.
 
     (Reading on to the end lets the SDK close the connection.)
@@ -102,6 +110,8 @@ def _lines(events: Iterator[Any]) -> Iterator[str]:
     error = None
     for event in events:
         error = event.get("error", error)
-        yield from (line.strip() for line in str(event.get("stream", "")).splitlines() if line.strip())
+        text = str(event.get("stream", ""))
+        made.hear(text)
+        yield from (line.strip() for line in text.splitlines() if line.strip())
     if error is not None:
         raise APIError("build failed", explanation=str(error))

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from harness.model import Image, Scenario
 
 Say = Callable[[str], None]
-"""Takes one short line on what is being done now."""
+"""Takes one short line on what is being done now. Told again several times a second while something long goes on, as
+it may raise Interrupted: what was being made is then given up."""
 
 
 @dataclass(frozen=True, kw_only=True)

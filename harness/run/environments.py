@@ -12,9 +12,11 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import uv
 
@@ -22,6 +24,7 @@ from harness.errors import ImageUnavailable
 from harness.model import Image, Install
 from harness.run import interpreters
 from harness.run.engine import Prepared, Say
+from harness.run.waiting import BEAT_S, run_command
 
 MARKER = "harness-complete.json"
 DROPPED = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
@@ -60,9 +63,7 @@ def remove_all(*, environ: Mapping[str, str], say: Say) -> int:
     removed = 0
     for folder in sorted(path for path in cache_folder(environ).glob("*") if path.is_dir()):
         with folder.with_suffix(".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _try_lock(lock):
                 say(f"{folder} is being made by another run; left alone")
                 continue
             shutil.rmtree(folder)
@@ -95,30 +96,39 @@ def _locked(folder: Path, *, say: Say) -> Iterator[None]:
     """Hold the environment's lock; it is free again when its holder ends, however that happens."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        while not _try_lock(lock):
             say("waiting for another run to make this environment")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            time.sleep(BEAT_S)
         yield
+
+
+def _try_lock(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _make(
     folder: Path, *, interpreter: Path, image: Image, packages: tuple[str, ...], environ: Mapping[str, str], say: Say
 ) -> None:
     tool = uv.find_uv_bin()
-    _run([tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder)], image, environ)
+    environment, told = _clean(environ), f"installing {' '.join(packages)}"
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return run_command(list(command), environment=environment, beat=lambda: say(told))
+
+    _checked(run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder)), image)
     if packages:
-        say(f"installing {' '.join(packages)}")
-        _run([tool, "pip", "install", "--python", str(python_of(folder)), "--", *packages], image, environ)
+        say(told)
+        _checked(run(tool, "pip", "install", "--python", str(python_of(folder)), "--", *packages), image)
     # Compiled here, so that the first trial does not pay for it. uv's own --compile-bytecode fails on 3.6; packages
     # may ship files that do not compile (templates, tests of syntax errors), so the exit code says nothing.
-    command = [str(python_of(folder)), "-m", "compileall", "-q", str(folder / "lib")]
-    subprocess.run(command, capture_output=True, env=_clean(environ), check=False)
+    run(str(python_of(folder)), "-m", "compileall", "-q", str(folder / "lib"))
 
 
-def _run(command: list[str], image: Image, environ: Mapping[str, str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, env=_clean(environ), check=False)
+def _checked(done: subprocess.CompletedProcess[str], image: Image) -> None:
     if done.returncode != 0:
         raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {_reason(done.stderr)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from harness.model import Where
 from harness.run.client import explanation
 from harness.run.containers import owner_label, removed
 from harness.run.engine import Say
+from harness.run.waiting import streamed
 
 IMAGE_LABEL = "harness.image"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -82,9 +84,11 @@ def _found(reference: str, image: Mapping[str, Any]) -> Found:
 
 def _download(client: docker.DockerClient, reference: str, *, say: Say) -> None:
     repository, tag = parse_repository_tag(reference)
-    events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
-    for text in progress(events, clock_s=time.monotonic):
-        say(text)
+    start = functools.partial(client.api.pull, repository, tag=tag or "latest", stream=True, decode=True)
+    told = "pulling"
+    events = streamed(client.api, start, beat=lambda: say(told))
+    for told in progress(events, clock_s=time.monotonic):
+        say(told)
 
 
 def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:

@@ -104,12 +104,13 @@ def _execute(
     client: docker.DockerClient, container_id: str, command: list[str], *, environment: dict[str, str], say: Say
 ) -> tuple[int, str]:
     """Run a command as root in the container: (exit code, the end of its output)."""
-    api, output = client.api, Tail()
+    api, output, told = client.api, Tail(), command[0]
     exec_id = api.exec_create(container_id, command, environment=environment, user="root")["Id"]
     for chunk in read_stream(api.exec_start(exec_id, socket=True)):
         output.add(chunk)
-        if line := chunk.decode(errors="replace").strip():
-            say(line.splitlines()[-1][:120])
+        lines = chunk.decode(errors="replace").strip().splitlines()
+        told = lines[-1][:120] if lines else told
+        say(told)
     return api.exec_inspect(exec_id)["ExitCode"], output.text()
 
 

@@ -1,0 +1,118 @@
+"""Waiting that can be interrupted: while nothing happens, `beat` is called again and again, and may raise.
+
+A call to the engine cannot be given up by the thread that waits in it, so a long one is made in a thread of its
+own, and its connection is shut from outside. The engine then gives up what it was doing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from docker import APIClient
+
+BEAT_S = 0.2
+GIVE_UP_S = 2.0
+
+Beat = Callable[[], object]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Item(Generic[T]):
+    value: T
+
+
+def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> Iterator[T]:
+    """What a streaming call of `api` yields; raises what it raises. Left early, its connection is closed."""
+    arrived: SimpleQueue[_Item[T] | BaseException | None] = SimpleQueue()
+
+    def read() -> None:
+        try:
+            for item in call():
+                arrived.put(_Item(item))
+            arrived.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            arrived.put(error)
+
+    with _responses(api) as responses:
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        try:
+            yield from _taken(arrived, beat=beat)
+        finally:
+            _give_up(thread, responses)
+
+
+def _taken(arrived: SimpleQueue[_Item[T] | BaseException | None], *, beat: Beat) -> Iterator[T]:
+    while True:
+        try:
+            item = arrived.get(timeout=BEAT_S)
+        except Empty:
+            beat()
+            continue
+        if item is None:
+            return
+        if isinstance(item, BaseException):
+            raise item
+        yield item.value
+
+
+@contextlib.contextmanager
+def _responses(api: APIClient) -> Iterator[list[Any]]:
+    """The responses that the client gets meanwhile: the SDK keeps them to itself."""
+    found: list[Any] = []
+
+    def keep(response: Any, *_: Any, **__: Any) -> None:
+        found.append(response)
+
+    api.hooks["response"].append(keep)
+    try:
+        yield found
+    finally:
+        api.hooks["response"].remove(keep)
+
+
+def _give_up(thread: threading.Thread, responses: list[Any]) -> None:
+    """End a call that still waits. Before its first response nothing can be shut: it ends with this process."""
+    for response in responses if thread.is_alive() else ():
+        with contextlib.suppress(ValueError, RuntimeError, OSError):  # it came to its own end just now
+            response.raw.shutdown()
+    thread.join(GIVE_UP_S)
+
+
+def run_command(command: list[str], *, environment: Mapping[str, str], beat: Beat) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, its output kept. If `beat` raises, all that it started is killed."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            stdout, stderr = _output(process, beat=beat)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
+def _output(process: subprocess.Popen[str], *, beat: Beat) -> tuple[str, str]:
+    while True:
+        try:
+            return process.communicate(timeout=BEAT_S)
+        except subprocess.TimeoutExpired:
+            beat()

@@ -1,0 +1,107 @@
+"""A wait that can be given up, and what becomes of that which was waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import psutil
+import pytest
+
+from harness.errors import Interrupted
+from harness.run.waiting import run_command, streamed
+
+SOON_S = 3.0
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nword\r\n"
+END = b"0\r\n\r\n"
+
+
+def give_up() -> None:
+    raise Interrupted("interrupted")
+
+
+def test_a_command_is_told_of_while_it_runs() -> None:
+    beats: list[float] = []
+    command = ["sh", "-c", "sleep 1; echo out; echo err >&2; exit 3"]
+    done = run_command(command, environment=os.environ, beat=lambda: beats.append(time.monotonic()))
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+    assert len(beats) >= 2
+
+
+def test_a_command_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+
+    def beat() -> None:
+        if pid_file.exists() and pid_file.read_text().strip():
+            raise Interrupted("interrupted")
+
+    with pytest.raises(Interrupted):
+        run_command(["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"], environment=os.environ, beat=beat)
+    assert is_soon_gone(int(pid_file.read_text()))
+
+
+def is_soon_gone(pid: int) -> bool:
+    until_s = time.monotonic() + SOON_S
+    while time.monotonic() < until_s:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@contextlib.contextmanager
+def engine(*, answer: bytes) -> Iterator[tuple[docker.APIClient, threading.Event]]:
+    """A client of an engine that gives `answer` and then waits; the event is set when the client has hung up."""
+    hung_up = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection = server.accept()[0]
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+                connection.recv(1 << 16)  # until its end
+                hung_up.set()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        client = docker.APIClient(f"tcp://127.0.0.1:{server.getsockname()[1]}", version="1.41")
+        try:
+            yield client, hung_up
+        finally:
+            client.close()
+            thread.join(SOON_S)
+
+
+def words(client: docker.APIClient) -> Iterator[bytes]:
+    response = client.get(f"{client.base_url}/words", stream=True)
+    yield from response.iter_content(chunk_size=None)
+
+
+def test_all_that_comes_is_passed_on() -> None:
+    with engine(answer=HEAD + END) as (client, _):
+        assert list(streamed(client, lambda: words(client), beat=give_up)) == [b"word"]
+
+
+def test_a_stream_that_is_left_is_hung_up() -> None:
+    """Only then does an engine stop a build that says nothing."""
+    with engine(answer=HEAD) as (client, hung_up):
+        with pytest.raises(Interrupted):
+            list(streamed(client, lambda: words(client), beat=give_up))
+        assert hung_up.wait(SOON_S)
+
+
+def test_an_error_of_the_call_is_raised_where_it_is_waited_for() -> None:
+    def refuse() -> Iterator[bytes]:
+        raise docker.errors.NotFound("no such image")
+
+    with contextlib.closing(docker.APIClient("tcp://127.0.0.1:1", version="1.41")) as client:
+        with pytest.raises(docker.errors.NotFound, match="no such image"):
+            list(streamed(client, refuse, beat=give_up))
+        assert client.hooks["response"] == []
