@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields
 from datetime import datetime
@@ -138,6 +137,7 @@ class _TrialFile(BaseModel):
     key: str
     end: End
     message: str
+    run: str
     round: int
     signal: int | None
     exit_code: int | None
@@ -223,9 +223,3 @@ def _trace(file: _TraceFile | None) -> Trace | None:
     if step is None or any(len(values) != len(step) for values in columns.values()):
         raise ValueError("its columns differ in length")
     return Trace(step=step, columns=columns, looks=tuple(file.looks))
-
-
-def read_trials(run: Path) -> Iterator[tuple[Mapping[str, Any], Trial]]:
-    """All trials of a run's directory with the description of their cell, in order of file name."""
-    for path in sorted((run / "trials").glob("*.json")):
-        yield json.loads(path.read_bytes())["cell"], read_trial(path)
