@@ -67,7 +67,8 @@ class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
 
     `facts` is what the agent said at `hello` (python, packages, libraries, cgroup limits, allowed environment).
-    `run` and `round` say which trials ran side by side and may be compared in time. `image_digest` and `fingerprint` are part of `key`, the hash under which a later run may reuse this trial.
+    `run` and `round` say which trials ran side by side, and may be compared in time. `image_digest` and `fingerprint`
+    are part of `key`, the hash under which a later run may reuse this trial.
     """
 
     cell_id: str

@@ -87,7 +87,7 @@ def run_trial(
         cell_id=cell_id,
         number=number,
         key=key,
-        run=launch.labels["harness.run"],
+        run=launch.labels.get("harness.run", ""),
         round=round,
         steps_asked=talk.looks[-1],
         started=started.isoformat(timespec="microseconds"),
