@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.judge.shift import Levels, Shift, find_levels
-from harness.judge.tables import Table, best_step_s, median_step_s, peak_table, step_time_table
+from harness.judge.tables import Table, best_step_s, median_step_s, never_side_by_side, peak_table, step_time_table
 from harness.judge.transitions import memory_changes, outcome_changes, slowdown_changes
 from harness.model import CellVerdict, Change, Effect, Kind, Limits, Metric, Steps, Trial
 
@@ -32,12 +32,31 @@ def find_changes(
     Versions between two that differ and that cannot be said to be good or bad are `untestable`: none of them is named.
     `baseline` is the position of the image that bad is measured against. The same seed gives the same answer.
     """
+    block = _Block(cells=cells, trials=trials, limits=limits, steps=steps, seed=seed, baseline=baseline)
     memory = memory_changes(cells, baseline=baseline)
     slowdown = slowdown_changes(cells, baseline=baseline)
-    levels = _step_times(cells, trials, limits=limits, steps=steps, seed=seed, baseline=baseline)
-    step_time = [change for change in _merged(levels, slowdown) if not _is_symptom(change, memory, cells)]
-    peaks = _peaks(cells, trials, limits=limits, steps=steps, seed=seed, baseline=baseline)
-    return (*outcome_changes(cells, baseline=baseline), *memory, *step_time, *peaks)
+    step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
+    return (*outcome_changes(cells, baseline=baseline), *memory, *step_time, *_peaks(block))
+
+
+def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:
+    """The positions whose step times were measured but not compared: not in the rounds of the others (another day).
+
+    `trials` are those of one block, oldest version first. Changes of the step time say nothing about these versions.
+    """
+    return never_side_by_side(trials, least_steps=steps.first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """What is known of one series on one lane, oldest version first, and how to judge it."""
+
+    cells: Sequence[CellVerdict]
+    trials: Sequence[Sequence[Trial]]
+    limits: Limits
+    steps: Steps
+    seed: int
+    baseline: int | None
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
@@ -54,28 +73,20 @@ def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
 # ---------------------------------------------------------------- levels that change
 
 
-def _step_times(
-    cells: Sequence[CellVerdict],
-    trials: Sequence[Sequence[Trial]],
-    *,
-    limits: Limits,
-    steps: Steps,
-    seed: int,
-    baseline: int | None,
-) -> list[Change]:
+def _step_times(block: _Block) -> list[Change]:
     """Changes of the step time that the medians and the best blocks both show: what only the medians show is a
     neighbour's load, unless the step time drifts. Either may be the one that decides, at half of ALPHA.
     """
-    medians = step_time_table(trials, median_step_s, least_steps=steps.first)
-    best = step_time_table(trials, best_step_s, least_steps=steps.first)
-    if medians is None or best is None:
+    medians = step_time_table(block.trials, median_step_s, least_steps=block.steps.first)
+    best = step_time_table(block.trials, best_step_s, least_steps=block.steps.first)
+    if medians is None or best is None or medians.positions != best.positions:
         return []
-    least = math.log1p(limits.step_time)
+    least = math.log1p(block.limits.step_time)
     kept: list[Change] = []
     for table, other in ((medians, best), (best, medians)):
-        levels = find_levels(table.values, least=least, alpha=ALPHA / 2, seed=seed)
-        for shift, change in _level_changes("step_time", table, levels, least=least, baseline=baseline):
-            drifts = "slowdown" in cells[change.after].verdicts
+        levels = find_levels(table.values, least=least, alpha=ALPHA / 2, seed=block.seed)
+        for shift, change in _level_changes("step_time", table, levels, least=least, baseline=block.baseline):
+            drifts = "slowdown" in block.cells[change.after].verdicts
             if (drifts or _agrees(other, shift)) and not any(_same(change, one) for one in kept):
                 kept.append(replace(change, p=min(1.0, 2 * shift.p)))
     return sorted(kept, key=lambda change: change.after)
@@ -96,21 +107,13 @@ def _agrees(other: Table, shift: Shift) -> bool:
     return float(new - old) / shift.size >= 0.5
 
 
-def _peaks(
-    cells: Sequence[CellVerdict],
-    trials: Sequence[Sequence[Trial]],
-    *,
-    limits: Limits,
-    steps: Steps,
-    seed: int,
-    baseline: int | None,
-) -> list[Change]:
-    table = peak_table(cells, trials, least_steps=steps.first)
+def _peaks(block: _Block) -> list[Change]:
+    table = peak_table(block.cells, block.trials, least_steps=block.steps.first)
     if table is None:
         return []
-    least = math.log1p(limits.peak_memory)
-    levels = find_levels(table.values, least=least, alpha=ALPHA, seed=seed)
-    found = _level_changes("peak_memory", table, levels, least=least, baseline=baseline)
+    least = math.log1p(block.limits.peak_memory)
+    levels = find_levels(table.values, least=least, alpha=ALPHA, seed=block.seed)
+    found = _level_changes("peak_memory", table, levels, least=least, baseline=block.baseline)
     return [change for shift, change in found if _peak_step_kib(table, shift) > PEAK_LEAST_KIB]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,9 @@ from harness.model import CellVerdict, Floats, Trace, Trial
 
 Figure = Callable[[Trace, int], float | None]
 """(trace, steps that all have) -> a positive figure, or None."""
-Columns = Mapping[int, Mapping[int, float]]
+Round = tuple[str, int]
+"""(run, round): trials that ran side by side. Those of two days never did, whatever their number."""
+Columns = Mapping[int, Mapping[Round, float]]
 """Position -> round -> figure."""
 FEWEST_ROUNDS = 2
 WANTED_ROUNDS = 3
@@ -30,14 +33,26 @@ class Table:
 
 def step_time_table(trials: Sequence[Sequence[Trial]], figure: Figure, *, least_steps: int) -> Table | None:
     """Of the trials of `least_steps` or more whose steps are long enough, in total, to be compared."""
-    shown = [[trial for trial in _clean(cell, least_steps) if comparable(trial.trace)] for cell in trials]
-    return _table(shown, figure)
+    return _table(_columns(_timed(trials, least_steps), figure))
 
 
 def peak_table(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, least_steps: int) -> Table | None:
     """Of the cells that do not leak: the peak of a leak is only a matter of how long it ran."""
     both = zip(cells, trials, strict=True)
-    return _table([[] if "leak" in cell.verdicts else _clean(each, least_steps) for cell, each in both], peak_kib)
+    shown = [[] if "leak" in cell.verdicts else _clean(each, least_steps) for cell, each in both]
+    return _table(_columns(shown, peak_kib))
+
+
+def never_side_by_side(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> tuple[int, ...]:
+    """The positions that step_time_table leaves out though they were measured often enough: not in the others' rounds.
+
+    All of them where no two versions have rounds in common.
+    """
+    columns = _columns(_timed(trials, least_steps), median_step_s)
+    kept = _with_enough_rounds(columns)
+    compared = kept if len(kept) > 1 else {}
+    often = [place for place, column in columns.items() if len(column) >= _wanted(columns)]
+    return tuple(place for place in often if place not in compared) if len(often) > 1 else ()
 
 
 def median_step_s(trace: Trace, common: int) -> float | None:
@@ -79,14 +94,26 @@ def _last(trace: Trace) -> float:
     return float(trace.step[-1]) if len(trace.step) else 0.0
 
 
-def _table(trials: Sequence[Sequence[Trial]], figure: Figure) -> Table | None:
-    """Only steps that all trials have, only rounds that all versions have; None if there are not two of each."""
-    lasts = [trial.trace.step[-1] for cell in trials for trial in cell if trial.trace is not None]
-    if not lasts:
-        return None
-    common = int(min(lasts))
+def _timed(trials: Sequence[Sequence[Trial]], least_steps: int) -> list[list[Trial]]:
+    return [[trial for trial in _clean(cell, least_steps) if comparable(trial.trace)] for cell in trials]
+
+
+def _columns(trials: Sequence[Sequence[Trial]], figure: Figure) -> Columns:
+    """The figures of the versions with two or more, over the steps that all trials have."""
+    lasts = [_last(trial.trace) for cell in trials for trial in cell if trial.trace is not None]
+    common = int(min(lasts, default=0))
     columns = {place: _by_round(cell, figure, common) for place, cell in enumerate(trials)}
-    known = _with_enough_rounds({place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS})
+    return {place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS}
+
+
+def _by_round(cell: Sequence[Trial], figure: Figure, common: int) -> dict[Round, float]:
+    figures = {(trial.run, trial.round): figure(trial.trace, common) for trial in cell if trial.trace is not None}
+    return {number: value for number, value in figures.items() if value is not None and value > 0}
+
+
+def _table(columns: Columns) -> Table | None:
+    """Only rounds that all versions have; None if there are not two versions with such rounds."""
+    known = _with_enough_rounds(columns)
     if len(known) < 2:
         return None
     rounds = sorted(_shared(known))
@@ -95,23 +122,21 @@ def _table(trials: Sequence[Sequence[Trial]], figure: Figure) -> Table | None:
 
 
 def _with_enough_rounds(columns: Columns) -> Columns:
-    """Without the versions that were measured least often, as long as they leave too few rounds that all have."""
+    """Without the versions that ran beside the others least often, as long as too few rounds have all versions.
+
+    Of those that are alike the newest goes: it may have been measured on a later day than the rest of the history.
+    """
     known = dict(columns)
-    while known and len(_shared(known)) < min(WANTED_ROUNDS, max(map(len, known.values()))):
-        del known[min(known, key=lambda place: len(known[place]))]
+    while known and len(_shared(known)) < _wanted(known):
+        beside = Counter(number for column in known.values() for number in column)
+        del known[min(known, key=lambda place: (sum(beside[number] - 1 for number in known[place]), -place))]
     return known
 
 
-def _shared(columns: Columns) -> set[int]:
+def _wanted(columns: Columns) -> int:
+    """How many rounds all versions should have: as many as were run, up to WANTED_ROUNDS."""
+    return min(WANTED_ROUNDS, max(map(len, columns.values()), default=0))
+
+
+def _shared(columns: Columns) -> set[Round]:
     return set.intersection(*(set(column) for column in columns.values()))
-
-
-def _by_round(cell: Sequence[Trial], figure: Figure, common: int) -> dict[int, float]:
-    """The figure of each trial by its round; by order where the rounds say nothing (trials that were reused)."""
-    distinct = len({trial.round for trial in cell}) == len(cell)
-    figures = {
-        trial.round if distinct else order: figure(trial.trace, common)
-        for order, trial in enumerate(cell)
-        if trial.trace is not None
-    }
-    return {number: value for number, value in figures.items() if value is not None and value > 0}

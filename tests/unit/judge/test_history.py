@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.history import find_changes, holm
+from harness.judge.history import find_changes, holm, not_comparable
 from harness.judge.transitions import transitions
 from harness.model import CellVerdict, Change, Trial, VerdictName
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
@@ -184,6 +184,64 @@ def test_one_version_with_too_few_launches_does_not_blind_the_rest():
     trials[2] = trials[2][:1]
     found = find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=0)
     assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
+
+
+def history_of(days: list[str], ms: list[float], *, extra_kib: float = 0.0) -> list[list[Trial]]:
+    """Three rounds of each version, measured on the day that is given; days after the first need more memory."""
+    trials = [
+        [trial_of(number, ms=each, seed=place, steps=1000, run=day) for number in range(3)]
+        for place, (day, each) in enumerate(zip(days, ms, strict=True))
+    ]
+    for trial in [trial for each in trials for trial in each if trial.run != days[0]]:
+        assert trial.trace is not None
+        trial.trace.columns["rss_kib"][:] += extra_kib
+    return trials
+
+
+def levels_of(trials: list[list[Trial]]) -> list[tuple]:
+    return named(find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=0))
+
+
+@pytest.mark.parametrize("place", [0, 3, 5])
+def test_a_slower_day_is_no_slower_version(place):
+    """A version that was added later ran on its own: the machine of that day is no property of the version."""
+    days = ["monday"] * 6
+    days[place] = "tuesday"
+    slower = [1.0 if day == "monday" else 1.5 for day in days]
+    trials = history_of(days, slower, extra_kib=40_000)
+    assert levels_of(trials) == []
+    assert not_comparable(trials, steps=STEPS) == (place,)
+    same_day = history_of(["monday"] * 6, [1, 1, 1, 1, 1, 1.5])
+    assert levels_of(same_day) == [("step_time", "first_bad", 4, 5)]
+    assert not_comparable(same_day, steps=STEPS) == ()
+
+
+def test_what_ran_side_by_side_is_compared_though_another_version_did_not():
+    trials = history_of(["monday"] * 5 + ["tuesday"], [1, 1, 1, 1.5, 1.5, 1.5])
+    assert levels_of(trials) == [("step_time", "first_bad", 2, 3)]
+
+
+def test_versions_of_two_days_are_not_compared_at_all():
+    trials = history_of(["monday", "tuesday"], [1, 2])
+    assert levels_of(trials) == []
+    assert not_comparable(trials, steps=STEPS) == (0, 1)
+
+
+def test_rounds_of_several_days_are_all_compared():
+    trials = [
+        [trial_of(number, ms=ms, seed=place, steps=1000, run=f"day {number}", round=0) for number in range(3)]
+        for place, ms in enumerate([1, 1, 1, 2, 2, 2])
+    ]
+    assert levels_of(trials) == [("step_time", "first_bad", 2, 3)]
+    assert not_comparable(trials, steps=STEPS) == ()
+
+
+def test_few_launches_and_short_steps_are_no_matter_of_days():
+    trials = history_of(["monday"] * 4, [1, 1, 1, 1])
+    trials[2] = trials[2][:2]
+    assert not_comparable(trials, steps=STEPS) == ()
+    assert not_comparable(history_of(["monday", "tuesday"], [0.014, 0.014]), steps=STEPS) == ()
+    assert not_comparable([], steps=STEPS) == ()
 
 
 def test_peak_memory():
