@@ -10,8 +10,8 @@ from . import samples
 
 # A probe may cost this share of the step that it follows, or the floor where a step is too short for that. Every
 # verdict on memory needs the resident memory: it is left out only where it costs ten times what it does elsewhere.
-SHARE = 0.0015
-FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 1.5e-6, "blocks": 1.5e-6}
+SHARE = 0.0005
+FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6}
 
 
 class Stepper(object):
