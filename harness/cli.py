@@ -31,6 +31,7 @@ from harness.report.progress import watcher
 from harness.store import RunDirectory
 
 OUR_BUG = 70
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 FILE = click.Path(path_type=Path)
 
@@ -109,9 +110,9 @@ def _trials(text: str | None) -> Trials | None:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, instead of ending the process where it stands."""
+    """An event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process where it stands."""
     stopped = threading.Event()
-    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPPING}
     try:
         yield stopped
     finally:
@@ -126,11 +127,29 @@ def _write_reports(result: RunResult, directory: RunDirectory) -> None:
     directory.write("summary.json", json.dumps(summary.summarise(result), indent=1, allow_nan=False) + "\n")
 
 
+class _Terminal(Console):
+    """Leaves it to us what the end of a pipe means: nothing, the exit code is the run's."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+@contextmanager
+def _to_stdout() -> Iterator[None]:
+    """Whoever reads our output may stop reading: the rest is dropped, and the exit code stays."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _print_result(result: RunResult, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(summary.summarise(result), indent=1, allow_nan=False))
-    else:
-        terminal.render(result, Console(highlight=False))
+    with _to_stdout():
+        if as_json:
+            click.echo(json.dumps(summary.summarise(result), indent=1, allow_nan=False))
+        else:
+            terminal.render(result, _Terminal(highlight=False))
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:
@@ -162,8 +181,9 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
         slowdown=_option("--slowdown", values.fraction, slowdown),
     )
     metrics = dict(_metric(text) for text in metric)
-    for verdict in judge_flow.judge_traces(traces, limits=limits, metrics=metrics):
-        click.echo(json.dumps(verdict, allow_nan=False))
+    with _to_stdout():
+        for verdict in judge_flow.judge_traces(traces, limits=limits, metrics=metrics):
+            click.echo(json.dumps(verdict, allow_nan=False))
 
 
 def _option(name: str, parse: Callable[[str], float], text: str) -> float:
@@ -226,9 +246,6 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("harness: interrupted", err=True)
         code = 130
-    except BrokenPipeError:
-        _silence_stdout()
-        code = 0
     except SystemExit as error:
         code = _code(error.code)
     except Exception:  # noqa: BLE001 - the one place that turns our own bugs into a report
@@ -240,8 +257,3 @@ def run(arguments: list[str]) -> int:
 
 def _code(code: Any) -> int:
     return code if isinstance(code, int) else int(code is not None)
-
-
-def _silence_stdout() -> None:
-    """The reader of our output has gone; keep the interpreter from complaining about it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

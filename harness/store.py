@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._paths: dict[str, Path] = {}
 
     @classmethod
     def create(cls, *, out: Path, matrix: str, now: datetime) -> RunDirectory:
@@ -98,15 +99,34 @@ class RunDirectory:
             raise InfrastructureError(f"{link}: cannot point to the newest run: {error.strerror}") from error
 
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
-        """Trials of this cell with this key from all runs of this matrix, oldest first."""
+        """Trials of this cell with this key from all runs of this matrix, oldest first.
+
+        A failure of setup is not among them: what it lacked (a data server, a file) may be there today.
+        """
         found: dict[str, Trial] = {}
-        for path in self.path.parent.glob(f"*/trials/{cell.id}-*.json"):
-            if path.parent.parent.name == "latest":
-                continue
+        for path in self._copies(cell):
             trial = _read_or_none(path)
-            if trial and trial.cell_id == cell.id and trial.key == key and trial.measured:
+            if trial and (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
                 found.setdefault(trial.started, trial)
+                self._paths[trial.started] = path
         return tuple(found[started] for started in sorted(found))
+
+    def _copies(self, cell: Cell) -> list[Path]:
+        """The files of the cell's trials in all runs; those that are one file under several names, once."""
+        paths = self.path.parent.glob(f"[0-9]*/trials/{cell.id}-*.json")
+        return list({path.stat().st_ino: path for path in sorted(paths)}.values())
+
+    def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
+        """Take a known trial over into this run, as its `number`; the file is shared where it can be."""
+        adopted = replace(trial, number=number)
+        target = self.path / "trials" / f"{trial.cell_id}-{number}.json"
+        try:
+            if adopted.number != trial.number:
+                raise OSError("its number changes")
+            os.link(self._paths[trial.started], target)
+        except OSError:
+            self.write_trial(adopted, cell)
+        return adopted
 
 
 def _read_or_none(path: Path) -> Trial | None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.errors import EngineUnreachable, Interrupted
+from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows import findings
 from harness.judge import trend, verdict
 from harness.matrix import load_matrix
 from harness.model import (
     BAD,
+    GOOD,
     UNSURE,
     Cell,
     CellResult,
@@ -63,6 +65,7 @@ class World:
     environ: Mapping[str, str]
     watcher: Watcher
     stopped: threading.Event
+    open_engine: Callable[..., Engine] = open_engine
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
 
@@ -89,7 +92,7 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
     directory.point_latest()
     running = _Sweep(plan=plan, journal=directory, world=world, reuse=not options.fresh)
     hosts = running.run()
-    cells = tuple(_judge(running.cells[cell.id]) for cell in plan.cells)
+    cells = tuple(_judge(running.cells[cell.id], least=plan.trials.least) for cell in plan.cells)
     result = RunResult(
         matrix=plan.matrix.name,
         verdict="ok",
@@ -145,14 +148,17 @@ class _Sweep:
         ]
         facts: Mapping[str, object] = {}
         try:
-            engine = open_engine(host, environ=self.world.environ, say=self._say(host))
+            engine = self.world.open_engine(host, environ=self.world.environ, say=self._say(host))
             facts = engine.facts
             try:
+                _check_gpus(host, {run.cell.lane.gpu for block in blocks for run in block} - {None})
                 self._use(engine, host, blocks)
             finally:
                 engine.close()
-        except EngineUnreachable as error:
-            _give_up(blocks, str(error))
+        except Interrupted:
+            raise
+        except HarnessError as error:  # the other hosts go on, and what is known is reported
+            _give_up(blocks, str(error), least=self.plan.trials.least)
             self.world.watcher.note(str(error))
             return HostState(host=host, problem=str(error), facts=facts)
         return HostState(host=host, facts=facts)
@@ -177,6 +183,17 @@ class _Sweep:
         ).run(blocks)
 
 
+def _check_gpus(host: Host, gpus: Collection[str | None]) -> None:
+    """A GPU that is not surely the one asked for is not used: figures of another card would be a wrong accusation."""
+    unsure = [str(gpu) for gpu in gpus if not re.fullmatch(r"all|\d+|(GPU|MIG)-.+", str(gpu))]
+    if gpus and (host.is_process or unsure):
+        named = f"{host.where}.gpus: {', '.join(map(str, gpus))}"
+        raise InfrastructureError(
+            f"{named}: cannot be told apart on this host yet; "
+            "on a container engine name GPUs by index or UUID, or use all"
+        )
+
+
 def _join(threads: Sequence[threading.Thread], stopped: threading.Event) -> None:
     """Run the hosts' threads to their end; once stopped, wait no longer than removing what they started may take."""
     for thread in threads:
@@ -189,10 +206,10 @@ def _join(threads: Sequence[threading.Thread], stopped: threading.Event) -> None
             deadline = min(deadline, time.monotonic() + REMOVAL_S)
 
 
-def _give_up(blocks: Sequence[Sequence[CellRun]], problem: str) -> None:
-    """The host is gone: what was not measured on it is untested, and says why."""
+def _give_up(blocks: Sequence[Sequence[CellRun]], problem: str, *, least: int) -> None:
+    """The host is gone: every cell of it that lacks trials says why."""
     for run in (run for block in blocks for run in block):
-        if not run.problem and not run.measured:
+        if not run.problem and len(run.measured) < least:
             run.problem = problem
 
 
@@ -233,14 +250,18 @@ def _describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     return f"{found.verdict}{rate} to step {found.steps}", found.verdict in BAD
 
 
-def _judge(run: CellRun) -> CellResult:
+def _judge(run: CellRun, *, least: int) -> CellResult:
     trials = tuple(run.trials)
-    if run.measured or not run.problem:
-        found = verdict.judge_cell(trials, limits=_limits(run.cell), steps=_steps(run.cell))
-    else:
-        found = CellVerdict(verdict="untested", verdicts=("untested",), why=run.problem, trials=len(trials))
     digest = run.prepared.digest if run.prepared else None
-    return CellResult(cell=run.cell, cell_id=run.cell.id, verdict=found, digest=digest, trials=trials)
+    problem = "" if run.cell.excluded else run.problem
+    if run.problem and not run.measured:
+        found = CellVerdict(verdict="untested", verdicts=("untested",), why=run.problem, trials=len(trials))
+    else:
+        found = verdict.judge_cell(trials, limits=_limits(run.cell), steps=_steps(run.cell))
+    if problem and found.verdict in GOOD and len(run.measured) < least:
+        why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
+        found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
+    return CellResult(cell=run.cell, cell_id=run.cell.id, verdict=found, digest=digest, trials=trials, problem=problem)
 
 
 def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
@@ -250,6 +271,7 @@ def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
         return "interrupted"
     if verdicts & BAD or any(finding.kind != "first_fixed" for finding in result.findings):
         return "regression"
-    if "untested" in verdicts or any(host.problem for host in result.hosts):
+    problems = [cell.problem for cell in result.cells] + [host.problem for host in result.hosts]
+    if "untested" in verdicts or any(problems):
         return "infrastructure"
     return "inconclusive" if verdicts & UNSURE else "ok"

@@ -15,13 +15,17 @@ from harness.model.planned import Cell, Plan
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
-    """A cell with its trials and verdict: what reports are made of."""
+    """A cell with its trials and verdict: what reports are made of.
+
+    `problem`: why it could not be measured as planned, through no fault of the image; "" if it was.
+    """
 
     cell: Cell
     cell_id: str
     verdict: CellVerdict
     digest: str | None = None
     trials: tuple[Trial, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -157,13 +156,3 @@ def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Exc
 def _same(a: Scalar, b: Scalar) -> bool:
     """1, 1.0 and True are three values of a parameter."""
     return type(a) is type(b) and a == b
-
-
-def rounds(cells: Sequence[Cell], rng: random.Random) -> tuple[Cell, ...]:
-    """The next round of a block: each of its cells that can run, once, in random order.
-
-    Run one version after the other, and a drift of heat or clock would look like a change between versions.
-    """
-    order = [cell for cell in cells if cell.excluded is None]
-    rng.shuffle(order)
-    return tuple(order)

@@ -10,10 +10,10 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
+from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
 from harness.model import Cell, Image, Trace, Trial, Trials, Watcher
 from harness.run.engine import Engine, Launch, Prepared
 from harness.run.payload import pack, payload_hash
@@ -27,6 +27,8 @@ class Journal(Protocol):
     """Where trials are kept; the run's directory."""
 
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]: ...
+
+    def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial: ...
 
     def write_trial(self, trial: Trial, cell: Cell) -> None: ...
 
@@ -108,7 +110,7 @@ class HostRun:
             return
         run.prepared = image
         run.key = trial_key(cell, prepared=image, facts=self.engine.facts)
-        if self.reuse:
+        if self.reuse and cell.lane.gpu is None:  # the card and its driver are not part of the key yet
             self._reuse(run)
 
     def _get_image(self, cell: Cell) -> Prepared | str:
@@ -121,7 +123,9 @@ class HostRun:
         try:
             say("preparing")
             return self.engine.prepare(image, say)
-        except ImageUnavailable as error:
+        except EngineUnreachable:
+            raise
+        except InfrastructureError as error:
             self._note_once(str(error), place=str(image.where))
             return str(error)
 
@@ -135,8 +139,7 @@ class HostRun:
     def _reuse(self, run: CellRun) -> None:
         newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
         for number, trial in enumerate(newest, start=1):
-            known = replace(trial, number=number)
-            self.journal.write_trial(known, run.cell)
+            known = self.journal.adopt(trial, run.cell, number=number)
             run.trials.append(known)
             self._tell_end(run, known, reused=True)
 

@@ -38,7 +38,7 @@ def part(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """The parts of the harness that a file imports, absolutely or relatively."""
+    """The parts of the harness that a file imports; outside the agent always by their whole name."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -60,6 +60,13 @@ def test_the_agent_imports_nothing_of_ours() -> None:
     """It runs inside images where the harness is not installed."""
     for path in (ROOT / "agent").rglob("*.py"):
         assert "harness" not in {name.split(".")[0] for name in _absolute_imports(path)}, path
+
+
+def test_relative_imports_are_the_agent_s_alone() -> None:
+    """They would pass by the check above; the agent needs them, because it has another name in the container."""
+    for path in set(ROOT.rglob("*.py")) - set((ROOT / "agent").rglob("*.py")):
+        levels = [node.level for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        assert not any(levels), path
 
 
 def _absolute_imports(path: Path) -> set[str]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.model import Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
-from harness.plan import explain, make_plan, matches, rounds, to_json, variants
+from harness.plan import explain, make_plan, matches, to_json, variants
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 
@@ -159,25 +156,6 @@ def test_hosts_series_and_trials_can_be_chosen() -> None:
 def test_what_fits_nothing_is_an_error(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make_plan(MATRIX, seed=1, **options)
-
-
-# ---------------------------------------------------------------- rounds
-
-
-@given(seed=st.integers(), count=st.integers(0, 12))
-def test_a_round_has_every_cell_that_can_run_once(seed: int, count: int) -> None:
-    matrix = replace(MATRIX, series=(series("tags", *map(str, range(count))),), exclude=({"image": "3", "why": "x"},))
-    cells = make_plan(matrix, seed=1, only=["signal op=fft n=1"], hosts=["here"]).cells
-    order = rounds(cells, random.Random(seed))
-    assert sorted(order, key=str) == sorted((cell for cell in cells if not cell.excluded), key=str)
-    assert rounds(cells, random.Random(seed)) == order
-
-
-def test_rounds_differ_from_each_other() -> None:
-    matrix = replace(MATRIX, series=(series("tags", *map(str, range(8))),))
-    cells = make_plan(matrix, seed=1, only=["signal op=fft n=1"], hosts=["here"]).cells
-    rng = random.Random(1)
-    assert len({rounds(cells, rng) for _ in range(20)}) == 20
 
 
 # ---------------------------------------------------------------- what is said about it
