@@ -24,6 +24,7 @@ class Context:
     document: Document
     problems: Problems
     folder: Path
+    default_base: str | None = None
 
     def existing(self, text: str, key: KeyPath) -> Path | None:
         """A path as the file has it, from the matrix file's folder; None, and a problem, if nothing is there."""

@@ -39,10 +39,10 @@ class PackageReader:
         pins = [match[1] for match in map(PIN.fullmatch, entry.install) if match]
         if isinstance(entry.versions, str):
             found = self._range(entry.versions, entry, pins=pins, key=(*key, "versions"))
-            return [_entry(entry, str(release.version), (*key, "versions"), yanked=release.yanked) for release in found]
+            return [self._entry(entry, str(each.version), (*key, "versions"), yanked=each.yanked) for each in found]
         yanked = self._check_listed(entry, pins, key)
         return [
-            _entry(entry, version, (*key, "versions", position), yanked=version in yanked)
+            self._entry(entry, version, (*key, "versions", position), yanked=version in yanked)
             for position, version in enumerate(entry.versions)
         ]
 
@@ -123,11 +123,11 @@ class PackageReader:
                 self.context.problems.add((*key, "versions", position), problem)
         return parsed
 
-
-def _entry(entry: shape.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
-    source = model.Install(
-        base=entry.base or f"python:{entry.python or RUNNING_PYTHON}-slim-bookworm",
-        python=entry.python,
-        packages=tuple(item.replace(VERSION, version) for item in entry.install),
-    )
-    return Entry(version=version, key=key, source=source, yanked=yanked)
+    def _entry(self, entry: shape.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
+        default_base = self.context.default_base or f"python:{entry.python or RUNNING_PYTHON}-slim-bookworm"
+        source = model.Install(
+            base=entry.base or default_base,
+            python=entry.python,
+            packages=tuple(item.replace(VERSION, version) for item in entry.install),
+        )
+        return Entry(version=version, key=key, source=source, yanked=yanked)

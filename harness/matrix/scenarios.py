@@ -152,6 +152,9 @@ def _check_params(
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
                 context.problems.add((*place, position), wrong)
+        if entry.command and not any(f"{{{name}}}" in part for part in entry.command):
+            text = f"the command has no '{{{name}}}', so all of its variants would be the same; put it there"
+            context.problems.add(place, text)
     if script and (entry.params or not included):
         check_names(entry.params, script, (*key, "params"), context)
 

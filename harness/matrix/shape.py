@@ -99,7 +99,7 @@ class Installed(AnySeries):
     python: Text | None = None
     """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
     base: Text | None = None
-    """The image to install over; default: python:{python}-slim-bookworm."""
+    """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
 
 
 SERIES_KINDS: dict[str, type[AnySeries]] = {

@@ -168,6 +168,14 @@ class Variant:
     scenario: Scenario
     params: tuple[tuple[str, Scalar], ...] = ()
 
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The scenario's command with `{name}` filled in for every param; empty for a script."""
+        filled = self.scenario.command
+        for name, value in self.params:
+            filled = tuple(part.replace(f"{{{name}}}", str(value)) for part in filled)
+        return filled
+
     def __str__(self) -> str:
         values = " ".join(f"{name}={value}" for name, value in self.params)
         return f"{self.scenario.name} {values}".rstrip()

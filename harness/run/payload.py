@@ -52,7 +52,7 @@ def _job(variant: Variant) -> dict[str, Any]:
         "protocol": _agent_constant("PROTOCOL"),
         "script": f"scenario/{scenario.script.name}" if scenario.script else None,
         "params": dict(variant.params),
-        "command": list(scenario.command) or None,
+        "command": list(variant.command) or None,
         "step_pattern": scenario.step_pattern,
         "judge_exit": scenario.judge_exit,
         "looks": list(scenario.steps.looks()),

@@ -52,6 +52,11 @@ SHAPE = [
     ("memory: 8GiB", "ulimits: {nofile: {soft: 1}}", "21: scenarios.signal.ulimits.nofile.hard: is missing"),
     ("memory: 8GiB", "cap_add: [sys]", "21: scenarios.signal.cap_add[0]: 'sys' is no capability; write one such as"),
     ("memory: 8GiB", "judge: code", "21: scenarios.signal.judge: 'code' is not allowed; allowed: 'exit'"),
+    (
+        '"--fast"]',
+        '"--fast"]\n    params: {n: 1}',
+        "24: scenarios.tool.params.n: the command has no '{n}'",
+    ),
     ('[true-of-it, "--fast"]', "make", "23: scenarios.tool.command: a list is wanted, not 'make'"),
     ("n: 1}", "n: []}", "19: scenarios.signal.params.n: is empty; at least one is wanted"),
     (
@@ -281,7 +286,9 @@ def test_file_that_is_too_large_or_not_text_or_not_there(load: Load, folder: Pat
 
 def test_too_many_variants(load: Load) -> None:
     values = f"[{', '.join(map(str, range(101)))}]"
-    text = GOOD.replace('command: [true-of-it, "--fast"]', f"command: [a]\n    params: {{a: {values}, b: {values}}}")
+    text = GOOD.replace(
+        'command: [true-of-it, "--fast"]', f"command: ['{{a}}', '{{b}}']\n    params: {{a: {values}, b: {values}}}"
+    )
     with pytest.raises(
         MatrixError, match=r"^matrix\.yaml:24: scenarios\.tool\.params: 10201 combinations; at most 10000"
     ):

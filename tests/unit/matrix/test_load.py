@@ -15,7 +15,7 @@ from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
 from harness.matrix.packages import RUNNING_PYTHON
 from harness.matrix.shape import Limits, MatrixFile, Scenario
-from harness.model import Build, Install, Matrix, Pull
+from harness.model import Build, Install, Matrix, Pull, Variant
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
 ROOT = Path(__file__).parents[3]
@@ -62,7 +62,8 @@ def test_versions_stay_as_they_are_written(load: Load) -> None:
 
 
 def test_only_true_and_false_are_booleans(load: Load) -> None:
-    matrix = load(with_scenario("command: [a], params: {p: [on, yes, no, true, 010, 0o10, 1.50, ~, 2024-01-01]}"))
+    values = "[on, yes, no, true, 010, 0o10, 1.50, ~, 2024-01-01]"
+    matrix = load(with_scenario(f"command: ['{{p}}'], params: {{p: {values}}}"))
     assert matrix.scenarios[0].params == (("p", ("on", "yes", "no", True, 10, 8, 1.5, None, "2024-01-01")),)
     assert all(type(value) in (str, bool, int, float, type(None)) for value in matrix.scenarios[0].params[0][1])
 
@@ -201,6 +202,19 @@ def test_python_and_base(load: Load) -> None:
     assert (image.source.python, image.source.base) == ("3.10", "python:3.10-slim-bookworm")
     (image,) = load(with_series(text.replace("python: 3.10", "base: my:1"))).series[0].images
     assert (image.source.python, image.source.base) == (None, "my:1")
+
+
+def test_harness_base_is_the_base_of_who_names_none(load: Load) -> None:
+    """Where no registry is reachable, exporting one variable must do."""
+    text = "{install: ['numpy=={version}'], versions: [2.0.0]}"
+    (image,) = load(with_series(text), environ={"HARNESS_BASE": "mine:1"}).series[0].images
+    assert image.source.base == "mine:1"
+
+
+def test_a_command_takes_its_params_by_name(load: Load) -> None:
+    """A param that never reaches the program would give two variants of one thing."""
+    (scenario,) = load(with_scenario("command: [a, '--n={n}', '{x}'], params: {n: 3}")).scenarios
+    assert Variant(scenario=scenario, params=(("n", 3),)).command == ("a", "--n=3", "{x}")
 
 
 def test_versions_that_are_no_versions_with_a_url(load: Load) -> None:
