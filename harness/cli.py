@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 
 from harness import __version__
-from harness.errors import EngineUnreachable, HarnessError, UsageError
+from harness.errors import EngineUnreachable, HarnessError, Interrupted, UsageError
 from harness.flows import clean as clean_flow
 from harness.flows import judge as judge_flow
 from harness.flows import sweep as sweep_flow
@@ -82,14 +82,17 @@ def sweep(
     options = sweep_flow.SweepOptions(
         only=only, hosts=hosts, series=series, trials=_trials(trials), seed=seed, fresh=fresh, out=out
     )
-    plan = sweep_flow.plan_sweep(matrix, options, os.environ)
-    if dry_run:
-        _print_plan(plan, as_json=as_json)
-        return
-    with watcher(sys.stderr, os.environ) as watching, _stop_on_signals() as stopped:
-        world = sweep_flow.World(environ=os.environ, watcher=watching, stopped=stopped)
-        result, directory = sweep_flow.sweep(plan, options, world)
-        _write_reports(result, directory)
+    with _stop_on_signals() as stopped:
+        plan = sweep_flow.plan_sweep(matrix, options, os.environ)
+        if dry_run:
+            _print_plan(plan, as_json=as_json)
+            return
+        if stopped.is_set():
+            raise Interrupted("interrupted before anything was started")
+        with watcher(sys.stderr, os.environ) as watching:
+            world = sweep_flow.World(environ=os.environ, watcher=watching, stopped=stopped)
+            result, directory = sweep_flow.sweep(plan, options, world)
+            _write_reports(result, directory)
     _print_result(result, as_json=as_json)
     sys.exit(result.exit_code)
 
