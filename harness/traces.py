@@ -3,65 +3,81 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
-import json
+import io
 import math
+import reprlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from harness.errors import UsageError
 from harness.model import Floats, Look, Trace
 
 KNOWN = ("rss_kib", "heap_kib", "blocks", "step_s")
 EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
+LARGEST = 1e100
+"""No measurement is larger; sums of squares of what is smaller stay finite."""
+MOST_BYTES = 1 << 30
 _HEAD_BYTES = 4096
 _PSRECORD = "# Elapsed time"
+_UTF8_MARK = b"\xef\xbb\xbf"
 
 
 def read_trace(path: Path, metrics: Sequence[str] = ()) -> Trace:
-    """The trace in `path`. `metrics` are further columns that must be there; other numeric columns are kept too.
+    """The trace in `path`, which is read once: it may be a pipe.
 
-    Logs of samplers that know no steps (mprof, psrecord) count each sample as one step. Blank cells are NaN.
-    Raises UsageError with `path:line:`, what is wrong and what to do.
+    `metrics` are further columns that must be there; other numeric columns are kept too. Logs of samplers that know no
+    steps (mprof, psrecord) count each sample as one step. Blank cells and infinities are NaN; what is left is within
+    LARGEST. Raises UsageError, whatever the bytes, with `path:line:` (of a JSON file `path: key:`), what is wrong and
+    what to do.
     """
     try:
-        return _read(path, metrics)
+        content = _content(path).removeprefix(_UTF8_MARK)
+        if content.lstrip().startswith(b"{"):
+            return _read_trial(path, content, metrics)
+        return _read_text(path, content.decode(), metrics)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path}:1: is no text file; give {EXPECTED}") from error
 
 
-def _read(path: Path, metrics: Sequence[str]) -> Trace:
+def _content(path: Path) -> bytes:
+    """The whole file, unless its beginning shows that it is none of ours (/dev/zero has no end)."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    if not head.strip():
-        raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
-    if b"\0" in head:
+        content = head if b"\0" in head else head + file.read(MOST_BYTES)
+    if b"\0" in content:
         raise UsageError(f"{path}:1: is a binary file; give {EXPECTED}")
-    text = head.decode("utf-8-sig", errors="ignore").lstrip()
-    if text.startswith("{"):
-        return _read_trial(path, metrics)
-    if text.startswith(_PSRECORD):
-        return _read_log(path, metrics, keyword="", column=2)
-    if text.startswith(("MEM ", "CMDL ", "FUNC ", "CHLD ")):
-        return _read_log(path, metrics, keyword="MEM", column=1)
-    return _read_csv(path, metrics)
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{path}:1: is larger than {MOST_BYTES >> 20} MiB; keep every tenth row")
+    return content
+
+
+def _read_text(path: Path, text: str, metrics: Sequence[str]) -> Trace:
+    start = text.lstrip()
+    if not start:
+        raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
+    if start.startswith(_PSRECORD):
+        return _read_log(path, text, metrics, keyword="", column=2)
+    if start.startswith(("MEM ", "CMDL ", "FUNC ", "CHLD ")):
+        return _read_log(path, text, metrics, keyword="MEM", column=1)
+    return _read_csv(path, text, metrics)
 
 
 # ---------------------------------------------------------------- CSV
 
 
-def _read_csv(path: Path, metrics: Sequence[str]) -> Trace:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        names = [name.strip() for name in next(csv.reader(file))]
+def _read_csv(path: Path, text: str, metrics: Sequence[str]) -> Trace:
+    names = [name.strip() for name in next(csv.reader(io.StringIO(text, newline="")))]
     _check_header(path, names, metrics)
-    columns = _fast_columns(path, names) or _careful_columns(path, names, needed={"step", *KNOWN, *metrics})
-    return _trace(path, columns, metrics)
+    columns = _fast_columns(text, names) or _careful_columns(path, text, names, needed={"step", *KNOWN, *metrics})
+    return _trace(path, columns)
 
 
 def _check_header(path: Path, names: Sequence[str], metrics: Sequence[str]) -> None:
@@ -70,12 +86,12 @@ def _check_header(path: Path, names: Sequence[str], metrics: Sequence[str]) -> N
         raise UsageError(f"{where} there is no header; the first line must name the columns, as `step,rss_kib,step_s`")
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
-        raise UsageError(f"{where} column {double[0]!r} is there twice; rename one")
+        raise UsageError(f"{where} column {reprlib.repr(double[0])} is there twice; rename one")
     _check_columns(where, names, metrics)
 
 
 def _check_columns(where: str, names: Sequence[str], metrics: Sequence[str]) -> None:
-    found = ", ".join(names) or "none"
+    found = _listed(names)
     for name in metrics:
         if name not in names:
             raise UsageError(f"{where} no column {name!r}; the columns are: {found}")
@@ -83,50 +99,58 @@ def _check_columns(where: str, names: Sequence[str], metrics: Sequence[str]) -> 
         raise UsageError(f"{where} neither `rss_kib` nor `step_s` is a column ({found}); rename one, or use --metric")
 
 
-def _fast_columns(path: Path, names: Sequence[str]) -> dict[str, Floats] | None:
-    """By numpy's C parser; None for a file with anything but numbers, or in disorder, which is read with care."""
+def _listed(names: Sequence[str]) -> str:
+    """The first names, safe to be printed wherever they come from."""
+    shown = [name if name.isprintable() and len(name) <= 40 else reprlib.repr(name) for name in names[:20]]
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return ", ".join(shown) + more or "none"
+
+
+def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
+    """By numpy's C parser; None for a file with anything but plain numbers in order, which is read with care."""
+    rows = io.StringIO(text, newline=None)
+    rows.readline()
     try:
-        with path.open(encoding="utf-8-sig") as file, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
-            file.readline()
-            table = np.loadtxt(file, delimiter=",", comments=None, ndmin=2)
+            table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
     except (ValueError, UserWarning):  # numpy warns of a file without rows
         return None
-    if table.size == 0 or table.shape[1] != len(names):
+    if table.size == 0 or table.shape[1] != len(names) or bool((np.abs(table) > LARGEST).any()):
         return None
     columns = {name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(names)}
     step = columns.get("step")
     return columns if step is None or _disorder(step) is None else None
 
 
-def _careful_columns(path: Path, names: Sequence[str], *, needed: set[str]) -> dict[str, Floats]:
+def _careful_columns(path: Path, text: str, names: Sequence[str], *, needed: set[str]) -> dict[str, Floats]:
     """Cell by cell. A blank is NaN, text in a column that is needed an error; other columns with text are left out."""
     values: dict[str, list[float]] = {name: [] for name in names}
     before = -math.inf
-    for line, cells in _csv_rows(path):
+    for line, cells in _csv_rows(text):
         if len(cells) != len(names):
             raise UsageError(f"{path}:{line}: {len(cells)} cells, but the header has {len(names)} columns; repair it")
         for name, cell in zip(names, cells, strict=True):
             if name in values:
                 value = _number(cell)
-                if value is None and name in needed:
-                    raise UsageError(f"{path}:{line}: {name}: {cell!r} is no number; write a number or leave it blank")
-                if value is None:
-                    del values[name]
+                if value is not None:
+                    values[name].append(_measured(f"{path}:{line}: {_listed([name])}", value))
+                elif name in needed:
+                    shown = reprlib.repr(cell)
+                    raise UsageError(f"{path}:{line}: {name}: {shown} is no number; write a number or leave it blank")
                 else:
-                    values[name].append(value)
+                    del values[name]
         if "step" in values:
             before = _check_step(path, line, values["step"][-1], before=before)
     return {name: np.array(column) for name, column in values.items()}
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
-        next(reader)
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
+def _csv_rows(text: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""))
+    next(reader)
+    for cells in reader:
+        if cells:
+            yield reader.line_num, cells
 
 
 def _check_step(path: Path, line: int, step: float, *, before: float) -> float:
@@ -147,67 +171,88 @@ def _is_number(cell: str) -> bool:
     return bool(cell) and _number(cell) is not None
 
 
+def _measured(where: str, value: float) -> float:
+    """`value`, or NaN for an infinity, which some samplers write for what they do not know."""
+    if value in (math.inf, -math.inf):
+        return math.nan
+    if abs(value) > LARGEST:
+        shown = reprlib.repr(value)
+        raise UsageError(f"{where}: {shown} is too large to have been measured; correct it or leave it blank")
+    return value
+
+
 # ---------------------------------------------------------------- our own trials
 
 
-def _read_trial(path: Path, metrics: Sequence[str]) -> Trace:
+class _TraceFile(BaseModel):
+    """What is read of a trace in JSON. Whatever else is there belongs to others, or to a later format."""
+
+    columns: dict[str, list[float | None]] | None = None
+    looks: list[Look] | None = None
+
+
+class _TrialFile(_TraceFile):
+    """A trial has its trace under `trace`; a trace may also be alone in its file."""
+
+    trace: _TraceFile | None = None
+
+
+def _read_trial(path: Path, content: bytes, metrics: Sequence[str]) -> Trace:
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{path}:{error.lineno}: is no JSON: {error.msg}; give {EXPECTED}") from error
-    inner = content.get("trace", content)
-    columns = inner.get("columns") if isinstance(inner, dict) else None
-    if not isinstance(columns, dict):
-        raise UsageError(f"{path}:1: no `trace` with `columns`: this trial left no samples; give {EXPECTED}")
-    arrays = {name: _json_column(path, name, values) for name, values in columns.items()}
-    if len({len(array) for array in arrays.values()}) > 1:
-        raise UsageError(f"{path}:1: trace.columns: the columns differ in length; write the file again")
-    _check_columns(f"{path}:1:", list(arrays), metrics)
-    return _trace(path, arrays, metrics, looks=_looks(path, inner.get("looks") or ()))
+        file = _TrialFile.model_validate_json(content, strict=True)
+    except ValidationError as error:
+        raise UsageError(f"{path}: {_first_problem(error)}; give {EXPECTED}") from error
+    inner = file.trace or file
+    if inner.columns is None:
+        raise UsageError(f"{path}: no `trace` with `columns`: this trial left no samples; give {EXPECTED}")
+    columns = {name: _column(path, name, values) for name, values in inner.columns.items()}
+    if len({len(column) for column in columns.values()}) > 1:
+        raise UsageError(f"{path}: trace.columns: the columns differ in length; write the file again")
+    _check_columns(f"{path}:", list(columns), metrics)
+    return _trace(path, columns, looks=tuple(_look(path, look) for look in inner.looks or ()))
 
 
-def _json_column(path: Path, name: str, values: Any) -> Floats:
-    try:
-        column = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{path}:1: trace.columns.{name}: must be a list of numbers or null; write it so") from error
-    if column.ndim != 1:
-        raise UsageError(f"{path}:1: trace.columns.{name}: must be a list of numbers or null; write it so")
-    return column
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(_listed([str(part)]) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
-def _looks(path: Path, entries: Sequence[Mapping[str, Any]]) -> tuple[Look, ...]:
-    known = {field.name for field in dataclasses.fields(Look)}
-    try:
-        return tuple(Look(**{name: value for name, value in entry.items() if name in known}) for entry in entries)
-    except (AttributeError, TypeError) as error:
-        raise UsageError(f"{path}:1: trace.looks: each must be a mapping with `step`; write it so") from error
+def _column(path: Path, name: str, values: Iterable[float | None]) -> Floats:
+    where = f"{path}: trace.columns.{_listed([name])}"
+    return np.array([math.nan if value is None else _measured(where, value) for value in values], dtype=np.float64)
+
+
+def _look(path: Path, look: Look) -> Look:
+    """With infinities taken as missing."""
+    told = {name: value for name, value in asdict(look).items() if value is not None}
+    numbers: dict[str, Any] = {name: _measured(f"{path}: trace.looks.{name}", value) for name, value in told.items()}
+    return Look(**{name: value for name, value in numbers.items() if not math.isnan(value)})
 
 
 # ---------------------------------------------------------------- samplers' logs
 
 
-def _read_log(path: Path, metrics: Sequence[str], *, keyword: str, column: int) -> Trace:
+def _read_log(path: Path, text: str, metrics: Sequence[str], *, keyword: str, column: int) -> Trace:
     """Lines of numbers with MiB in one place. `keyword` begins the lines that count; "": all but comments."""
     memory_mib = []
-    with path.open(encoding="utf-8-sig") as file:
-        for line, text in enumerate(file, start=1):
-            cells = text.split()
-            if not cells or (cells[0] != keyword if keyword else cells[0].startswith("#")):
-                continue
-            value = _number(cells[column]) if len(cells) > column else None
-            if value is None:
-                raise UsageError(f"{path}:{line}: no memory figure in {text.strip()!r}; remove the line")
-            memory_mib.append(value)
+    for number, line in enumerate(text.splitlines(), start=1):
+        cells = line.split()
+        if not cells or (cells[0] != keyword if keyword else cells[0].startswith("#")):
+            continue
+        value = _number(cells[column]) if len(cells) > column else None
+        if value is None:
+            raise UsageError(f"{path}:{number}: no memory figure in {reprlib.repr(line.strip())}; remove the line")
+        memory_mib.append(_measured(f"{path}:{number}", value))
     columns = {"rss_kib": np.array(memory_mib) * 1024}
     _check_columns(f"{path}:1:", list(columns), metrics)
-    return _trace(path, columns, metrics)
+    return _trace(path, columns)
 
 
 # ---------------------------------------------------------------- all
 
 
-def _trace(path: Path, columns: Mapping[str, Floats], metrics: Sequence[str], *, looks: tuple[Look, ...] = ()) -> Trace:
+def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:
     """With step numbers of its own if the file has none."""
     rest = {name: values for name, values in columns.items() if name != "step"}
     rows = len(next(iter(rest.values()), ()))

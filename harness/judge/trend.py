@@ -160,8 +160,13 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
     steady = trend.low > 0 and trend.drift >= WALK_DRIFT_SLOWDOWN
-    rising = steady and math.expm1(total) > limit and math.expm1(trend.rise) > limit
-    return _Drift(relative=math.expm1(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
+    rising = steady and _relative(total) > limit and _relative(trend.rise) > limit
+    return _Drift(relative=_relative(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
+
+
+def _relative(log_ratio: float) -> float:
+    """The rise as a fraction. A float holds no ratio above e^709."""
+    return math.expm1(min(log_ratio, 700.0))
 
 
 def _layer(memory: Growth | None, trace: Trace) -> str | None:

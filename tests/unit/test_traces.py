@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.model import Look
+from harness.flows.judge import judge_traces
+from harness.model import Limits, Look
 from harness.traces import read_trace
 
 
@@ -90,13 +93,12 @@ def test_psrecord(tmp_path):
         ("step,rss_kib\n5,5\n4,5\n", 3, "sort the rows"),
         ("step,rss_kib\n,5\n2,5\n", 2, "step"),
         ("step,rss_kib\n1,5\n2\n", 3, "1 cells, but the header has 2"),
-        ("{", 1, "no JSON"),
-        ("{}", 1, "no `trace`"),
-        ('{"trace": null}', 1, "no samples"),
-        ('{"trace": {"columns": {"rss_kib": ["a"]}}}', 1, "list of numbers"),
-        ('{"trace": {"columns": {"step": [1], "rss_kib": [1, 2]}}}', 1, "differ in length"),
-        ('{"trace": {"columns": {"step": [2, 1], "rss_kib": [1, 2]}}}', 1, "entry 2"),
-        ('{"trace": {"columns": {"rss_kib": [1]}, "looks": [3]}}', 1, "trace.looks"),
+        ("\ufeff", 1, "is empty"),
+        ("\n\nstep,rss_kib\n1,5\n", 1, "no header"),
+        ("step,rss_kib\n1,1e308\n2,5\n", 2, "rss_kib: 1e+308 is too large"),
+        ("step,rss_kib\n-1e308,5\n1e308,5\n", 2, "step: -1e+308 is too large"),
+        ("step,rss_kib\n1," + "five" * 1000 + "\n", 2, "is no number"),
+        ("MEM 1e308 1.0\n", 1, "too large"),
         ("MEM 1.0 1.0\nMEM x 2.0\n", 2, "no memory figure"),
         ("CMDL python x.py\n", 1, "no samples"),
     ],
@@ -107,6 +109,123 @@ def test_what_cannot_be_read_is_told_with_its_line(tmp_path, text, line, what):
         read_trace(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert what in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{", "Invalid JSON: EOF"),
+        ("{}", "no `trace`"),
+        ('{"trace": null}', "left no samples"),
+        ('{"trace": 5}', "trace: "),
+        ('{"trace": {"columns": {"rss_kib": []}}}', "no samples"),
+        ('{"trace": {"columns": {"rss_kib": 5}}}', "trace.columns.rss_kib: "),
+        ('{"trace": {"columns": {"rss_kib": [1, "2"]}}}', "trace.columns.rss_kib.1: Input should be a valid number"),
+        ('{"trace": {"columns": {"rss_kib": [true]}}}', "trace.columns.rss_kib.0: Input should be a valid number"),
+        ('{"trace": {"columns": {"rss_kib": [1e308]}}}', "trace.columns.rss_kib: 1e+308 is too large"),
+        ('{"trace": {"columns": {"step": [1], "rss_kib": [1, 2]}}}', "differ in length"),
+        ('{"trace": {"columns": {"step": [2, 1], "rss_kib": [1, 2]}}}', "entry 2"),
+        ('{"trace": {"columns": {"\x1b[31m\ud800": [1]}}}'.encode("utf-8", "surrogatepass"), "Invalid JSON"),
+        ('{"trace": {"columns": {"\\u001b[31m": [1]}}}', "('\\x1b[31m')"),
+        ('{"trace": {"columns": {"rss_kib": [1]}, "looks": [3]}}', "trace.looks.0: "),
+        ('{"trace": {"columns": {"rss_kib": [1]}, "looks": [{}]}}', "trace.looks.0.step: "),
+        ('{"trace": {"columns": {"rss_kib": [1]}, "looks": [{"step": 1, "rss_kib": "x"}]}}', "trace.looks.0.rss_kib: "),
+        ('{"trace": {"columns": {"rss_kib": [1]}, "looks": [{"step": 1' + "0" * 400 + "}]}}", "trace.looks.step: "),
+        ('{"trace":' * 50_000, "recursion limit"),
+        ('{"trace": {"columns": {"rss_kib": [' + "9" * 5_000 + "]}}}", "Invalid JSON: number out of range"),
+    ],
+    ids=itertools.count(),
+)
+def test_a_trial_that_is_none_is_told_with_its_place(tmp_path, text, what):
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        read_trace(path)
+    assert str(caught.value).startswith(f"{path}:")
+    assert what in str(caught.value)
+
+
+def test_infinities_are_missing(tmp_path):
+    """Samplers write them for what they do not know; one of them makes every mean infinite."""
+    from_csv = read_trace(written(tmp_path, "step,rss_kib\n1,inf\n2,-Infinity\n3,5\n"))
+    look = '{"step": 3, "rss_kib": Infinity, "heap_kib": 7}'
+    text = f'{{"columns": {{"rss_kib": [Infinity, -Infinity, 5]}}, "looks": [{look}]}}'
+    from_json = read_trace(written(tmp_path, text))
+    for trace in (from_csv, from_json):
+        assert np.isnan(trace.columns["rss_kib"]).tolist() == [True, True, False]
+    assert from_json.looks == (Look(step=3, heap_kib=7.0),)
+
+
+def test_a_pipe_is_read_once():
+    """As `harness judge <(zcat trace.gz)` gives it."""
+    out, into = os.pipe()
+    os.write(into, b"step,rss_kib\n1,5\n2,6\n")
+    os.close(into)
+    try:
+        assert read_trace(Path(f"/dev/fd/{out}")).columns["rss_kib"].tolist() == [5, 6]
+    finally:
+        os.close(out)
+
+
+def test_a_file_without_end_is_refused():
+    with pytest.raises(UsageError, match="binary"):
+        read_trace(Path("/dev/zero"))
+
+
+# ---------------------------------------------------------------- any bytes
+
+NUMBERS = st.sampled_from(
+    ["0", "-1", "1e308", "-1e308", "1e99", "-1e99", "5e-324", "inf", "nan", "", "1e400", "x", "7"]
+)
+CELLS = st.one_of(NUMBERS, st.floats().map(repr), st.integers().map(str), st.text(max_size=5))
+NAMES = st.sampled_from(["step", "rss_kib", "step_s", "heap_kib", "blocks", "own", "", "\x1b[2J"])
+
+
+@st.composite
+def csv_texts(draw):
+    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    odd = draw(st.lists(CELLS, min_size=1, max_size=8))
+    rows = draw(st.sampled_from([1, 63, 64, 200]))
+    numbered = [
+        ",".join(str(row) if name == "step" else odd[(row * 7 + place) % len(odd)] for place, name in enumerate(names))
+        for row in range(rows)
+    ]
+    return "\n".join([",".join(names), *numbered])
+
+
+FIELDS = st.sampled_from(["trace", "columns", "looks", "step", "rss_kib", "rss_before_kib", "step_s", "heap_kib"])
+LEAVES = st.one_of(st.none(), st.booleans(), st.floats(), st.integers(-(10**400), 10**400), st.text(max_size=5))
+JSONS = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(FIELDS, inner, max_size=4))
+COLUMNS = st.lists(st.one_of(st.none(), st.floats(), st.sampled_from([1e99, 5e-324, 0.0])), min_size=64, max_size=64)
+LOOKS = st.lists(
+    st.fixed_dictionaries({"step": st.integers(0, 99), "rss_kib": st.floats(), "rss_before_kib": st.floats()}),
+    max_size=3,
+)
+TRIALS = st.fixed_dictionaries(
+    {"columns": st.dictionaries(st.sampled_from(["rss_kib", "step_s", "heap_kib"]), COLUMNS), "looks": LOOKS}
+)
+LOGS = st.lists(CELLS, max_size=20).map(lambda cells: "".join(f"MEM {cell} 1.0\n" for cell in cells))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        csv_texts().map(str.encode),
+        st.dictionaries(FIELDS, JSONS, max_size=4).map(lambda one: json.dumps(one).encode()),
+        TRIALS.map(lambda one: json.dumps({"trace": one}).encode()),
+        LOGS.map(str.encode),
+    )
+)
+def test_any_bytes_get_a_verdict_or_a_message(tmp_path_factory, content):
+    path = written(tmp_path_factory.getbasetemp(), content, "any")
+    try:
+        (found,) = judge_traces([path], limits=Limits(), metrics={})
+    except UsageError as error:
+        told = str(error)
+    else:
+        told = f"{path}: {json.dumps(found, allow_nan=False)}"
+    assert told.startswith(f"{path}:")
+    assert told.isprintable()
 
 
 def test_a_missing_metric_names_the_columns(tmp_path):

@@ -75,6 +75,14 @@ def test_what_is_ruled_out_is_not_there(rate, seed):
     assert found.excluded_kib_per_step >= rate - 0.002
 
 
+def test_a_rise_that_no_float_holds_is_a_number_still():
+    durations = np.concatenate([np.full(250, 1e-320), 10 ** np.linspace(-320, 99, 750)])
+    found = judge_trace(trace_of(step_s=durations), limits=LIMITS)
+    assert found.verdict == "slowdown"
+    assert found.step_drift is not None
+    assert math.isfinite(found.step_drift)
+
+
 def test_slow_and_fast_leaks_hold_beside_each_other():
     found = judge(trace_of(memory(20), step_s=times(drift=2.0)))
     assert found.verdicts == ("leak", "slowdown")
