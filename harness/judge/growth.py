@@ -72,7 +72,7 @@ def judge_growth(
     `quanta` bounds the quantum; all in the unit of `values`.
     """
     if len(values) < LEAST_ROWS:
-        return Growth(verdict="inconclusive", unmet=f"{len(values)} samples are too few; it takes {LEAST_ROWS}")
+        return Growth(verdict="inconclusive", unmet=too_few(len(values)))
     window = partial(_window, values, steps_per_row=steps_per_row, alpha=alpha, toothed=has_saw_teeth(values))
     quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
     earlier, later = window(0.25, 0.5), window(0.5, 1.0)
@@ -87,6 +87,10 @@ def judge_growth(
         return Growth(verdict="plateau" if rise > plateau else "flat", trend=later, excluded=excluded, rise=rise)
     verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
     return Growth(verdict=verdict, trend=later, excluded=excluded, rise=rise, unmet=unmet)
+
+
+def too_few(rows: int) -> str:
+    return f"too few samples to judge: {rows}, and it takes {LEAST_ROWS}"
 
 
 def _window(values: Floats, begin: float, end: float, *, steps_per_row: float, alpha: float, toothed: bool) -> Trend:

@@ -33,21 +33,25 @@ class Launch:
         return self.trial.end == "completed" or self.steps >= steps.budget
 
 
-def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[Launch, ...]:
-    """The trials in which the image was really asked."""
+def judge_launches(
+    trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False
+) -> tuple[Launch, ...]:
+    """The trials in which the image was really asked. `exit_only`: their traces are not judged, only how they ended."""
     asked = [trial for trial in trials if trial.measured and (trial.end != "setup" or limits.setup_bad)]
     return tuple(
         Launch(
             trial=trial,
-            found=None if trial.trace is None or not len(trial.trace.step) else _trace(trial, limits, steps),
+            found=None if exit_only else _trace(trial, limits=limits, steps=steps),
             failure=_failure(trial),
         )
         for trial in asked
     )
 
 
-def _trace(trial: Trial, limits: Limits, steps: Steps) -> TraceVerdict | None:
-    return None if trial.trace is None else judge_trace(trial.trace, limits=limits, steps=steps)
+def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
+    if trial.trace is None or not len(trial.trace.step):
+        return None
+    return judge_trace(trial.trace, limits=limits, steps=steps)
 
 
 def _failure(trial: Trial) -> VerdictName | None:

@@ -112,9 +112,20 @@ def _why(name: VerdictName, *, launches: Sequence[Launch], support: Sequence[Lau
     longest = max(support, key=lambda launch: launch.steps)
     if longest.failure is not None and name == longest.failure:
         return f"{name} in {count}: {_failure_words(longest)}"
+    if name in GOOD:
+        return _good_words(longest, launches=launches)
+    return f"{count}: {longest.found.why if longest.found is not None else longest.trial.end}"
+
+
+def _good_words(longest: Launch, *, launches: Sequence[Launch]) -> str:
+    """How many launches are good, and what the longest of them shows: the shorter ones say the same up to their end."""
+    good = [launch for launch in launches if launch.verdicts[0] in GOOD]
+    of_all = f"{len(good)} of {len(launches)}"
     if longest.found is None:
-        return f"{count} ended well; nothing was measured"
-    return f"{count}: {longest.found.why}"
+        exited = all(launch.trial.exit_code == 0 for launch in good)
+        return f"exit 0 in {of_all} launches" if exited else f"{of_all} launches ended well; nothing was measured"
+    words = " or ".join(sorted({launch.verdicts[0] for launch in good}))
+    return f"{of_all} trials {words}; the longest: {longest.found.why}"
 
 
 def _unsure_words(launches: Sequence[Launch], *, support: Sequence[Launch], steps: Steps) -> str:

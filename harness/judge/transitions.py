@@ -21,10 +21,8 @@ State = bool | None
 
 def outcome_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
     """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures."""
-    states: list[State] = []
-    for cell in cells:
-        failed = bool(FAILURES & set(cell.verdicts))
-        states.append(True if failed else None if cell.verdict in UNTOLD else False)
+    failures = [cell.steps for cell in cells if FAILURES & set(cell.verdicts)]
+    states = [_outcome(cell, least_steps=min(failures, default=0)) for cell in cells]
     if baseline is not None and states[baseline]:
         usual = set(cells[baseline].verdicts) & FAILURES
         states = [bad and not usual & set(cell.verdicts) for bad, cell in zip(states, cells, strict=True)]
@@ -110,6 +108,17 @@ def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
         exact = share.proportion_ci(confidence_level=0.95, method="exact")
         return Effect(value=bad.failed / bad.trials, unit="failures", ci=(float(exact.low), float(exact.high)))
     return None
+
+
+def _outcome(cell: CellVerdict, *, least_steps: int) -> State:
+    """Whether it fails. Launches that all ended well are good even where their memory cannot be told, unless they
+    were cut off before `least_steps`, where the earliest failure of the series came.
+    """
+    if FAILURES & set(cell.verdicts):
+        return True
+    if cell.verdict in UNSURE:
+        return False if cell.trials and not cell.failed and cell.steps >= least_steps else None
+    return None if cell.verdict in UNTOLD else False
 
 
 def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.judge.fit import BLOCKS, block_levels, fit_trend
-from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth
+from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few
 from harness.judge.layer import CYCLES, layer_of
 from harness.model import Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
 
@@ -30,10 +30,13 @@ ORDER: tuple[VerdictName, ...] = ("leak", "slowdown", "suspect", "inconclusive",
 
 @dataclass(frozen=True, kw_only=True)
 class _Drift:
-    """How the step time moves over the last three quarters: `relative` rise, and whether it is a slowdown."""
+    """How the step time moves over the last three quarters: `relative` rise, whether it is a slowdown; `unmet`: why it
+    cannot be said.
+    """
 
-    relative: float | None
+    relative: float | None = None
     slowdown: bool = False
+    unmet: str = ""
 
 
 def judge_trace(
@@ -153,10 +156,10 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
     """Slowdown: the medians of the blocks rise steadily, by more than the limit, and not by one step."""
     settled = durations[len(durations) // 4 :]
     if len(durations) < LEAST_ROWS:
-        return _Drift(relative=None)
+        return _Drift(unmet=too_few(len(durations)))
     medians = block_levels(settled, share=0.5)
     if medians.min() <= 0:
-        return _Drift(relative=None)
+        return _Drift(unmet="the steps take no time that the clock can tell")
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
     steady = trend.low > 0 and trend.drift >= WALK_DRIFT_SLOWDOWN
@@ -193,8 +196,7 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool) -> str
     if drift.slowdown and drift.relative is not None:
         parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
     elif memory is None:
-        flat = drift.relative is not None
-        parts.append("step time is flat; memory was not measured" if flat else "there are too few samples to judge")
+        parts.append(drift.unmet or "step time is flat; memory was not measured")
     return f"{'; '.join(parts)}; up to step {last}"
 
 

@@ -17,9 +17,12 @@ SAME_RATE = 2.0
 """The factor within which two leaks are the same leak."""
 
 
-def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> CellVerdict:
-    """The verdict on a cell. Trials that infrastructure sank say nothing; if there are no others it is untested."""
-    launches = judge_launches(trials, limits=limits, steps=steps)
+def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> CellVerdict:
+    """The verdict on a cell. Trials that infrastructure sank say nothing; if there are no others it is untested.
+
+    `exit_only`: how the launches ended decides alone, whatever their traces show (a scenario with `judge: exit`).
+    """
+    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     if not launches:
         return _untested(trials)
     agreed = tuple(name for name in BAD_NAMES if _agreeing(launches, name))
@@ -31,12 +34,14 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> Cell
     return cell_of((*agreed, *quiet[:1]), launches=launches, support=support, steps=steps)
 
 
-def wants_more(trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps) -> str | None:
+def wants_more(
+    trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps, exit_only: bool = False
+) -> str | None:
     """Why another trial of this cell should run, or None: it has enough, or more would not settle it."""
     measured = [trial for trial in trials if trial.measured]
     if len(measured) >= trials_asked.most or (trials and not measured):
         return None
-    launches = judge_launches(trials, limits=limits, steps=steps)
+    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     if measured and not launches:
         return None if len(measured) >= min(AGREE, trials_asked.least) else "setup failed once"
     if len(measured) < trials_asked.least:
@@ -59,8 +64,12 @@ def _unsettled(launches: Sequence[Launch], *, steps: Steps) -> str | None:
     return "no trial ran the whole budget" if good and not _out_of_time(launches, steps) else None
 
 
-def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> bool:
-    """Whether the next trial must not stop early: none ran the whole budget, or one showed something to confirm."""
+def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
+    """Whether the next trial must not stop early: none ran the whole budget, or one showed something to confirm.
+    Where the exit code decides, every trial must come to it.
+    """
+    if exit_only:
+        return True
     launches = judge_launches(trials, limits=limits, steps=steps)
     if not any(launch.whole(steps) for launch in launches):
         return True

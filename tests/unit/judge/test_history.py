@@ -54,6 +54,28 @@ def test_a_leak_that_comes_goes_and_comes_again():
     assert (found[0].effect.value, found[0].effect.unit) == (8.0, "KiB/step")
 
 
+def test_launches_that_ended_well_are_good_whatever_their_memory():
+    """A command of two seconds has too few samples; the version after it that crashes is still the first that does."""
+    unsure = replace(cell("inconclusive"), steps=2)
+    found = changes([unsure, replace(cell("suspect"), steps=2), replace(cell("crash", failed=3), steps=1), unsure])
+    assert named(found) == [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)]
+
+
+@pytest.mark.parametrize("more", [{"failed": 1}, {"trials": 0}, {"steps": 1300}])
+def test_launches_that_could_have_failed_later_prove_nothing(more):
+    doubtful = replace(cell("inconclusive"), **{"steps": 4000, **more})
+    (found,) = changes([doubtful, replace(cell("crash", failed=3), steps=3000)])
+    assert (found.kind, found.after, found.untestable) == ("bad_from_start", 1, (0,))
+
+
+def test_versions_that_crashed_before_the_first_leak_are_told():
+    """They ran, but nobody knows what their memory did: the leak is not as old as the series."""
+    crash = cell("crash", failed=3)
+    found = changes([crash, crash, LEAK, FLAT])
+    leak = next(one for one in found if one.metric == "memory")
+    assert (leak.kind, leak.before, leak.after, leak.untestable) == ("bad_from_start", None, 2, (0, 1))
+
+
 def test_bad_from_the_start_is_no_first_bad():
     assert named(changes([LEAK, LEAK, FLAT])) == [
         ("memory", "bad_from_start", None, 0),

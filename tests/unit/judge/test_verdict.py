@@ -125,6 +125,51 @@ def test_a_command_without_a_trace_is_good_if_it_ends_well():
     assert more(good) is None
 
 
+def exited(number: int, code: int, end: str) -> Trial:
+    """A short command: two samples of its memory, far too few to judge that."""
+    trace = trace_of(np.array([34_000.0, 41_800.0]))
+    message = f"exit code {code}" if code else ""
+    return Trial(
+        cell_id="c", number=number, key="k", end=end, exit_code=code, message=message, last_step=2, trace=trace
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "end", "verdict", "why"),
+    [
+        (0, "completed", "flat", "exit 0 in 3 of 3 launches"),
+        (3, "crash", "crash", "exit code 3"),
+        (125, "setup", "untested", "exit code 125"),
+    ],
+)
+def test_the_exit_code_alone_decides(code, end, verdict, why):
+    trials = [exited(number, code, end) for number in range(3)]
+    cell = judge_cell(trials, limits=LIMITS, steps=STEPS, exit_only=True)
+    assert cell.verdict == verdict
+    assert why in cell.why
+    assert wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS, exit_only=True) is None
+    assert needs_whole_budget(trials, limits=LIMITS, steps=STEPS, exit_only=True)
+
+
+def test_one_bad_exit_among_good_ones_is_no_verdict():
+    trials = [exited(0, 3, "crash"), exited(1, 0, "completed"), exited(2, 0, "completed")]
+    assert judge_cell(trials, limits=LIMITS, steps=STEPS, exit_only=True).verdict == "inconclusive"
+    assert wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS, exit_only=True) is not None
+
+
+def test_too_few_samples_are_said_in_one_way():
+    cell = cell_of([exited(number, 0, "completed") for number in range(3)])
+    assert cell.verdict == "inconclusive"
+    assert "too few samples to judge: 2, and it takes 64" in cell.why
+
+
+def test_shorter_launches_that_agree_are_counted():
+    """Two launches that stopped early are flat, too: "1 of 3 trials" would look like a dispute."""
+    cell = cell_of([trial_of(0), trial_of(1, steps=500), trial_of(2, steps=500)])
+    assert cell.why.startswith("3 of 3 trials flat; the longest: RSS is flat")
+    assert cell.why.endswith("up to step 4000")
+
+
 @given(st.permutations(range(5)))
 @settings(max_examples=15, deadline=None)
 def test_the_order_of_launches_changes_nothing(order):
