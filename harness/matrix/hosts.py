@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from harness import model
 from harness.matrix import shape
@@ -25,8 +26,8 @@ def read_hosts(file: shape.MatrixFile, context: Context) -> tuple[model.Host, ..
 
 def _host(name: str, host: shape.Host, context: Context) -> model.Host:
     key = ("hosts", name)
-    if not ENGINE.fullmatch(host.engine):
-        context.problems.add((*key, "engine"), f"unknown engine {shown(host.engine)}; allowed: {ALLOWED}")
+    if complaint := _complaint(host.engine):
+        context.problems.add((*key, "engine"), complaint)
     gpus = host.gpus if isinstance(host.gpus, str) else tuple(host.gpus)
     if len(set(gpus)) < len(gpus) and not isinstance(gpus, str):
         context.problems.add((*key, "gpus"), "a GPU is listed twice; keep one")
@@ -38,3 +39,21 @@ def _host(name: str, host: shape.Host, context: Context) -> model.Host:
         parallel=host.parallel,
         disk_bytes=host.disk,
     )
+
+
+def _complaint(engine: str) -> str | None:
+    """What is wrong with an engine's address, None if nothing is."""
+    if not ENGINE.fullmatch(engine):
+        return f"unknown engine {shown(engine)}; allowed: {ALLOWED}"
+    try:
+        address = urlsplit(engine)
+        port = address.port
+    except ValueError as error:  # "Port out of range 0-65535", "Invalid IPv6 URL"
+        return f"{shown(engine)} is no address: {error}; allowed: {ALLOWED}"
+    if address.password is not None:  # not shown: it is a secret
+        return "a password does not belong in an address; use a key, and ssh://USER@HOST"
+    if address.scheme == "tcp" and not (address.hostname and port):
+        return f"{shown(engine)} names no host or port; write tcp://HOST:PORT, such as tcp://gpu-1:2376"
+    if address.scheme == "ssh" and not address.hostname:
+        return f"{shown(engine)} names no host; write ssh://[USER@]HOST"
+    return None

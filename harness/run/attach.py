@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import docker
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 from requests.exceptions import RequestException
 
 from harness.errors import InfrastructureError
+from harness.run.client import ENGINE_ERRORS
 from harness.run.engine import Exit
 from harness.run.tail import Tail
 from harness.run.waiting import BEAT_S
@@ -98,7 +99,7 @@ class AttachedSession:
             state = self._api.inspect_container(self._id)["State"]
         except NotFound:
             return Exit(error="the container was removed from outside", stderr_tail=stderr)
-        except (APIError, RequestException) as error:
+        except ENGINE_ERRORS as error:
             return Exit(error=self._error or f"the engine does not answer: {error}", stderr_tail=stderr)
         return Exit(
             exit_code=None if state["Running"] else state["ExitCode"],

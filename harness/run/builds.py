@@ -7,6 +7,7 @@ settings go in as Docker's predefined build args, which no image keeps.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -26,30 +27,44 @@ from harness.run import stages
 from harness.run.client import ca_bundle, explanation, proxies
 from harness.run.engine import Say
 from harness.run.images import IMAGE_LABEL, Found, inspect, local_image
+from harness.run.retrying import unavailable
 from harness.run.waiting import streamed
 
 CA_PATH = ".harness/ca.pem"
 TOLD_LINES = 4
+STEP_FAILED = "The command '"
 
 
 def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
     """The image of that context and args, built unless it is there. Raises ImageUnavailable with the last output."""
-    dockerfile = source.context / "Dockerfile"
-    if not dockerfile.is_file():
-        raise ImageUnavailable(f"{image.where}: {source.context}: no Dockerfile there")
-    text, args = dockerfile.read_text(), dict(source.args)
-    files = context_files(source.context)
+    args = dict(source.args)
+    with _readable(source.context, image=image):
+        text, files = (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
     bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
-    name = f"harness/build:{content_hash(source.context, files, args=args, bases=bases)[:32]}"
+    with _readable(source.context, image=image):
+        name = f"harness/build:{content_hash(source.context, files, args=args, bases=bases)[:32]}"
     there = local_image(client, name)
     if there is None:
         say(f"building {image.version}")
-        extra = [(CA_PATH, ca_bundle(environ))] if CA_PATH in text else []
         with tempfile.TemporaryFile() as context:
-            create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
+            with _readable(source.context, image=image):
+                extra = [(CA_PATH, ca_bundle(environ))] if CA_PATH in text else []
+                create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
             _build(client, context, name=name, args={**proxies(environ), **args}, image=image, say=say)
         there = inspect(client, name)
     return Found(id=there["Id"], digest=there["Id"])
+
+
+@contextlib.contextmanager
+def _readable(context: Path, *, image: Image) -> Iterator[None]:
+    """What cannot be read here is the user's matter, not the engine's."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        name = Path(error.filename).name if error.filename else "Dockerfile"
+        raise ImageUnavailable(f"{image.where}: {context}: no {name} there") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ImageUnavailable(f"{image.where}: {context}: cannot be read: {error}; make it readable") from error
 
 
 def context_files(context: Path) -> list[str]:
@@ -99,7 +114,9 @@ def _build(
                 output.append(line)
                 tell()
     except APIError as error:
-        raise ImageUnavailable(" | ".join([f"{place}: {explanation(error)}", *output])) from error
+        said = explanation(error)
+        cause = "" if said.startswith(STEP_FAILED) else said  # a command that times out is the Dockerfile's matter
+        raise unavailable(" | ".join([f"{place}: {said}", *output]), cause=cause) from error
 
 
 def _lines(events: Iterator[Any], made: stages.Stages) -> Iterator[str]:

@@ -27,6 +27,7 @@ from harness.run.engine import Launch, Payload
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
 UNCHECKED_AGE_S = 600
+NAME_LABEL = "harness.container"
 CONFLICT = 409
 
 
@@ -34,13 +35,13 @@ def create(client: docker.DockerClient, launch: Launch, *, python: str, refused:
     """Create (not start) the container of a trial; its id."""
     command = [python, "-B", f"{ROOT}/start.py"]
     keep = launch.prepared.image.keep_entrypoint
+    purpose = f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}"
     made = client.api.create_container(
         launch.prepared.reference,
         command=command if keep else command[1:],
         entrypoint=None if keep else command[:1],
         environment={**dict(launch.prepared.image.environment), **dict(launch.scenario.environment)},
-        labels={**launch.labels, **owner_label()},
-        name=_name(launch.labels),
+        **marked(purpose, launch.labels),
         stdin_open=True,
         detach=False,  # stdin is then closed for good when we go, and the agent ends
         host_config=client.api.create_host_config(**_limits(launch, refused)),
@@ -48,13 +49,19 @@ def create(client: docker.DockerClient, launch: Launch, *, python: str, refused:
     return str(made["Id"])
 
 
-def owner_label() -> dict[str, str]:
-    return {owner.OWNER_LABEL: str(owner.this_process())}
+def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The name and labels by which a container is known as ours; arguments of `create_container`.
+
+    An image that is committed from a container passes its labels on to all that is started from it, but never its
+    name: only a container whose label holds its own name is ours.
+    """
+    name = f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', purpose)}-{secrets.token_hex(4)}"
+    return {"name": name, "labels": {**(labels or {}), owner.OWNER_LABEL: str(owner.this_process()), NAME_LABEL: name}}
 
 
-def _name(labels: Mapping[str, str]) -> str:
-    text = f"{labels.get('harness.run', 'run')[:20]}-{labels.get('harness.trial', '0')}"
-    return f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', text)}-{secrets.token_hex(3)}"
+def is_ours(container: Mapping[str, Any]) -> bool:
+    """Whether the harness started it, by an entry of the engine's list of containers."""
+    return f"/{container['Labels'].get(NAME_LABEL)}" in (container["Names"] or ())
 
 
 def _limits(launch: Launch, refused: set[str]) -> dict[str, Any]:
@@ -114,10 +121,14 @@ def running(
 
     `refused` collects the names of default ulimits that this engine may not set; they are left out from then on.
     """
-    with contextlib.ExitStack() as stack:
-        with engine_errors(launch.prepared.image.where):
+    place, stack = launch.prepared.image.where, contextlib.ExitStack()
+    try:
+        with engine_errors(place):
             session = _enter(stack, client, launch, python=python, refused=refused)
         yield session
+    finally:
+        with engine_errors(place):
+            stack.close()
 
 
 def _enter(
@@ -170,15 +181,14 @@ def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:
-    """Raises EngineUnreachable if the engine is lost; a container that is gone already is what we want."""
-    with engine_errors("removing a container"):
-        try:
-            client.api.remove_container(container_id, force=True, v=True)
-        except NotFound:
-            return
-        except APIError as error:
-            if error.status_code != CONFLICT:  # "removal is already in progress"
-                raise
+    """Raises what the SDK raises; a container that is gone already is what we want."""
+    try:
+        client.api.remove_container(container_id, force=True, v=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != CONFLICT:  # "removal is already in progress"
+            raise
 
 
 def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> int:
@@ -188,12 +198,23 @@ def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> i
     ten minutes: a living harness removes its own at once.
     """
     now_s = time.time() if now_s is None else now_s
-    with engine_errors("leftovers"):
-        found = client.api.containers(all=True, filters={"label": owner.OWNER_LABEL})
-    dead = [container["Id"] for container in found if _is_dead(container, now_s=now_s)]
+    dead = [container["Id"] for container in _all_of_ours(client) if _is_dead(container, now_s=now_s)]
     for container_id in dead:
         remove(client, container_id)
     return len(dead)
+
+
+def in_use(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:
+    """The names of the containers whose harness lives, or may live."""
+    now_s = time.time() if now_s is None else now_s
+    return [
+        container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container, now_s=now_s)
+    ]
+
+
+def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
+    found = client.api.containers(all=True, filters={"label": [owner.OWNER_LABEL, NAME_LABEL]})
+    return [container for container in found if is_ours(container)]
 
 
 def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:

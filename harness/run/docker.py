@@ -8,31 +8,37 @@ from typing import Any
 
 import docker
 
-from harness.errors import ImageUnavailable
+from harness.errors import EngineUnreachable, ImageUnavailable
 from harness.model import Build, Host, Image, Install, Pull
 from harness.run import builds, containers, images, overlay
 from harness.run.client import connect, engine_errors
 from harness.run.engine import Launch, Prepared, Say, Session
 from harness.run.process import cpu_model
+from harness.run.retrying import WAITS_S, Patience
 
 
-def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> DockerEngine:
-    """Raises EngineUnreachable if it does not answer within seconds."""
+def open_engine(
+    host: Host, *, environ: Mapping[str, str], say: Say, waits_s: tuple[float, ...] = WAITS_S
+) -> DockerEngine:
+    """Raises EngineUnreachable if it does not answer within seconds. `waits_s`: before each new try of an image that
+    could not be had because of the network."""
     say(f"asking {host.engine}")
-    return DockerEngine(connect(host, environ=environ), host=host, environ=environ)
+    return DockerEngine(connect(host, environ=environ), host=host, environ=environ, patience=Patience(waits_s))
 
 
 class DockerEngine:
-    def __init__(self, client: docker.DockerClient, *, host: Host, environ: Mapping[str, str]) -> None:
-        self._client, self._host, self._environ = client, host, environ
+    def __init__(
+        self, client: docker.DockerClient, *, host: Host, environ: Mapping[str, str], patience: Patience
+    ) -> None:
+        self._client, self._host, self._environ, self._patience = client, host, environ, patience
         self._pythons: dict[str, str] = {}
         self._refused_ulimits: set[str] = set()
-        with engine_errors(host.where):
+        with engine_errors(host.where, refused=EngineUnreachable):
             self.facts: Mapping[str, Any] = _facts(client)
 
     def prepare(self, image: Image, say: Say) -> Prepared:
         with engine_errors(image.where):
-            found = self._find(image, say)
+            found = self._patience.through(lambda: self._find(image, say), say=say)
             self._python_of(image, found.id)
         return Prepared(image=image, reference=found.id, digest=found.digest)
 
@@ -63,10 +69,14 @@ class DockerEngine:
         return containers.running(self._client, launch, python=python, refused=self._refused_ulimits)
 
     def remove_leftovers(self) -> int:
-        return containers.remove_dead(self._client)
+        with engine_errors(self._host.where):
+            return containers.remove_dead(self._client)
 
     def remove_images(self, say: Say) -> int:
         with engine_errors(self._host.where):
+            if used := containers.in_use(self._client):
+                say(f"images left alone: a harness is at work there ({used[0]}); clean again when it has ended")
+                return 0
             return images.remove_made(self._client, say=say)
 
     def close(self) -> None:

@@ -12,11 +12,11 @@ import docker
 from docker.errors import APIError, ImageNotFound
 from docker.utils import parse_repository_tag
 
-from harness.errors import ImageUnavailable
 from harness.model import Where
 from harness.run.client import explanation
-from harness.run.containers import owner_label, removed
+from harness.run.containers import marked, removed
 from harness.run.engine import Say
+from harness.run.retrying import unavailable
 from harness.run.waiting import streamed
 
 IMAGE_LABEL = "harness.image"
@@ -34,7 +34,7 @@ class Found:
 def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> Found:  # noqa: A002
     """The image of that name, pulled unless the engine has what the registry has (or the registry is silent).
 
-    Raises ImageUnavailable; `help` replaces its last part, what to do.
+    Raises ImageUnavailable (NetworkTrouble); `help` replaces its last part, what to do.
     """
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local):
@@ -43,10 +43,11 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
         _download(client, reference, say=say)
     except APIError as error:
         to_do = help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
-        raise ImageUnavailable(f"{where}: {reference}: cannot be pulled: {explanation(error)}; {to_do}") from error
+        said = explanation(error)
+        raise unavailable(f"{where}: {reference}: cannot be pulled: {said}; {to_do}", cause=said) from error
     pulled = local_image(client, reference)
     if pulled is None:
-        raise ImageUnavailable(f"{where}: {reference}: was pulled, but is not there; is somebody removing images?")
+        raise unavailable(f"{where}: {reference}: was pulled, but is gone; is somebody removing images?", cause="")
     return _found(reference, pulled)
 
 
@@ -116,7 +117,7 @@ def find_python(client: docker.DockerClient, image_id: str) -> str | None:
     config = inspect(client, image_id)["Config"]
     environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
     folders = environment.get("PATH", DEFAULT_PATH).split(":")
-    container_id = client.api.create_container(image_id, ["python3"], labels=owner_label())["Id"]
+    container_id = client.api.create_container(image_id, ["python3"], **marked("look"))["Id"]
     with removed(client, container_id):
         for name in ("python3", "python"):
             if any(_has_file(client, container_id, f"{folder}/{name}") for folder in folders):
@@ -132,12 +133,22 @@ def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool
 
 
 def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> int:
-    """Remove the images that the harness built or laid over a base, by their label; how many. One in use stays."""
+    """Remove the images that the harness built or laid over a base, by their label and name; how many.
+
+    Whatever is made from such an image has the label too, so only the one with the very name that the label holds is
+    ours, and if it has another name as well somebody else wants it. One in use stays.
+    """
     removed_images = 0
     for image in client.api.images(filters={"label": label}):
+        name, tags = image["Labels"][IMAGE_LABEL], image["RepoTags"] or []
+        if name not in tags:
+            continue
+        if others := [tag for tag in tags if tag != name]:
+            say(f"{name}: left alone: it is also named {', '.join(others)}")
+            continue
         try:
-            client.api.remove_image(image["Id"], force=len(image["RepoTags"] or ()) > 1)
+            client.api.remove_image(name)
             removed_images += 1
         except APIError as error:
-            say(f"{(image['RepoTags'] or [image['Id']])[0]}: left alone: {explanation(error)}")
+            say(f"{name}: left alone: {explanation(error)}")
     return removed_images

@@ -1,6 +1,7 @@
 """Packages laid over a base image: pip in a container of it, committed as an image of ours.
 
-CA bundle and proxies are given to the one pip call only and are gone before the commit.
+CA bundle and proxies are given to the one pip call only and are gone before the commit. The image's id is another
+one after every install; its identity is what is in it: the base's digest and the installed distributions' content.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import docker
 
@@ -16,14 +19,21 @@ from harness.errors import ImageUnavailable
 from harness.model import Image, Install
 from harness.run.attach import close_stream, open_stream, read_stream
 from harness.run.client import ca_bundle, proxies
-from harness.run.containers import archive, owner_label, removed
+from harness.run.containers import NAME_LABEL, archive, marked, removed
 from harness.run.engine import Say
 from harness.run.images import IMAGE_LABEL, Found, find_python, inspect, local_image, pull
+from harness.run.owner import OWNER_LABEL
+from harness.run.retrying import unavailable
 from harness.run.tail import Tail
 
 CA_PATH = "/.harness-ca.pem"
 REPOSITORY = "harness/overlay"
+DIGEST_LABEL = "harness.digest"
+FORMAT = 2  # of what is committed: images of another format are made anew
+INSTALLED = Path(__file__).with_name("installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
+# pip takes a version that it cannot ask for as one that is not there; then the reason stands further up.
+UNREACHED = re.compile(r"connection (?:broken by|error:) (.+)")
 CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
 
 
@@ -34,18 +44,18 @@ def install(
     base = pull(client, source.base, where=image.where, say=say, help=BASE_HELP)
     if not source.packages:
         return base
-    named = hashlib.sha256(json.dumps([base.id, source.packages]).encode()).hexdigest()[:32]
+    named = hashlib.sha256(json.dumps([FORMAT, base.id, base.digest, source.packages]).encode()).hexdigest()[:32]
     there = local_image(client, f"{REPOSITORY}:{named}")
     if there is None:
         say(f"installing {' '.join(source.packages)}")
-        _make(client, base.id, tag=named, image=image, packages=source.packages, environ=environ, say=say)
+        _make(client, base, tag=named, image=image, packages=source.packages, environ=environ, say=say)
         there = inspect(client, f"{REPOSITORY}:{named}")
-    return Found(id=there["Id"], digest=there["Id"])
+    return Found(id=there["Id"], digest=there["Config"]["Labels"][DIGEST_LABEL])
 
 
 def _make(
     client: docker.DockerClient,
-    base_id: str,
+    base: Found,
     *,
     tag: str,
     image: Image,
@@ -53,17 +63,21 @@ def _make(
     environ: Mapping[str, str],
     say: Say,
 ) -> None:
-    python = find_python(client, base_id)
+    place = f"{image.where}: {image.series} {image.version}"
+    python = find_python(client, base.id)
     if python is None:
-        raise ImageUnavailable(f"{image.where}: the base image has no python3 or python on its PATH")
-    with _holder(client, base_id, python=python) as container_id, _with_ca(client, container_id, environ) as settings:
-        pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
-        environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
-        code, output = _execute(client, container_id, [*pip, *packages], environment=environment, say=say)
+        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; take one that has")
+    with _holder(client, base.id, python=python) as container_id:
+        with _with_ca(client, container_id, environ) as settings:
+            pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--"]
+            environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
+            code, output = _execute(client, container_id, [*pip, *packages], environment=environment, say=say)
         if code != 0:
-            raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {_reason(output)}")
-        _remove_ca(client, container_id)
-        _commit(client, container_id, base_id=base_id, tag=tag)
+            raise _failure(place, output)
+        _checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
+        installed = _checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
+        digest = hashlib.sha256(f"{base.digest} {installed.split()[-1]}".encode()).hexdigest()
+        _commit(client, container_id, base_id=base.id, tag=tag, digest=f"sha256:{digest}")
 
 
 @contextlib.contextmanager
@@ -72,8 +86,8 @@ def _holder(client: docker.DockerClient, base_id: str, *, python: str) -> Iterat
     api = client.api
     wait = [python, "-c", "import sys; sys.stdin.read()"]
     container_id = api.create_container(
-        base_id, entrypoint=wait[:1], command=wait[1:], labels=owner_label(), stdin_open=True, detach=False,
-        host_config=api.create_host_config(init=True),
+        base_id, entrypoint=wait[:1], command=wait[1:], stdin_open=True, detach=False,
+        host_config=api.create_host_config(init=True), **marked("install"),
     )["Id"]  # fmt: skip
     with removed(client, container_id):
         stream = open_stream(client, container_id)
@@ -94,10 +108,14 @@ def _with_ca(client: docker.DockerClient, container_id: str, environ: Mapping[st
     yield settings
 
 
-def _remove_ca(client: docker.DockerClient, container_id: str) -> None:
-    code, output = _execute(client, container_id, ["rm", "-f", CA_PATH], environment={}, say=lambda text: None)
+def _checked(client: docker.DockerClient, container_id: str, command: list[str], *, place: str, say: Say) -> str:
+    """What a small command of ours prints there."""
+    code, output = _execute(client, container_id, command, environment={}, say=say)
     if code != 0:
-        raise ImageUnavailable(f"the CA bundle could not be removed from the overlay: {output}")
+        raise ImageUnavailable(
+            f"{place}: `{command[0]}` failed in the base image: {_reason(output)}; take another base"
+        )
+    return output
 
 
 def _execute(
@@ -114,6 +132,15 @@ def _execute(
     return api.exec_inspect(exec_id)["ExitCode"], output.text()
 
 
+def _failure(place: str, output: str) -> ImageUnavailable:
+    reason = _reason(output)
+    unreached = UNREACHED.findall(output)
+    if unreached and reason.startswith("No matching distribution"):
+        reason = f"the package index cannot be reached: {unreached[-1][:300]}"
+        return unavailable(f"{place}: {reason}", cause=f"connection broken: {reason}")
+    return unavailable(f"{place}: {reason}", cause=reason)
+
+
 def _reason(output: str) -> str:
     """pip's last complaint; without one the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
@@ -121,10 +148,12 @@ def _reason(output: str) -> str:
     return (errors or lines or ["pip failed without a word"])[-1].removeprefix("ERROR: ")[:400]
 
 
-def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str) -> None:
+def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str, digest: str) -> None:
     """The container as an image that starts as its base does: ENTRYPOINT, CMD, WORKDIR, USER as they were."""
     base = inspect(client, base_id)["Config"]
     conf = {name: base.get(name) for name in CONFIG_KEPT}
     conf["Entrypoint"] = conf["Entrypoint"] or []  # null would mean the container's own
-    conf["Labels"] = {**(base.get("Labels") or {}), IMAGE_LABEL: f"{REPOSITORY}:{tag}"}
+    ours = {IMAGE_LABEL: f"{REPOSITORY}:{tag}", DIGEST_LABEL: digest}
+    holders = {OWNER_LABEL: "", NAME_LABEL: ""}  # the engine adds the container's labels; those must say nothing
+    conf["Labels"] = {**(base.get("Labels") or {}), **holders, **ours}
     client.api.commit(container_id, repository=REPOSITORY, tag=tag, conf=conf)

@@ -105,6 +105,15 @@ MEANING = [
     ("arg: WHEEL", "arg: WHEEL\n    args: {WHEEL: 1}", "9: series.wheel.args.WHEEL: is the arg that takes the version"),
     ('registry.local/tensorflow\n    tags: ["20.12", "22.12"]', "", "4: series.tags.repository: has no value"),
     ("engine: docker", "engine: dokcer", "14: hosts.here.engine: unknown engine 'dokcer'; allowed: docker, process"),
+    ("engine: docker", "engine: 'tcp://h:notaport'", "14: hosts.here.engine: 'tcp://h:notaport' is no address: Port"),
+    ("engine: docker", "engine: 'ssh://h:99999'", "14: hosts.here.engine: 'ssh://h:99999' is no address: Port out of"),
+    ("engine: docker", "engine: 'tcp://[::1'", "14: hosts.here.engine: 'tcp://[::1' is no address: Invalid IPv6 URL"),
+    ("engine: docker", "engine: 'tcp://h'", "14: hosts.here.engine: 'tcp://h' names no host or port; write tcp://HOST"),
+    (
+        "engine: docker",
+        "engine: 'ssh://me:secret@h'",
+        "14: hosts.here.engine: a password does not belong in an address",
+    ),
     ("engine: docker", "engine: docker, gpus: [0, 0]", "14: hosts.here.gpus: a GPU is listed twice; keep one"),
     (
         "memory: 8GiB",

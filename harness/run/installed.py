@@ -1,0 +1,21 @@
+"""Prints one hash over the Python distributions that an interpreter sees: what pip laid over a base, by content.
+
+Run by the Python of an image (`python -c`, CPython 3.6 to 3.13) after the install, never at a launch; never imported.
+
+sha256 over each distribution's folder name and the lines of its RECORD, but for those of compiled files, which differ
+from install to install. A distribution without a RECORD (an egg) counts by its name and version.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+patterns = ("*.dist-info", "*.egg-info")
+infos = {info for folder in sys.path if folder for pattern in patterns for info in Path(folder).glob(pattern)}
+found = hashlib.sha256()
+for info in sorted(infos, key=lambda info: (info.name, str(info))):
+    record = info / "RECORD"
+    lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
+    kept = sorted(line for line in lines if not line.split(",")[0].endswith(".pyc"))
+    found.update("\n".join([info.name, *kept, ""]).encode())
+print(found.hexdigest())

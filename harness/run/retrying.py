@@ -1,0 +1,63 @@
+"""Trouble of the network passes; what is wrong with a name or a build does not. Only the first is tried again."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from harness.errors import ImageUnavailable
+from harness.run.engine import Say
+from harness.run.waiting import BEAT_S
+
+WAITS_S = (5.0, 20.0)
+NETWORK = re.compile(
+    r"time-?out|timed out|connection (refused|reset|aborted|broken)|no such host|name resolution|max retries exceeded"
+    r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|too ?many ?requests"
+    r"|bad gateway|service unavailable|\b(status|error|code):? (code )?(429|50[0234])\b",
+    re.IGNORECASE,
+)
+
+T = TypeVar("T")
+
+
+class NetworkTrouble(ImageUnavailable):
+    """An image could not be had because of the network: worth another try."""
+
+
+def unavailable(message: str, *, cause: str) -> ImageUnavailable:
+    """The error to raise for an image; `cause`, what the engine or pip said, tells whether it was the network."""
+    return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(message)
+
+
+class Patience:
+    """Tries again what failed by the network, after waits that `say` may interrupt.
+
+    A network that is still down after the last wait is not waited for again until something has succeeded: twenty
+    versions behind a dead registry would wait for ten minutes to say one thing.
+    """
+
+    def __init__(self, waits_s: tuple[float, ...] = WAITS_S, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._waits_s = self._left_s = waits_s
+        self._sleep = sleep
+
+    def through(self, attempt: Callable[[], T], *, say: Say) -> T:
+        """What `attempt` returns; raises what it raises when it cannot be had."""
+        while True:
+            try:
+                result = attempt()
+            except NetworkTrouble as error:
+                if not self._left_s:
+                    raise
+                wait_s, *left_s = self._left_s
+                self._left_s = tuple(left_s)
+                self._wait(wait_s, say=say, why=str(error))
+            else:
+                self._left_s = self._waits_s
+                return result
+
+    def _wait(self, wait_s: float, *, say: Say, why: str) -> None:
+        for beat in range(max(1, round(wait_s / BEAT_S))):
+            say(f"the network failed, trying again in {wait_s - beat * BEAT_S:.0f} s: {why}")
+            self._sleep(BEAT_S)

@@ -1,0 +1,173 @@
+"""What is ours on an engine and what is not: nothing of anybody else is ever removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import docker as docker_sdk
+import pytest
+from docker.errors import NotFound
+
+from harness.model import Build
+from harness.run import containers, owner
+from harness.run.containers import NAME_LABEL, UNCHECKED_AGE_S, in_use, marked, remove_dead
+from harness.run.images import IMAGE_LABEL, remove_made
+from harness.run.owner import OWNER_LABEL
+from tests.contract.world import BASE, World, image, installed, quiet
+
+pytestmark = pytest.mark.docker
+
+WAITING = ["sleep", "60"]
+
+
+@pytest.fixture
+def dead() -> str:
+    """The owner that a killed harness of this machine leaves behind."""
+    ours = owner.this_process()
+    return str(owner.Owner(machine=ours.machine, pid=ours.pid, start_s=ours.start_s - 100))
+
+
+@pytest.fixture
+def create(client: docker_sdk.DockerClient) -> Iterator[Callable[..., Any]]:
+    """Creates containers that are gone after the test."""
+    made: list[Any] = []
+
+    def make(reference: str, **fields: Any) -> Any:
+        made.append(client.containers.create(reference, WAITING, **fields))
+        return made[-1]
+
+    yield make
+    for container in made:
+        with contextlib.suppress(NotFound):
+            container.remove(force=True)
+
+
+def is_there(client: docker_sdk.DockerClient, container: Any) -> bool:
+    return bool(client.containers.list(all=True, filters={"id": container.id}))
+
+
+def test_what_a_killed_harness_left_is_removed(
+    docker: World, client: docker_sdk.DockerClient, create: Callable[..., Any], dead: str
+) -> None:
+    mark = marked("test")
+    left = create(BASE, name=mark["name"], labels={**mark["labels"], OWNER_LABEL: dead})
+    left.start()
+    assert docker.engine.remove_leftovers() >= 1
+    assert not is_there(client, left)
+
+
+@pytest.mark.index
+def test_a_container_of_a_users_own_from_an_overlay_stays(
+    docker: World, client: docker_sdk.DockerClient, create: Callable[..., Any]
+) -> None:
+    """It inherits the labels of the image, and the image has those of the container that pip ran in."""
+    prepared = docker.engine.prepare(installed("six==1.16.0"), quiet)
+    theirs = create(prepared.reference, name=f"harness-{secrets.token_hex(4)}")
+    assert theirs.labels[OWNER_LABEL] == ""
+    remove_dead(client, now_s=2**33)
+    assert is_there(client, theirs)
+
+
+def test_inherited_labels_of_a_dead_harness_make_nobody_a_leftover(
+    client: docker_sdk.DockerClient, create: Callable[..., Any], dead: str
+) -> None:
+    """As when someone commits one of our containers."""
+    mark = marked("test")
+    ours = create(BASE, name=mark["name"], labels={**mark["labels"], OWNER_LABEL: dead})
+    committed = ours.commit()
+    try:
+        theirs = create(committed.id)
+        assert theirs.labels[OWNER_LABEL] == dead
+        remove_dead(client)
+        assert (is_there(client, theirs), is_there(client, ours)) == (True, False)
+        theirs.remove()
+    finally:
+        client.images.remove(committed.id)
+
+
+def test_only_old_and_ended_containers_of_others_are_removed(
+    client: docker_sdk.DockerClient, create: Callable[..., Any]
+) -> None:
+    """Their owner cannot be looked up from here, so a young one may be of a living run."""
+    mark = marked("test")
+    other = create(BASE, name=mark["name"], labels={**mark["labels"], OWNER_LABEL: "another-machine:1:1"})
+    created_s = client.api.containers(all=True, filters={"id": other.id})[0]["Created"]
+    remove_dead(client, now_s=created_s + UNCHECKED_AGE_S - 1)
+    assert is_there(client, other)
+    remove_dead(client, now_s=created_s + UNCHECKED_AGE_S + 1)
+    assert not is_there(client, other)
+
+
+# ---------------------------------------------------------------- images
+
+
+@pytest.fixture
+def made(docker: World, client: docker_sdk.DockerClient, tmp_path: Path) -> Iterator[Any]:
+    """An image that the harness built."""
+    (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nLABEL test={secrets.token_hex(8)}\n")
+    prepared = docker.engine.prepare(image(Build(context=tmp_path, args=())), quiet)
+    yield client.images.get(prepared.reference)
+    with contextlib.suppress(NotFound):
+        client.images.remove(prepared.reference, force=True)
+
+
+def clean(client: docker_sdk.DockerClient, made: Any) -> tuple[int, list[str]]:
+    """`clean --images` for this image and all that is made from it; what it says."""
+    said: list[str] = []
+    return remove_made(client, say=said.append, label=f"{IMAGE_LABEL}={made.labels[IMAGE_LABEL]}"), said
+
+
+def test_an_image_that_we_made_is_removed_and_no_other(client: docker_sdk.DockerClient, made: Any) -> None:
+    kept = client.images.get(BASE).id
+    assert clean(client, made) == (1, [])
+    assert made.id not in {each.id for each in client.images.list()}
+    assert client.images.get(BASE).id == kept
+
+
+def test_an_image_with_a_users_tag_stays(client: docker_sdk.DockerClient, made: Any) -> None:
+    made.tag("harness-test/mine", "1")
+    removed, said = clean(client, made)
+    assert removed == 0
+    assert "left alone: it is also named harness-test/mine:1" in said[0]
+    assert client.images.get("harness-test/mine:1").id == made.id
+
+
+def test_an_image_that_a_user_made_from_ours_stays(client: docker_sdk.DockerClient, made: Any) -> None:
+    text = f"FROM {made.tags[0]}\nLABEL theirs=1\n"
+    theirs, _ = client.images.build(fileobj=BytesIO(text.encode()), tag="harness-test/theirs:1", rm=True)
+    try:
+        clean(client, made)
+        found = client.images.get("harness-test/theirs:1")
+        assert found.id == theirs.id
+        assert found.labels[IMAGE_LABEL] == made.labels[IMAGE_LABEL]
+    finally:
+        client.images.remove("harness-test/theirs:1")
+
+
+def test_images_stay_while_a_harness_is_at_work(
+    docker: World, client: docker_sdk.DockerClient, create: Callable[..., Any], made: Any
+) -> None:
+    """Between two of its trials nothing uses an image of a sweep."""
+    mark = marked("test")
+    working = create(BASE, **mark)
+    said: list[str] = []
+    assert docker.engine.remove_images(said.append) == 0
+    assert "a harness is at work" in said[0]
+    assert client.images.get(made.id).id == made.id
+    assert mark["name"] in in_use(client)
+    working.remove()
+    assert mark["name"] not in in_use(client)
+
+
+def test_every_container_of_ours_is_marked(docker: World, client: docker_sdk.DockerClient) -> None:
+    with docker.engine.launch(docker.launch("quiet")) as session:
+        (entry,) = client.api.containers(filters={"label": f"harness.run={docker.run_id}"})
+        assert containers.is_ours(entry), json.dumps(entry["Labels"])
+        assert entry["Labels"][NAME_LABEL].startswith("harness-")
+        assert session.receive(30.0) is not None

@@ -1,0 +1,213 @@
+"""Engines, registries and indexes that are not there, refuse or hang up: one line, and never the image's fault."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+
+import docker as docker_sdk
+import pytest
+from docker.errors import APIError
+from paramiko import SSHException
+
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
+from harness.model import Build, Image, Install
+from harness.run.builds import build
+from harness.run.client import engine_errors
+from harness.run.docker import DockerEngine, open_engine
+from tests.contract.world import BASE, World, host, image, pulled, quiet
+
+docker_only = pytest.mark.docker
+PLACE = r"^matrix\.yaml:2: hosts\.here: "
+
+
+@contextmanager
+def listening(answer: bytes) -> Iterator[int]:
+    """A server that says `answer` to whoever calls, and hangs up; its port."""
+
+    def serve(server: socket.socket) -> None:
+        while True:
+            try:
+                caller, _ = server.accept()
+            except OSError:
+                return
+            with caller:
+                caller.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,), daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_an_engine_that_is_not_there() -> None:
+    with pytest.raises(EngineUnreachable, match=f"{PLACE}Cannot connect to .* use engine: process"):
+        open_engine(host("tcp://127.0.0.1:1"), environ={}, say=quiet)
+
+
+@pytest.mark.parametrize("scheme", ["ssh", "tcp"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # paramiko's own thread
+def test_a_port_where_something_else_answers(scheme: str) -> None:
+    with listening(b"220 mail.example\r\n") as port, pytest.raises(EngineUnreachable, match=f"{PLACE}Cannot connect"):
+        open_engine(host(f"{scheme}://127.0.0.1:{port}"), environ={}, say=quiet)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:notaport", "ssh://h:99999", "tcp://[::1"])
+def test_an_address_of_the_environment_that_is_none(address: str) -> None:
+    with pytest.raises(EngineUnreachable, match=f"{PLACE}Cannot connect to the Docker daemon at {re.escape(address)}"):
+        open_engine(host("docker"), environ={"DOCKER_HOST": address}, say=quiet)
+
+
+def test_an_unknown_context_is_not_the_local_engine() -> None:
+    """A sweep on the wrong machine would blame the wrong card."""
+    with pytest.raises(EngineUnreachable, match=f"{PLACE}no Docker context 'lab-4090'; there are: default"):
+        open_engine(host("context:lab-4090"), environ={}, say=quiet)
+    with pytest.raises(EngineUnreachable, match="DOCKER_CONTEXT: no Docker context 'lab-4090'"):
+        open_engine(host("docker"), environ={"DOCKER_CONTEXT": "lab-4090"}, say=quiet)
+
+
+@docker_only
+def test_a_known_context_is_used(docker: World) -> None:
+    with closing(open_engine(host("context:default"), environ={}, say=quiet)) as engine:
+        assert engine.facts["name"] == docker.engine.facts["name"]
+
+
+@pytest.mark.parametrize("error", [SSHException("closed"), EOFError(), ConnectionResetError(104, "reset")])
+def test_a_connection_that_is_lost_on_the_way(error: Exception) -> None:
+    with (
+        pytest.raises(EngineUnreachable, match=r"^m.yaml:1: k: the connection .* was lost: .*; see that"),
+        engine_errors("m.yaml:1: k"),
+    ):
+        raise error
+
+
+def test_a_full_disk_says_what_to_do() -> None:
+    said = APIError("x", explanation="write /var/lib/docker/x: no space left on device")
+    with (
+        pytest.raises(InfrastructureError, match=r"^m.yaml:1: k: .*no space left.*harness clean --images") as caught,
+        engine_errors("m.yaml:1: k"),
+    ):
+        raise said
+    assert not isinstance(caught.value, EngineUnreachable | ImageUnavailable)
+
+
+def test_a_context_that_cannot_be_read_is_not_the_engines_fault(tmp_path: Path) -> None:
+    client = docker_sdk.DockerClient(base_url="unix:///nonexistent", version="1.41")
+    source = Build(context=tmp_path, args=())
+    with closing(client):
+        call = partial(build, client, source, image=image(source), environ={}, say=quiet)
+        with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: .*: no Dockerfile there"):
+            call()
+        (tmp_path / "Dockerfile").write_bytes(b"FROM \xff\n")
+        with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: .*: cannot be read: .*utf-8"):
+            call()
+
+
+# ---------------------------------------------------------------- trying again
+
+
+@pytest.fixture
+def impatient() -> Iterator[DockerEngine]:
+    """An engine that tries twice again, soon."""
+    with closing(open_engine(host("docker"), environ={}, say=quiet, waits_s=(0.2, 0.4))) as engine:
+        yield engine
+
+
+class Said(list[str]):
+    def __call__(self, text: str) -> None:
+        self.append(text)
+
+    @property
+    def tries(self) -> int:
+        return len({line.split(" s:")[0] for line in self if "trying again" in line})
+
+
+@docker_only
+@pytest.mark.parametrize(
+    ("wanted", "help_text"),
+    [
+        (pulled("localhost:1/no-such-image:1"), "docker login"),
+        (image(Install(base="localhost:1/no-base:1", python=None, packages=())), "`make base` builds a local base"),
+    ],
+)
+def test_a_registry_that_is_down_is_asked_again_once(impatient: DockerEngine, wanted: Image, help_text: str) -> None:
+    """The next image of the series does not wait again."""
+    said = Said()
+    for tries in (2, 0):
+        said.clear()
+        with pytest.raises(
+            ImageUnavailable, match=rf"^matrix\.yaml:7: series\.tested: .*cannot be pulled: .*{help_text}"
+        ):
+            impatient.prepare(wanted, said)
+        assert len([line for line in said if "trying again" in line]) == (3 if tries else 0)
+
+
+class NoSuchImage(BaseHTTPRequestHandler):
+    """A registry without images."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()
+        self.send_response(200 if self.path == "/v2/" else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, *arguments: object) -> None:
+        """Not on stderr."""
+
+
+@docker_only
+def test_an_image_that_does_not_exist_is_not_asked_for_again(impatient: DockerEngine) -> None:
+    said = Said()
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoSuchImage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ImageUnavailable, match=r"cannot be pulled: .*manifest unknown"):
+            impatient.prepare(pulled(f"127.0.0.1:{server.server_port}/x:1"), said)
+        server.shutdown()
+    assert said.tries == 0
+
+
+@docker_only
+def test_a_step_that_times_out_is_the_dockerfiles_matter(impatient: DockerEngine, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nRUN echo connection timed out; exit 7\n")
+    said = Said()
+    with pytest.raises(ImageUnavailable, match=r"the build failed: .*code: 7"):
+        impatient.prepare(image(Build(context=tmp_path, args=())), said)
+    assert said.tries == 0
+
+
+@docker_only
+def test_the_wait_can_be_interrupted() -> None:
+    def stop(text: str) -> None:
+        if "trying again" in text:
+            raise Interrupted("interrupted")
+
+    with closing(open_engine(host("docker"), environ={}, say=quiet)) as engine, pytest.raises(Interrupted):
+        engine.prepare(pulled("localhost:1/no-such-image:1"), stop)
+
+
+@docker_only
+def test_an_index_that_is_down_is_told_as_such(client: docker_sdk.DockerClient) -> None:
+    """pip itself says that no version of the package exists."""
+    text = f"FROM {BASE}\nENV PIP_RETRIES=1\n"
+    client.images.build(fileobj=BytesIO(text.encode()), tag="harness-test/retries:1", rm=True)
+    environ, said = {"https_proxy": "http://127.0.0.1:9"}, Said()
+    source = Install(base="harness-test/retries:1", python=None, packages=("six==1.10.0",))
+    told = pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: .*tested 1: the package index cannot be reached")
+    with closing(open_engine(host("docker"), environ=environ, say=quiet, waits_s=(0.2,))) as engine, told:
+        engine.prepare(image(source), said)
+    assert said.tries == 1
