@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import stdtrit
 
 from harness.model import Floats
@@ -20,6 +21,8 @@ BLOCKS = 16
 FLOOR = 0.10
 """The share of a block below its level: low, so that garbage-collector saw-teeth and spikes do not move it."""
 TEETH = 4
+STAIRS_ENDED = 2
+"""Of the longest time between two changes that must pass without one before stairs are taken to have ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,22 +98,26 @@ def _drift(differences: Floats) -> float:
 def observed_quantum(values: Floats, *, least: float, most: float) -> float:
     """The smallest frequent change of the series between neighbouring samples, within [least, most].
 
-    Frequent: a twentieth of the changes are no larger. A page is 4 KiB, a huge page 2,048; a series that never
-    changes has the least quantum.
+    Frequent: a twentieth of the changes are no larger. A page is 4 KiB, a huge page 2,048. Changes in the first
+    fiftieth are those of a start. A series has the least quantum if it never changes, if it changes once and by more
+    than `most` (somebody allocated something), or if its stairs have ended.
     """
-    sample = values if len(values) <= _SAMPLE else values[-_SAMPLE:]
-    changes = np.abs(np.diff(sample))
-    changes = changes[changes > 0]
-    if not len(changes):
-        changes = np.abs(np.diff(values[:: max(1, len(values) // _SAMPLE)]))
-        changes = changes[changes > 0]
-    if not len(changes):
+    changes = np.diff(values[len(values) // 50 :])
+    places = np.flatnonzero(changes)
+    if not len(places) or _stairs_ended(places, rows=len(changes)):
         return least
-    index = len(changes) // 20
-    return min(max(float(np.partition(changes, index)[index]), least), most)
+    index = len(places) // 20
+    frequent = float(np.partition(np.abs(changes[places]), index)[index])
+    if frequent > most and len(places) == 1:
+        return least
+    return min(max(frequent, least), most)
 
 
-_SAMPLE = 1 << 18
+def _stairs_ended(places: npt.NDArray[np.intp], *, rows: int) -> bool:
+    """Whether nothing has changed since the last of several changes for much longer than ever between two of them:
+    stairs that go up at a steady pace would have had their next step.
+    """
+    return len(places) > 1 and rows - int(places[-1]) > STAIRS_ENDED * int(np.diff(places).max())
 
 
 def _slope(levels: Floats) -> tuple[float, float, int]:

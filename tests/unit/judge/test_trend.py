@@ -104,6 +104,26 @@ def test_a_buffer_that_filled_is_a_plateau():
     assert found.plateau_mib == pytest.approx(600 * 50 / 1024, rel=0.05)
 
 
+@pytest.mark.parametrize("missing", [0, 3])
+@pytest.mark.parametrize("row", [1, 2, 8, 100, 1500, 1990])
+def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
+    """Its one jump would rule out "flat" for ever: no leak of less than 1 KiB a step could be excluded."""
+    rss = np.where(np.arange(4000) < row, 34_000.0, 41_800.0)
+    rss[4000 - missing :] = np.nan
+    found = judge(trace_of(rss))
+    assert found.verdict in ("flat", "plateau")
+    assert found.excluded_kib_per_step is not None
+    assert found.excluded_kib_per_step < 0.003
+
+
+@given(st.floats(0.55, 5), st.sampled_from([132.0, 512.0, 1024.0, 2048.0]), st.floats(0, 1))
+@settings(max_examples=100, deadline=None)
+def test_leaking_stairs_are_never_flat(rate, chunk_kib, phase):
+    """Nothing moves between two chunks: to call that flat with the exclusion of a page would hide the leak."""
+    rss = 80_000 + chunk_kib * np.floor(rate * np.arange(4000) / chunk_kib + phase)
+    assert judge(trace_of(rss)).verdict not in ("flat", "plateau")
+
+
 @pytest.mark.parametrize("steps", [500, 1000])
 def test_early_growth_is_shown_but_is_no_verdict(steps):
     """A buffer that fills looks like a leak at first; at the budget's end there is no later to wait for."""
