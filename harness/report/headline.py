@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.model import Effect, Finding, RunResult
+from harness.model import CellResult, Effect, Finding, RunResult
 from harness.report import figures, words
 from harness.report.clean import plain
 from harness.report.episodes import Episode, History, histories
@@ -29,9 +29,15 @@ def _regression(result: RunResult) -> str:
 def _infrastructure(result: RunResult) -> str:
     hosts = [plain(state.host.name) for state in result.hosts if state.problem is not None]
     where = f" ({words.together(hosts)} could not be used)" if hosts else ""
-    missing = sum(words.tone(cell.verdict.verdict) == "none" for cell in result.cells)
+    lost = [cell for cell in result.cells if cell.problem or _is_untested(cell)]
     cells = figures.count(len(result.cells), "cell")
-    return f"Nothing bad in what ran, but {missing} of {cells} could not be measured{where}."
+    how = "" if all(_is_untested(cell) for cell in lost) else " as planned"
+    return f"Nothing bad in what ran, but {len(lost)} of {cells} could not be measured{how}{where}."
+
+
+def _is_untested(cell: CellResult) -> bool:
+    """Whether it should have been measured and was not."""
+    return cell.verdict.verdict == "untested" and cell.cell.excluded is None
 
 
 def _inconclusive(result: RunResult) -> str:

@@ -54,7 +54,7 @@ def render(result: RunResult) -> str:
         tables=tables,
         details=_all_details(tables),
         gaps=words.gaps(result),
-        warnings=[*words.troubles(result), *result.warnings],
+        warnings=words.warnings(result),
         quiet=words.quiet_text(result),
         legend=table.LEGEND,
         units=table.UNITS,

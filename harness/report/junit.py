@@ -1,12 +1,15 @@
 """The report as JUnit XML, which CI servers read: one test per cell.
 
 bad, or where something begins to be bad    failure
-infrastructure                              error
+not run, by infrastructure's fault          error
 untested, incompatible, excluded, unsure    skipped: neither good nor bad is known
+
+The run's warnings are in the system-err of the first suite.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, RunResult
@@ -20,11 +23,12 @@ _TAIL_LINES = 40
 def render(result: RunResult) -> str:
     """An XML document; ends with a newline."""
     root = ElementTree.Element("testsuites", name=plain(result.matrix))
-    for one in table.tables(result):
-        root.append(_suite(one, result))
+    root.extend(_suite(one, result) for one in table.tables(result))
     for kind in ("tests", "failures", "errors", "skipped"):
         root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
     root.set("time", f"{result.duration_s:.3f}")
+    for suite in root[:1]:
+        _add_warnings(suite, words.warnings(result))
     ElementTree.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
@@ -41,6 +45,11 @@ def _suite(one: Table, result: RunResult) -> ElementTree.Element:
     return suite
 
 
+def _add_warnings(suite: ElementTree.Element, warnings: Sequence[str]) -> None:
+    if warnings:
+        ElementTree.SubElement(suite, "system-err").text = "\n".join(warnings)
+
+
 def _case(entry: CellResult, result: RunResult) -> ElementTree.Element:
     cell = entry.cell
     case = ElementTree.Element(
@@ -50,8 +59,10 @@ def _case(entry: CellResult, result: RunResult) -> ElementTree.Element:
         time=f"{sum(trial.duration_s for trial in entry.trials):.3f}",
     )
     begins = [finding for finding in result.findings if _begins_at(finding, entry)]
-    outcome = _outcome(entry, result, begins=bool(begins))
-    if outcome is not None:
+    outcome = _outcome(entry, begins=bool(begins))
+    if outcome is None and entry.problem:
+        ElementTree.SubElement(case, "system-out").text = words.cell_sentence(entry)
+    elif outcome is not None:
         message = "; ".join([*map(words.finding_text, begins), words.cell_sentence(entry)])
         kind = begins[0].metric if begins else entry.verdict.verdict
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
@@ -65,21 +76,14 @@ def _begins_at(finding: Finding, entry: CellResult) -> bool:
     return finding.kind != "first_fixed" and (finding.series, finding.after, finding.lane, finding.variant) == here
 
 
-def _outcome(entry: CellResult, result: RunResult, *, begins: bool) -> str | None:
+def _outcome(entry: CellResult, *, begins: bool) -> str | None:
+    """The tag of a test that did not pass. A setup that failed has no problem of the infrastructure: it is skipped."""
     tone = words.tone(entry.verdict.verdict)
     if tone == "bad" or begins:
         return "failure"
     if tone == "good":
         return None
-    return "error" if is_infrastructure(entry, result) else "skipped"
-
-
-def is_infrastructure(entry: CellResult, result: RunResult) -> bool:
-    """Whether the cell should have run and could not, through no fault of its image or scenario."""
-    if entry.cell.excluded is not None or entry.verdict.verdict != "untested":
-        return False
-    lost = {state.host.name for state in result.hosts if state.problem is not None}
-    return entry.cell.lane.host.name in lost or any(trial.end == "infrastructure" for trial in entry.trials)
+    return "error" if entry.problem and entry.verdict.verdict == "untested" else "skipped"
 
 
 def _tail(entry: CellResult) -> str:

@@ -26,7 +26,7 @@ def render(result: RunResult) -> str:
     parts += [escaped(f"{table.LEGEND}; {table.UNITS}.")]
     parts += _list("Findings", (f"{words.finding_place(one)}: {words.finding_text(one)}" for one in ordered(result)))
     parts += _list("Not measured or not decided", words.gaps(result))
-    parts += _list("Warnings", [*words.troubles(result), *result.warnings])
+    parts += _list("Warnings", words.warnings(result))
     quiet = words.quiet_text(result)
     parts += [escaped(f"{quiet}.")] if quiet else []
     return "\n\n".join(parts) + "\n"

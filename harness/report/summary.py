@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.model import CellResult, Finding, HostState, Lane, RunResult, Variant
+from harness.report import words
 from harness.report.episodes import ordered
 
 SCHEMA = 1
@@ -61,7 +62,7 @@ def _cell(entry: CellResult) -> dict[str, Any]:
         "verdicts": list(verdict.verdicts),
         "layer": verdict.layer,
         "plateau_mib": _json(verdict.plateau_mib),
-        "smallest_visible": _json(verdict.smallest_visible),
+        "smallest_visible": _visible(verdict.smallest_visible),
         "metrics": _json(verdict.metrics),
         "rate_kib_per_step": _json(verdict.rate_kib_per_step),
         "rate_ci": _json(verdict.rate_ci),
@@ -70,8 +71,12 @@ def _cell(entry: CellResult) -> dict[str, Any]:
         "step_ms_ci": _json(verdict.step_ms_ci),
         "step_drift": _json(verdict.step_drift),
         "peak_rss_mib": _json(verdict.peak_rss_mib),
-        "why": f"excluded: {cell.excluded.why}" if cell.excluded is not None else verdict.why,
+        "why": words.why(entry),
     }
+
+
+def _visible(known: Mapping[str, float] | None) -> dict[str, float | None] | None:
+    return None if known is None else {name: _json(known.get(name)) for name in ("step_time", "peak_memory")}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def render(result: RunResult, console: Console) -> None:
         pen.line(table.UNITS, style="dim")
     _write_findings(result, pen)
     pen.list("Not measured or not decided", words.gaps(result), style="yellow")
-    pen.list("Warnings", [*words.troubles(result), *map(plain, result.warnings)], style="yellow")
+    pen.list("Warnings", words.warnings(result), style="yellow")
     quiet = words.quiet_text(result)
     if quiet:
         pen.line(quiet, before=1)

@@ -16,6 +16,7 @@ from harness.report.clean import plain, shortened
 Tone = Literal["bad", "good", "unsure", "none"]
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
 WHY_LENGTH = 200
+HINDERED = "not measured as planned"
 
 
 def tone(verdict: str) -> Tone:
@@ -78,9 +79,14 @@ def _seen(verdict: CellVerdict) -> str:
 
 
 def why(result: CellResult) -> str:
-    """The reason for the verdict; for a cell that the matrix leaves out, the matrix's own reason."""
-    excluded = result.cell.excluded
-    return f"excluded: {excluded.why}" if excluded is not None else result.verdict.why
+    """The reason for the verdict; for a cell that the matrix leaves out, the matrix's own reason.
+
+    What kept a cell from being measured as planned comes first.
+    """
+    if result.cell.excluded is not None:
+        return f"excluded: {result.cell.excluded.why}"
+    known = not result.problem or result.problem in result.verdict.why
+    return result.verdict.why if known else f"{HINDERED}: {result.problem}; {result.verdict.why}"
 
 
 # ---------------------------------------------------------------- one finding
@@ -171,8 +177,16 @@ def troubles(result: RunResult) -> list[str]:
     return [trouble(host) for host in result.hosts if host.problem is not None]
 
 
+def warnings(result: RunResult) -> list[str]:
+    """What a reader must know before trusting the rest, hosts that could not be used first."""
+    return [*troubles(result), *map(plain, result.warnings)]
+
+
 def totals(result: RunResult) -> str:
-    """`12 cells: 8 good, 2 bad, 1 unsure, 1 not measured; 36 trials in 3 min`."""
+    """`12 cells: 8 good, 2 bad, 1 unsure, 1 not measured; 36 trials in 3 min; seed 7`.
+
+    The seed is that of the launches' order, for `--seed`.
+    """
     tones = [tone(cell.verdict.verdict) for cell in result.cells]
     words: dict[Tone, str] = {"good": "good", "bad": "bad", "unsure": "unsure", "none": "not measured"}
     parts = [f"{tones.count(name):,} {word}" for name, word in words.items() if name in tones]
@@ -180,7 +194,8 @@ def totals(result: RunResult) -> str:
     ran = figures.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
     earlier = f", {known:,} more known from earlier runs" if known else ""
     cells = figures.count(len(result.cells), "cell")
-    return f"{cells}: {', '.join(parts) or 'none'}; {ran} in {figures.duration(result.duration_s)}{earlier}"
+    time = figures.duration(result.duration_s)
+    return f"{cells}: {', '.join(parts) or 'none'}; {ran} in {time}{earlier}; seed {result.plan.seed}"
 
 
 def quiet_text(result: RunResult) -> str | None:
@@ -194,17 +209,19 @@ def quiet_text(result: RunResult) -> str | None:
 
 
 def gaps(result: RunResult) -> list[str]:
-    """What was not measured or not decided: a line for each verdict, series, lane and reason.
+    """What was not measured as planned, or not decided: a line for each verdict, series, lane and reason.
 
     What a host could not do as a whole is among its `troubles`.
     """
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     host_problems = {state.problem for state in result.hosts}
     for entry in result.cells:
-        if tone(entry.verdict.verdict) in ("unsure", "none") and entry.verdict.why not in host_problems:
+        known = tone(entry.verdict.verdict) in ("good", "bad")
+        reason = entry.problem if known else why(entry)
+        if (reason or not known) and reason not in host_problems:
+            name = f"{entry.verdict.verdict}, {HINDERED}" if known else entry.verdict.verdict
             place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
-            key = (entry.verdict.verdict, place, shortened(why(entry), most=WHY_LENGTH))
-            groups.setdefault(key, []).append(entry.cell)
+            groups.setdefault((name, place, shortened(reason, most=WHY_LENGTH)), []).append(entry.cell)
     return [_gap_line(*key, cells=cells) for key, cells in groups.items()]
 
 

@@ -66,7 +66,8 @@ def variant(name: str, **params: Scalar) -> Variant:
 
 def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
     return CellVerdict(
-        verdict="flat", verdicts=("flat",), why="flat up to step 4,000", trials=3, steps=4000,
+        verdict="flat", verdicts=("flat",), trials=3, steps=4000,
+        why=f"3 of 3 trials: RSS is flat: a leak of more than {excluded} KiB a step is ruled out; up to step 4000",
         excluded_kib_per_step=excluded, rate_kib_per_step=0.0002, rate_ci=(-0.0005, 0.0009),
         step_ms=step_ms, step_ms_ci=(step_ms * 0.98, step_ms * 1.02), step_drift=0.001, peak_rss_mib=31.2,
         smallest_visible={"step_time": 0.03, "peak_memory": 0.02},
@@ -75,7 +76,8 @@ def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
 
 def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[VerdictName] = ()) -> CellVerdict:
     return CellVerdict(
-        verdict="leak", verdicts=("leak", *also), why="grows in both halves", trials=3, steps=4000,
+        verdict="leak", verdicts=("leak", *also), trials=3, steps=4000,
+        why=f"3 of 3 trials: RSS grows {rate} KiB a step, at the same pace all the time; up to step 4000",
         rate_kib_per_step=rate, rate_ci=(rate * 0.998, rate * 1.002), layer=layer,
         step_ms=0.0181, step_ms_ci=(0.0179, 0.0184), step_drift=0.02, peak_rss_mib=30 + rate * 4000 / 1024,
     )  # fmt: skip
@@ -83,8 +85,8 @@ def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[Verdi
 
 def crash(signal: int | None = 11) -> CellVerdict:
     return CellVerdict(
-        verdict="crash", verdicts=("crash",), why="died by SIGSEGV at step 1 in 3 of 3 trials", trials=3, failed=3,
-        signal=signal,
+        verdict="crash", verdicts=("crash",), trials=3, failed=3, signal=signal,
+        why="crash in 3 of 3 trials: signal 11, died by SIGSEGV after step 1",
     )  # fmt: skip
 
 
@@ -118,7 +120,10 @@ def trial(cell_id: str, number: int, verdict: CellVerdict) -> Trial:
 def cell_result(cell: Cell, verdict: CellVerdict, number: int) -> CellResult:
     cell_id = f"{cell.image.series}-{number}"
     trials = tuple(trial(cell_id, launch, verdict) for launch in range(1, verdict.trials + 1))
-    return CellResult(cell=cell, cell_id=cell_id, verdict=verdict, digest="sha256:" + "ab" * 32, trials=trials)
+    problem = verdict.why if verdict.verdict == "untested" else ""
+    return CellResult(
+        cell=cell, cell_id=cell_id, verdict=verdict, digest="sha256:" + "ab" * 32, trials=trials, problem=problem
+    )
 
 
 def finding(
@@ -126,7 +131,7 @@ def finding(
 ) -> Finding:
     base = Finding(
         series=of.name, lane=lane, variant=of_variant, metric="memory", kind="first_bad", before=before, after=after,
-        effect=Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85)), p=0.001, verdict="leak", confirmed=True,
+        effect=Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85)), verdict="leak", confirmed=True,
     )  # fmt: skip
     return replace(base, **fields)  # type: ignore[arg-type]
 
@@ -211,10 +216,10 @@ def varied() -> RunResult:
         finding(LRN, HERE, LRN_STEP, before="1.20.1", after="1.21.0", metric="step_time", verdict="slower",
                 effect=Effect(value=5.62, unit="ratio", ci=(5.5, 5.7)), p=0.00002),
         finding(ORJSON, HERE, DELETED, before="3.7.8", after="3.7.9", metric="outcome", verdict="crash",
-                effect=Effect(value=1, unit="failures", ci=(0.292, 1)), p=None),
+                effect=Effect(value=1, unit="failures", ci=(0.292, 1)), p=0.0119),
         finding(ORJSON, HERE, DELETED, before="3.7.9", after="3.7.10", metric="outcome", verdict="crash",
-                kind="first_fixed", effect=None, p=None),
-        *(finding(NGC, lane, one, before="21.08-tf1-py3", after="22.12-tf1-py3", confirmed=False,
+                kind="first_fixed", effect=Effect(value=1, unit="failures", ci=(0.292, 1)), p=0.1),
+        *(finding(NGC, lane, one, before="21.08-tf1-py3", after="22.12-tf1-py3",
                   untestable=("21.09-tf1-py3", "21.10-tf1-py3"),
                   effect=Effect(value=24.1 if lane is NEW else 23.9, unit="KiB/step", ci=(23.8, 24.3)))
           for lane in (OLD, NEW) for one in SIGNAL if dict(one.params)["input"] == "random"),
@@ -235,9 +240,11 @@ def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
     if version.startswith("20.12") and lane == NEW:
         return unknown("incompatible", "CUDA 11.1 knows no sm_89 (RTX 4090); it needs 11.8 or later")
     if version.startswith(("21.09", "21.10")):
-        return unknown("untested", "ImageUnavailable: manifest unknown")
+        return unknown("untested", "matrix.yaml:3: series.ngc: manifest unknown; push it or take it out")
     if version.startswith("21.08") and dict(of.params) == {"op": "fft", "input": "constant"}:
-        return replace(unknown("inconclusive", "two of three trials agree"), trials=8, steps=4000)
+        return replace(
+            unknown("inconclusive", "8 of 8 trials: RSS is too noisy to tell; up to step 4000"), trials=8, steps=4000
+        )
     leaks = version.startswith("22.12") and dict(of.params)["input"] == "random"
     return leak(24.1, also=["slowdown"]) if leaks else flat()
 
@@ -251,7 +258,7 @@ def unreachable() -> RunResult:
     problem = "ssh://lab-3090: connection refused; start dockerd there and try again"
     return run(
         [(NGC, [OLD, NEW], SIGNAL[:1])],
-        lambda _version, lane, _variant: unknown("untested", "host old is gone") if lane == OLD else flat(),
+        lambda _version, lane, _variant: unknown("untested", problem) if lane == OLD else flat(),
         verdict="infrastructure",
         problems={"old": problem},
     )

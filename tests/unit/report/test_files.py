@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from textwrap import dedent
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from harness.model import CellResult, RunResult, Trace
-from harness.report import html, junit, markdown, sparkline
+from harness.model import Excluded, RunResult, Trace
+from harness.report import html, junit, markdown, sparkline, terminal
 from tests.unit.report import build
 
 
@@ -47,13 +50,45 @@ def test_junit_tells_infrastructure_from_what_could_not_be_asked() -> None:
     result = build.run(
         [(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.unknown("untested", "import error")
     )
-    assert set(outcomes(result).values()) == {"skipped"}
-    lost = tuple(replace(cell, trials=(_lost(cell),)) for cell in result.cells)
-    assert set(outcomes(replace(result, cells=lost)).values()) == {"error"}
+    assert set(outcomes(result).values()) == {"error"}
+    failed_setup = tuple(replace(cell, problem="") for cell in result.cells)
+    assert set(outcomes(replace(result, cells=failed_setup)).values()) == {"skipped"}
+    left_out = tuple(replace(cell, cell=replace(cell.cell, excluded=Excluded(why="slow"))) for cell in failed_setup)
+    assert set(outcomes(replace(result, cells=left_out)).values()) == {"skipped"}
 
 
-def _lost(cell: CellResult) -> object:
-    return replace(build.trial(cell.cell_id, 1, cell.verdict), end="infrastructure")
+def test_junit_has_an_image_that_cannot_be_had_as_an_error() -> None:
+    """The run ends with 3: a CI server that shows the version as skipped would be green."""
+    root = ElementTree.fromstring(junit.render(build.varied()).encode())
+    errors = [case for case in root.iter("testcase") if case.find("error") is not None]
+    assert {case.get("name") for case in errors} == {"21.09-tf1-py3", "21.10-tf1-py3"}
+    assert "manifest unknown" in errors[0][0].get("message", "")
+
+
+def test_junit_tells_what_kept_a_cell_with_a_verdict_from_being_measured_as_planned() -> None:
+    result = build.quickstart()
+    cells = tuple(replace(cell, problem="here: connection lost") for cell in result.cells)
+    root = ElementTree.fromstring(junit.render(replace(result, cells=cells)).encode())
+    told = [case[0].text or case[0].get("message", "") for case in root.iter("testcase")]
+    assert len(told) == 10
+    assert all("here: connection lost" in text for text in told)
+    tags = {case[0].tag for case in root.iter("testcase")}
+    assert tags == {"failure", "system-out"}
+
+
+def _on_a_terminal(result: RunResult) -> str:
+    console = Console(file=io.StringIO(), width=200, legacy_windows=False)
+    terminal.render(result, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("render", [_on_a_terminal, html.render, markdown.render, junit.render])
+def test_every_report_shows_the_warnings(render: Callable[[RunResult], str]) -> None:
+    lost = replace(build.unreachable(), warnings=("numpy on here: 2.0.2 ran on another day",))
+    page = render(lost)
+    assert "numpy on here: 2.0.2 ran on another day" in page
+    assert "host old could not be used: ssh" in page
 
 
 def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:

@@ -50,7 +50,7 @@ def test_a_cell() -> None:
         "smallest_visible": None, "metrics": {}, "rate_kib_per_step": 7.838,
         "rate_ci": [7.838 * 0.998, 7.838 * 1.002], "excluded_kib_per_step": None, "step_ms": 0.0181,
         "step_ms_ci": [0.0179, 0.0184], "step_drift": 0.02, "peak_rss_mib": 30 + 7.838 * 4000 / 1024,
-        "why": "grows in both halves",
+        "why": "3 of 3 trials: RSS grows 7.838 KiB a step, at the same pace all the time; up to step 4000",
     }  # fmt: skip
 
 
@@ -80,3 +80,28 @@ def test_numbers_that_are_not_finite_are_not_known() -> None:
     cell = through_json(replace(result, cells=(replace(result.cells[0], verdict=odd),)))["cells"][0]
     assert (cell["rate_kib_per_step"], cell["rate_ci"]) == (None, [None, 1.0])
     assert cell["metrics"] == {"loss": 0.5, "seen": [1.0, None]}
+
+
+def test_what_cannot_be_compared_is_null_not_left_out() -> None:
+    result = build.quiet()
+    odd = replace(result.cells[0].verdict, smallest_visible={"peak_memory": 0.02})
+    summary = through_json(replace(result, cells=(replace(result.cells[0], verdict=odd),)))
+    assert summary["cells"][0]["smallest_visible"] == {"step_time": None, "peak_memory": 0.02}
+
+
+CELL = (
+    "series image digest host gpu scenario params trials failed signal steps verdict verdicts layer plateau_mib "
+    "smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci step_drift "
+    "peak_rss_mib why"
+)
+FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed"
+ENDS = {"first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad"}
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)
+def test_the_fields_are_those_that_other_programs_were_promised(result: RunResult) -> None:
+    summary = through_json(result)
+    assert " ".join(summary) == "schema matrix verdict exit_code hosts cells findings attribution"
+    assert {" ".join(host) for host in summary["hosts"]} == {"name engine gpus"}
+    assert {" ".join(cell) for cell in summary["cells"]} == {CELL}
+    assert all(" ".join(one) == FINDING.format(ENDS[one["kind"]]) for one in summary["findings"])

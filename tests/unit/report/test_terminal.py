@@ -27,7 +27,7 @@ def test_a_whole_report() -> None:
     assert shown(build.quickstart()) == dedent("""\
         multidict leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.82 KiB a step since 6.5.0 (fixed
         in 6.6.4), on here.
-        10 cells: 6 good, 4 bad; 30 trials in 3 min 20 s
+        10 cells: 6 good, 4 bad; 30 trials in 3 min 20 s; seed 1
 
         multidict on here
                        6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0   6.6.3   6.6.4
@@ -39,13 +39,13 @@ def test_a_whole_report() -> None:
 
         Findings
          - multidict on here, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83
-           to 7.85), p = 0.001, confirmed
+           to 7.85), confirmed
          - multidict on here, multidict_pop: memory leak gone in 6.3.2 (last bad 6.3.1): 7.84 KiB/step (7.83
-           to 7.85), p = 0.001, confirmed
+           to 7.85), confirmed
          - multidict on here, multidict_pop: memory leak since 6.5.0 (last good 6.4.4): 2.82 KiB/step (2.81
-           to 2.82), p = 0.001, confirmed
+           to 2.82), confirmed
          - multidict on here, multidict_pop: memory leak gone in 6.6.4 (last bad 6.6.3): 2.82 KiB/step (2.81
-           to 2.82), p = 0.001, confirmed
+           to 2.82), confirmed
 
         flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide
 

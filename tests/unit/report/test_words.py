@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellVerdict, Excluded
+from harness.model import CellResult, CellVerdict, Excluded
 from harness.report import words
 from tests.unit.report import build
 
@@ -32,7 +32,7 @@ def test_cell_text(verdict: CellVerdict, text: str) -> None:
 def test_a_cell_says_how_often_and_why() -> None:
     entry = build.varied().cells[7]
     assert words.cell_sentence(entry) == (
-        "crash SIGSEGV (3 of 3 trials failed): died by SIGSEGV at step 1 in 3 of 3 trials"
+        "crash SIGSEGV (3 of 3 trials failed): crash in 3 of 3 trials: signal 11, died by SIGSEGV after step 1"
     )
 
 
@@ -45,13 +45,22 @@ def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
 
 def test_findings_say_where_how_large_and_how_sure() -> None:
     first, fixed, *_ = build.quickstart().findings
+    assert first.p is None
     assert words.finding_place(first) == "multidict on here, multidict_pop"
     assert words.finding_text(first) == (
-        "memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85), p = 0.001, confirmed"
+        "memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85), confirmed"
     )
     assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
     oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None, confirmed=False)
     assert words.finding_text(oldest) == ("memory leak in 6.0.5, the oldest version that ran, so it is older than that")
+
+
+def test_how_likely_a_change_of_a_level_is_by_chance() -> None:
+    """A leak rests on launches that agree; a level on a test."""
+    leaps = build.varied().findings[0]
+    assert words.finding_text(leaps) == (
+        "slower steps since 1.21.0 (last good 1.20.1): 5.62× (5.5 to 5.7), p < 0.0001, confirmed"
+    )
 
 
 def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
@@ -65,7 +74,9 @@ def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
 
 def test_totals_and_what_flat_is_worth() -> None:
     result = build.varied()
-    assert words.totals(result) == ("49 cells: 22 good, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s")
+    assert words.totals(result) == (
+        "49 cells: 22 good, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
+    )
     assert words.quiet_text(result) == (
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide"
     )
@@ -82,11 +93,42 @@ def test_one_clear_line_for_each_host_that_is_gone() -> None:
 def test_gaps_are_told_once_for_many_variants() -> None:
     assert words.gaps(build.varied()) == [
         "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on old/RTX 3090, 4 variants): "
-        "ImageUnavailable: manifest unknown",
-        "inconclusive: 21.08-tf1-py3 (ngc on old/RTX 3090, signal op=fft input=constant): two of three trials agree",
+        "matrix.yaml:3: series.ngc: manifest unknown; push it or take it out",
+        "inconclusive: 21.08-tf1-py3 (ngc on old/RTX 3090, signal op=fft input=constant): "
+        "8 of 8 trials: RSS is too noisy to tell; up to step 4000",
         "incompatible: 20.12-tf1-py3 (ngc on new/RTX 4090, 4 variants): "
         "CUDA 11.1 knows no sm_89 (RTX 4090); it needs 11.8 or later",
         "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on new/RTX 4090, 4 variants): "
-        "ImageUnavailable: manifest unknown",
-        "inconclusive: 21.08-tf1-py3 (ngc on new/RTX 4090, signal op=fft input=constant): two of three trials agree",
+        "matrix.yaml:3: series.ngc: manifest unknown; push it or take it out",
+        "inconclusive: 21.08-tf1-py3 (ngc on new/RTX 4090, signal op=fft input=constant): "
+        "8 of 8 trials: RSS is too noisy to tell; up to step 4000",
     ]
+
+
+def hindered(entry: CellResult) -> CellResult:
+    return replace(entry, problem="here: connection lost; start dockerd and run again")
+
+
+def test_a_verdict_that_rests_on_less_than_was_planned_says_so() -> None:
+    """The run ends with 3: whoever looks for the reason must find it, also where the cell is good or bad."""
+    good, leaking = (hindered(build.quickstart().cells[place]) for place in (0, 3))
+    assert words.cell_sentence(leaking).startswith(
+        "leak 7.84 KiB/step (3 trials, 4,000 steps): not measured as planned: here: connection lost; start dockerd"
+    )
+    assert words.gaps(replace(build.quickstart(), cells=(good, leaking))) == [
+        "flat, not measured as planned: 6.0.5 (multidict on here, multidict_pop): "
+        "here: connection lost; start dockerd and run again",
+        "leak, not measured as planned: 6.3.0 (multidict on here, multidict_pop): "
+        "here: connection lost; start dockerd and run again",
+    ]
+
+
+def test_a_problem_is_told_once() -> None:
+    """The verdict's reason may name it already, and so may the host that was lost."""
+    entry = build.varied().cells[11]
+    assert entry.problem
+    assert words.why(entry) == entry.problem
+    result = build.unreachable()
+    assert words.gaps(result) == []
+    lost = replace(build.quickstart().cells[0], problem=result.hosts[0].problem or "")
+    assert words.gaps(replace(result, cells=(lost,))) == []
