@@ -30,6 +30,21 @@ def find(plan: Plan, cells: Mapping[str, CellResult]) -> tuple[Finding, ...]:
     return tuple(_finding(item, cells) for item in found if not _rests_on_p(item) or id(item) in kept)
 
 
+def warnings(plan: Plan, cells: Mapping[str, CellResult]) -> tuple[str, ...]:
+    """What the findings are silent about, with the remedy: step times that were not measured side by side."""
+    told = []
+    for block in plan.blocks:
+        trials = [cells[cell.id].trials for cell in block.cells]
+        apart = history.not_comparable(trials, steps=block.variant.scenario.steps)
+        if apart:
+            versions = ", ".join(block.cells[place].image.version for place in apart)
+            told.append(
+                f"{block.series.name} {versions} on {block.lane}, {block.variant}: not measured in the same rounds as "
+                "the others (another day), so step times are not compared; --fresh measures all side by side"
+            )
+    return tuple(told)
+
+
 def _changes(block: Block, cells: Mapping[str, CellResult], seed: int) -> tuple[Change, ...]:
     results = [cells[cell.id] for cell in block.cells]
     versions = [image.version for image in block.series.images]

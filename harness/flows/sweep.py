@@ -13,32 +13,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.errors import HarnessError, InfrastructureError, Interrupted
-from harness.flows import findings
-from harness.judge import trend, verdict
+from harness.flows import findings, judging
 from harness.matrix import load_matrix
-from harness.model import (
-    BAD,
-    GOOD,
-    UNSURE,
-    Cell,
-    CellResult,
-    CellVerdict,
-    Host,
-    HostState,
-    Limits,
-    Plan,
-    RunResult,
-    RunVerdict,
-    Steps,
-    Trace,
-    Trial,
-    Trials,
-    Watcher,
-)
+from harness.model import Host, HostState, Plan, RunResult, Trials, Watcher
 from harness.plan import make_plan, to_json
 from harness.run import open_engine
 from harness.run.engine import Engine
-from harness.run.lanes import CellRun, HostRun, Referee
+from harness.run.lanes import CellRun, HostRun
 from harness.store import RunDirectory
 
 REMOVAL_S = 30.0
@@ -92,7 +73,8 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
     directory.point_latest()
     running = _Sweep(plan=plan, journal=directory, world=world, reuse=not options.fresh)
     hosts = running.run()
-    cells = tuple(_judge(running.cells[cell.id], least=plan.trials.least) for cell in plan.cells)
+    cells = tuple(judging.judge_run(running.cells[cell.id], least=plan.trials.least) for cell in plan.cells)
+    by_id = {cell.cell_id: cell for cell in cells}
     result = RunResult(
         matrix=plan.matrix.name,
         verdict="ok",
@@ -101,10 +83,11 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
         hosts=hosts,
         plan=plan,
         cells=cells,
-        findings=findings.find(plan, {cell.cell_id: cell for cell in cells}),
+        findings=findings.find(plan, by_id),
         directory=directory.path,
+        warnings=findings.warnings(plan, by_id),
     )
-    return replace(result, verdict=run_verdict(result, interrupted=world.stopped.is_set())), directory
+    return replace(result, verdict=judging.run_verdict(result, interrupted=world.stopped.is_set())), directory
 
 
 # ---------------------------------------------------------------- running
@@ -175,7 +158,7 @@ class _Sweep:
             run_id=self.journal.id,
             trials=self.plan.trials,
             rng=random.Random(f"{self.plan.seed} {host.name}"),
-            referee=_referee(self.plan.trials),
+            referee=judging.referee(self.plan.trials),
             journal=self.journal,
             watcher=self.world.watcher,
             stopped=self.world.stopped.is_set,
@@ -211,67 +194,3 @@ def _give_up(blocks: Sequence[Sequence[CellRun]], problem: str, *, least: int) -
     for run in (run for block in blocks for run in block):
         if not run.problem and len(run.measured) < least:
             run.problem = problem
-
-
-# ---------------------------------------------------------------- judging
-
-
-def _steps(cell: Cell) -> Steps:
-    return cell.variant.scenario.steps
-
-
-def _limits(cell: Cell) -> Limits:
-    return cell.variant.scenario.limits
-
-
-def _referee(trials_asked: Trials) -> Referee:
-    """The judge as a lane's run sees it."""
-
-    def decide(cell: Cell, trace: Trace, whole_budget: bool) -> str:
-        return trend.decide(trace, limits=_limits(cell), steps=_steps(cell), whole_budget=whole_budget)
-
-    def wants_more(cell: Cell, trials: Sequence[Trial]) -> str | None:
-        return verdict.wants_more(trials, trials_asked=trials_asked, limits=_limits(cell), steps=_steps(cell))
-
-    def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
-        return verdict.needs_whole_budget(trials, limits=_limits(cell), steps=_steps(cell))
-
-    return Referee(decide=decide, needs_whole_budget=needs_whole_budget, wants_more=wants_more, describe=_describe)
-
-
-def _describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
-    """A trial in a few words: its end, or its trace's verdict with the figure that goes with it."""
-    if trial.trace is None or trial.end not in ("completed", "stopped"):
-        where = f" at step {trial.last_step}" if trial.last_step else ""
-        last_line = (trial.message.strip().splitlines() or [""])[-1]
-        return f"{trial.end}{where}: {last_line}", trial.end in BAD
-    found = trend.judge_trace(trial.trace, limits=_limits(cell), steps=_steps(cell))
-    rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
-    return f"{found.verdict}{rate} to step {found.steps}", found.verdict in BAD
-
-
-def _judge(run: CellRun, *, least: int) -> CellResult:
-    trials = tuple(run.trials)
-    digest = run.prepared.digest if run.prepared else None
-    problem = "" if run.cell.excluded else run.problem
-    if run.problem and not run.measured:
-        found = CellVerdict(verdict="untested", verdicts=("untested",), why=run.problem, trials=len(trials))
-    else:
-        found = verdict.judge_cell(trials, limits=_limits(run.cell), steps=_steps(run.cell))
-    if problem and found.verdict in GOOD and len(run.measured) < least:
-        why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
-        found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
-    return CellResult(cell=run.cell, cell_id=run.cell.id, verdict=found, digest=digest, trials=trials, problem=problem)
-
-
-def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
-    """The strongest of what the run shows, as its exit code has it."""
-    verdicts = {cell.verdict.verdict for cell in result.cells if not cell.cell.excluded}
-    if interrupted:
-        return "interrupted"
-    if verdicts & BAD or any(finding.kind != "first_fixed" for finding in result.findings):
-        return "regression"
-    problems = [cell.problem for cell in result.cells] + [host.problem for host in result.hosts]
-    if "untested" in verdicts or any(problems):
-        return "infrastructure"
-    return "inconclusive" if verdicts & UNSURE else "ok"

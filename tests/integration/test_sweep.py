@@ -190,3 +190,19 @@ def test_json_is_all_that_goes_to_stdout(harness: Harness) -> None:
     """Other programs read it through a pipe."""
     ended = harness.run("sweep", harness.write(planted(engine="process", params="{}", versions='["1.16.0"]')), "--json")
     assert json.loads(ended.out) == harness.summary()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_exit_code_alone_can_decide(harness: Harness, engine: str) -> None:
+    """A test suite that people have already must do as a scenario, as `git bisect run` has it."""
+    program = "import six, sys\nsys.exit({'1.14.0': 125, '1.15.0': 1}.get(six.__version__, 0))\n"
+    (harness.folder / "check.py").write_text(program)
+    head = planted(engine=engine, params="{}").split("scenarios:")[0]
+    scenario = "scenarios: {check: {command: [python3, check.py], files: [check.py], judge: exit}}\n"
+    ended = harness.run("sweep", harness.write(f"{head}{scenario}trials: {{least: 2, most: 3}}\n"))
+    assert ended.code == 1, ended.err
+    verdicts = {cell["image"]: cell["verdict"] for cell in harness.summary()["cells"]}
+    assert verdicts == {"1.13.0": "flat", "1.14.0": "untested", "1.15.0": "crash", "1.16.0": "flat"}
+    first, second = harness.summary()["findings"]
+    assert (first["last_good"], first["untestable"], first["first_bad"]) == ("1.13.0", ["1.14.0"], "1.15.0")
+    assert (second["last_bad"], second["first_good"]) == ("1.15.0", "1.16.0")

@@ -1,0 +1,80 @@
+"""What a run asks of the judge: while it runs, cell by cell, and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.judge import trend, verdict
+from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial, Trials
+from harness.run.lanes import CellRun, Referee
+
+
+def referee(trials_asked: Trials) -> Referee:
+    """The judge as a lane's run sees it."""
+
+    def decide(cell: Cell, trace: Trace, whole_budget: bool) -> str:
+        scenario = cell.variant.scenario
+        if scenario.judge_exit:
+            return "go"  # only its end says anything
+        return trend.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
+
+    def wants_more(cell: Cell, trials: Sequence[Trial]) -> str | None:
+        scenario = cell.variant.scenario
+        return verdict.wants_more(
+            trials,
+            trials_asked=trials_asked,
+            limits=scenario.limits,
+            steps=scenario.steps,
+            exit_only=scenario.judge_exit,
+        )
+
+    def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
+        scenario = cell.variant.scenario
+        return verdict.needs_whole_budget(
+            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
+        )
+
+    return Referee(decide=decide, needs_whole_budget=needs_whole_budget, wants_more=wants_more, describe=describe)
+
+
+def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
+    """A trial in a few words: its end, or its trace's verdict with the figure that goes with it; and whether bad."""
+    scenario = cell.variant.scenario
+    if trial.trace is None or trial.end not in ("completed", "stopped"):
+        where = f" at step {trial.last_step}" if trial.last_step else ""
+        last_line = (trial.message.strip().splitlines() or [""])[-1]
+        return f"{trial.end}{where}: {last_line}", trial.end in BAD
+    if scenario.judge_exit:
+        return "exit 0", False
+    found = trend.judge_trace(trial.trace, limits=scenario.limits, steps=scenario.steps)
+    rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
+    return f"{found.verdict}{rate} to step {found.steps}", found.verdict in BAD
+
+
+def judge_run(run: CellRun, *, least: int) -> CellResult:
+    """The verdict on what became of a cell. One that could not have its `least` trials is not good yet."""
+    cell, trials, scenario = run.cell, tuple(run.trials), run.cell.variant.scenario
+    if run.problem and not run.measured:
+        found = CellVerdict(verdict="untested", verdicts=("untested",), why=run.problem, trials=len(trials))
+    else:
+        found = verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+    problem = "" if cell.excluded else run.problem
+    if problem and found.verdict in GOOD and len(run.measured) < least:
+        why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
+        found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
+    digest = run.prepared.digest if run.prepared else None
+    return CellResult(cell=cell, cell_id=cell.id, verdict=found, digest=digest, trials=trials, problem=problem)
+
+
+def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
+    """The strongest of what the run shows, as its exit code has it."""
+    verdicts = {cell.verdict.verdict for cell in result.cells if not cell.cell.excluded}
+    if interrupted:
+        return "interrupted"
+    if verdicts & BAD or any(finding.kind != "first_fixed" for finding in result.findings):
+        return "regression"
+    problems = [cell.problem for cell in result.cells] + [host.problem for host in result.hosts]
+    if "untested" in verdicts or any(problems):
+        return "infrastructure"
+    return "inconclusive" if verdicts & UNSURE else "ok"
