@@ -87,11 +87,11 @@ def _facts(client: docker.DockerClient) -> dict[str, Any]:
     info = client.info()
     is_local = client.api.base_url == "http+docker://localhost"  # the SDK's name for a unix socket
     return {
-        "engine": f"docker {info['ServerVersion']}",
-        "name": info["Name"],
+        "engine": f"docker {info.get('ServerVersion')}",
+        "name": info.get("Name"),
         "cpu": cpu_model() if is_local else None,
-        "cpus": info["NCPU"],
-        "memory_bytes": info["MemTotal"],
-        "kernel": info["KernelVersion"],
-        "architecture": info["Architecture"],
+        "cpus": info.get("NCPU"),
+        "memory_bytes": info.get("MemTotal"),
+        "kernel": info.get("KernelVersion"),
+        "architecture": info.get("Architecture"),
     }

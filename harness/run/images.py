@@ -37,7 +37,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     Raises ImageUnavailable (NetworkTrouble); `help` replaces its last part, what to do.
     """
     local = local_image(client, reference)
-    if local is not None and _is_current(client, reference, local):
+    if local is not None and _is_current(client, reference, local, say=say):
         return _found(reference, local)
     try:
         _download(client, reference, say=say)
@@ -65,16 +65,20 @@ def inspect(client: docker.DockerClient, reference: str) -> Mapping[str, Any]:
     return image
 
 
-def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str, Any]) -> bool:
+def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str, Any], *, say: Say) -> bool:
     """Built here or pinned by digest: yes. Else what the registry says, and yes if it does not answer."""
     digests = [digest.split("@")[1] for digest in local["RepoDigests"] or ()]
     if not digests or "@" in reference or reference.startswith("sha256:"):
         return True
+
+    def ask() -> list[Mapping[str, Any]]:
+        return [client.api.inspect_distribution(reference)]  # type: ignore[no-untyped-call]
+
     try:
-        said = client.api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
+        said = list(streamed(client.api, ask, beat=lambda: say("asking the registry")))
     except APIError:
         return True
-    return said["Descriptor"]["digest"] in digests
+    return said[0]["Descriptor"]["digest"] in digests
 
 
 def _found(reference: str, image: Mapping[str, Any]) -> Found:

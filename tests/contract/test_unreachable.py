@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,6 +113,75 @@ def test_a_context_that_cannot_be_read_is_not_the_engines_fault(tmp_path: Path) 
             call()
 
 
+class FullEngine(BaseHTTPRequestHandler):
+    """An engine that knows an image and can do nothing more: its disk is full."""
+
+    FULL = (500, {"message": "mkdir /var/lib/docker/overlay2/x: no space left on device"})
+
+    def answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        code, content = next((said for end, said in self.known().items() if self.path.endswith(end)), self.FULL)
+        body = json.dumps(content).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def known(self) -> dict[str, tuple[int, object]]:
+        here = {"Id": "sha256:1", "RepoDigests": [], "Config": {"Env": []}}
+        return {"/version": (200, {"ApiVersion": "1.41"}), "/info": (200, {}), "/images/there:1/json": (200, here)}
+
+    do_GET = do_POST = do_DELETE = answer  # noqa: N815
+
+    def log_message(self, *arguments: object) -> None:
+        """Not on stderr."""
+
+
+class BrokenEngine(FullEngine):
+    def known(self) -> dict[str, tuple[int, object]]:
+        return {"/version": (200, {"ApiVersion": "1.41"})}
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+    thread.join()
+
+
+def install_over(base: str) -> Image:
+    return image(Install(base=base, python=None, packages=("six",)))
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        (lambda engine: engine.prepare(pulled("there:1"), quiet), "matrix.yaml:7: series.tested: "),
+        (lambda engine: engine.prepare(install_over("there:1"), quiet), "matrix.yaml:7: series.tested: "),
+        (lambda engine: engine.remove_leftovers(), "matrix.yaml:2: hosts.here: "),
+        (lambda engine: engine.remove_images(quiet), "matrix.yaml:2: hosts.here: "),
+    ],
+)
+def test_what_an_engine_refuses_is_never_the_images_fault(call: Callable[[DockerEngine], object], place: str) -> None:
+    with (
+        serving(FullEngine) as port,
+        closing(open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)) as it,
+    ):
+        with pytest.raises(InfrastructureError, match="no space left on device; make room .*clean --images") as caught:
+            call(it)
+    assert str(caught.value).startswith(place)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_engine_that_tells_nothing_of_itself_is_unreachable() -> None:
+    with serving(BrokenEngine) as port, pytest.raises(EngineUnreachable, match=f"{PLACE}the engine refused: .*; "):
+        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+
+
 # ---------------------------------------------------------------- trying again
 
 
@@ -173,11 +242,8 @@ class NoSuchImage(BaseHTTPRequestHandler):
 @docker_only
 def test_an_image_that_does_not_exist_is_not_asked_for_again(impatient: DockerEngine) -> None:
     said = Said()
-    with ThreadingHTTPServer(("127.0.0.1", 0), NoSuchImage) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with pytest.raises(ImageUnavailable, match=r"cannot be pulled: .*manifest unknown"):
-            impatient.prepare(pulled(f"127.0.0.1:{server.server_port}/x:1"), said)
-        server.shutdown()
+    with serving(NoSuchImage) as port, pytest.raises(ImageUnavailable, match=r"cannot be pulled: .*manifest unknown"):
+        impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), said)
     assert said.tries == 0
 
 
