@@ -1,7 +1,8 @@
 """Virtual environments of the process engine, made once with uv and kept in a cache.
 
 A virtual environment cannot be moved, so it is made in its place, under a lock, and a marker is written last:
-without the marker it is a half-made one and is made anew.
+without the marker it is a half-made one and is made anew. Trials hold the lock shared, so that nobody removes an
+environment while one runs in it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -20,67 +22,129 @@ from typing import IO
 
 import uv
 
-from harness.errors import ImageUnavailable
+from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install
 from harness.run import interpreters
 from harness.run.engine import Prepared, Say
 from harness.run.waiting import BEAT_S, run_command
 
 MARKER = "harness-complete.json"
+CONFIGURATION = "pyvenv.cfg"  # of every virtual environment, from its first moment on
+NAME = re.compile(r"[0-9a-f]{20}")
 DROPPED = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
+REMEDY = "make room there, or set HARNESS_CACHE to a folder that can be written"
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments"""
+    """${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments, absolute: trials run in other folders."""
     if own := environ.get("HARNESS_CACHE"):
-        return Path(own) / "environments"
-    home = Path(environ["HOME"]) if "HOME" in environ else Path.home()
-    return Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "harness" / "environments"
+        return Path(own).absolute() / "environments"
+    cache = environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache"
+    return Path(cache).absolute() / "harness" / "environments"
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    try:
+        return Path(environ.get("HOME") or Path.home())
+    except RuntimeError as error:
+        raise InfrastructureError("HOME is not set and this user has none; set HARNESS_CACHE to a folder") from error
 
 
 def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
     """The environment of `image`, made now or found in the cache. Raises ImageUnavailable."""
+    try:
+        return _prepare(image, source, environ=environ, say=say)
+    except ImageUnavailable:
+        raise
+    except InfrastructureError as error:
+        raise ImageUnavailable(f"{image.where}: {error}") from error
+    except OSError as error:
+        raise ImageUnavailable(f"{image.where}: {_told(error)}; {REMEDY}") from error
+
+
+def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
     interpreter = interpreters.find(source.python, environ=environ)
     if interpreter is None:
         there = ", ".join(interpreters.known(environ)) or "none"
         raise ImageUnavailable(f"{image.where}: no Python {source.python} on this machine; there are: {there}")
-    version = interpreters.version_of(interpreter)
-    named = json.dumps([str(interpreter.resolve()), version, source.packages])
+    build = interpreters.build_of(interpreter)
+    named = json.dumps([build, source.packages])
     folder = cache_folder(environ) / hashlib.sha256(named.encode()).hexdigest()[:20]
-    with _locked(folder, say=say):
-        if not (folder / MARKER).exists():
-            if folder.exists():
-                shutil.rmtree(folder)
-            _make(folder, interpreter=interpreter, image=image, packages=source.packages, environ=environ, say=say)
-            digest = digest_of(folder, version=version)
-            _write_marker(folder / MARKER, {"digest": digest, "python": version, "packages": source.packages})
-        made = json.loads((folder / MARKER).read_text())
-    return Prepared(image=image, reference=str(python_of(folder)), digest=made["digest"])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    digest = _found(folder, say=say)
+    if digest is None:
+        with _locked(folder, fcntl.LOCK_EX, say=say):
+            digest = _digest_in(folder)  # another run may have made it while we waited
+            if digest is None:
+                if folder.exists():
+                    shutil.rmtree(folder)
+                _make(folder, interpreter=interpreter, image=image, packages=source.packages, environ=environ, say=say)
+                digest = digest_of(folder, build=build)
+                _write_marker(folder / MARKER, {"digest": digest, "build": build, "packages": source.packages})
+    return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
+
+
+def _found(folder: Path, *, say: Say) -> str | None:
+    """The digest of a finished environment; the lock is shared, so that trials that run there are not waited for."""
+    with _locked(folder, fcntl.LOCK_SH, say=say):
+        return _digest_in(folder)
+
+
+@contextmanager
+def in_use(python: Path) -> Iterator[None]:
+    """Nobody removes the environment of `python` meanwhile. Raises InfrastructureError if somebody just did."""
+    folder = python.parents[1]
+    gone = f"{folder}: another run removed this environment (`harness clean --images`); start again: trials are kept"
+    try:
+        lock = _lock_file(folder).open("a")
+    except OSError as error:
+        raise InfrastructureError(f"{_told(error)}; {REMEDY}") from error
+    with lock:
+        if not _try_lock(lock, fcntl.LOCK_SH) or _digest_in(folder) is None:
+            raise InfrastructureError(gone)
+        yield
 
 
 def remove_all(*, environ: Mapping[str, str], say: Say) -> int:
-    """Remove every environment of the cache that no other run is making now; how many."""
-    removed = 0
-    for folder in sorted(path for path in cache_folder(environ).glob("*") if path.is_dir()):
-        with folder.with_suffix(".lock").open("w") as lock:
-            if not _try_lock(lock):
-                say(f"{folder} is being made by another run; left alone")
-                continue
-            shutil.rmtree(folder)
-            removed += 1
-    return removed
+    """Remove every environment of the cache in which nothing runs and that nobody is making now; how many.
+
+    Whatever else a user keeps in that folder stays. Raises InfrastructureError.
+    """
+    try:
+        return sum(_remove(folder, say=say) for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder))
+    except OSError as error:
+        raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
+
+
+def _is_ours(folder: Path) -> bool:
+    made = any((folder / name).is_file() for name in (MARKER, CONFIGURATION))
+    return made and NAME.fullmatch(folder.name) is not None and not folder.is_symlink()
+
+
+def _remove(folder: Path, *, say: Say) -> bool:
+    """Interrupted in the middle, it must not leave what is taken for complete, nor what is not known for ours: the
+    marker goes first, pyvenv.cfg with the folder itself."""
+    with _lock_file(folder).open("a") as lock:
+        if not _try_lock(lock, fcntl.LOCK_EX):
+            say(f"{folder} is in use by another run; left alone")
+            return False
+        (folder / MARKER).unlink(missing_ok=True)
+        for path in [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]:
+            shutil.rmtree(path)
+        shutil.rmtree(folder)
+        return True
 
 
 def python_of(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def digest_of(folder: Path, *, version: str) -> str:
-    """sha256 over the interpreter's version and each installed distribution's folder name and RECORD."""
-    digest = hashlib.sha256(f"python {version}\n".encode())
+def digest_of(folder: Path, *, build: str) -> str:
+    """sha256 over the interpreter's build and each installed distribution's folder name and RECORD."""
+    digest = hashlib.sha256(f"{build}\n".encode())
     for record in sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD")):
         # Lines of compiled files differ from install to install; those of the wheel do not.
-        kept = [line for line in record.read_text().splitlines() if _is_content(line)]
+        kept = [line for line in record.read_text(errors="replace").splitlines() if _is_content(line)]
         digest.update("\n".join([record.parent.name, *sorted(kept), ""]).encode())
     return f"sha256:{digest.hexdigest()}"
 
@@ -91,20 +155,32 @@ def _is_content(line: str) -> bool:
     return not name.startswith(scripts_and_notes) and not name.endswith((".pyc", "/INSTALLER", "/RECORD", "/REQUESTED"))
 
 
+def _digest_in(folder: Path) -> str | None:
+    """What the marker of a finished environment says; None without one that can be read."""
+    try:
+        marker = json.loads((folder / MARKER).read_text())
+    except (OSError, ValueError):
+        return None  # half-made, removed, or written on by somebody else: made anew
+    return str(marker["digest"]) if isinstance(marker, dict) and "digest" in marker else None
+
+
+def _lock_file(folder: Path) -> Path:
+    return folder.with_suffix(".lock")
+
+
 @contextmanager
-def _locked(folder: Path, *, say: Say) -> Iterator[None]:
+def _locked(folder: Path, how: int, *, say: Say) -> Iterator[None]:
     """Hold the environment's lock; it is free again when its holder ends, however that happens."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        while not _try_lock(lock):
-            say("waiting for another run to make this environment")
+    with _lock_file(folder).open("a") as lock:
+        while not _try_lock(lock, how):
+            say("waiting for another run that makes or uses this environment")
             time.sleep(BEAT_S)
         yield
 
 
-def _try_lock(lock: IO[str]) -> bool:
+def _try_lock(lock: IO[str], how: int) -> bool:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -152,3 +228,8 @@ def _write_marker(path: Path, content: Mapping[str, object]) -> None:
         file.flush()
         os.fsync(file.fileno())
     scratch.rename(path)
+
+
+def _told(error: OSError) -> str:
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"

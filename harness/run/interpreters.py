@@ -43,9 +43,23 @@ def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 def version_of(path: Path) -> str:
     """What the interpreter itself says; "" if it does not run (pyenv's shims of versions that are not chosen) or is
     older than 3.6, which the agent does not know."""
-    code = "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
+    return _asked(
+        path, "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
+    )
+
+
+def build_of(path: Path) -> str:
+    """What tells two interpreters of one version apart: where it is, with which compiler, when and how it was built."""
+    asked = "sys.version, sysconfig.get_platform(), sysconfig.get_config_var('CONFIG_ARGS')"
+    return f"{path.resolve()} {_asked(path, f'import sys, sysconfig; print([{asked}])')}"
+
+
+def _asked(path: Path, code: str) -> str:
+    """What it prints; "" if it cannot."""
     try:
-        asked = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, timeout=20, check=False)
+        asked = subprocess.run(
+            [path, "-I", "-c", code], capture_output=True, text=True, errors="replace", timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return asked.stdout.strip() if asked.returncode == 0 else ""

@@ -50,10 +50,10 @@ class ProcessEngine:
 
     @contextlib.contextmanager
     def launch(self, launch: Launch) -> Iterator[Session]:
-        name = leftovers.new_name()
+        name, python = leftovers.new_name(), Path(launch.prepared.reference)
         limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
-        with _root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
-            command = [*prefix, launch.prepared.reference, "-B", str(root / "start.py")]
+        with environments.in_use(python), _root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
+            command = [*prefix, str(python), "-B", str(root / "start.py")]
             with _started(command, root=root, environment=_environment(launch, root), cgroup=cgroup) as process:
                 yield ProcessSession(process, cgroup)
 

@@ -15,7 +15,7 @@ import pytest
 
 from harness.model import Steps
 from tests.contract.conftest import SECRET, what_remains
-from tests.contract.world import ROOT, World
+from tests.contract.world import ROOT, World, quiet
 
 Remaining = Callable[[World], list[str]]
 
@@ -114,6 +114,19 @@ def test_an_error_of_ours_leaves_nothing(world: World, remaining: Remaining) -> 
     with pytest.raises(OSError, match="disk full"):
         world.trial("slow", steps=Steps(first=5000, budget=5000), on_step=raising)
     assert remaining(world) == []
+
+
+def test_nobody_removes_the_environment_of_a_running_trial(process: World) -> None:
+    """`harness clean --images` beside a sweep: the trial must not be told as a crash of what is tested."""
+    removed: list[int] = []
+    trial = process.trial(
+        "slow",
+        steps=Steps(first=100, budget=100),
+        on_step=lambda step, rss_kib: removed.append(process.engine.remove_images(quiet)),
+    )
+    assert removed
+    assert set(removed) == {0}
+    assert trial.end == "completed", trial.message
 
 
 def test_killed_from_outside_says_nothing_about_the_image(world: World) -> None:

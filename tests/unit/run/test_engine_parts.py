@@ -128,12 +128,12 @@ def test_identity_of_an_environment_is_its_content(tmp_path: Path) -> None:
     info.mkdir(parents=True)
     record = info / "RECORD"
     record.write_text("x.py,sha256=a,1\n../../../bin/x,sha256=path,1\nx-1.dist-info/RECORD,,\n")
-    first = digest_of(tmp_path, version="3.11.7")
+    first = digest_of(tmp_path, build="3.11.7")
     record.write_text("__pycache__/x.pyc,,\nx.py,sha256=a,1\n../../../bin/x,sha256=other,1\n")
-    assert digest_of(tmp_path, version="3.11.7") == first
-    assert digest_of(tmp_path, version="3.11.8") != first
+    assert digest_of(tmp_path, build="3.11.7") == first
+    assert digest_of(tmp_path, build="3.11.8") != first
     record.write_text("x.py,sha256=b,1\n")
-    assert digest_of(tmp_path, version="3.11.7") != first
+    assert digest_of(tmp_path, build="3.11.7") != first
 
 
 def test_settings_of_the_environment(tmp_path: Path) -> None:

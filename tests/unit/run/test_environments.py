@@ -1,0 +1,105 @@
+"""The cache of virtual environments: what is removed, what is left alone, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ImageUnavailable, InfrastructureError
+from harness.model import Image, Install, Where
+from harness.run import environments, interpreters
+
+NAME = "0123456789abcdef0123"
+SOURCE = Install(base="", python=None, packages=())
+IMAGE = Image(series="s", version="1", source=SOURCE, where=Where(file="m.yaml", line=3, key="series.s"))
+
+
+def finished(cache: Path, name: str = NAME) -> Path:
+    """A finished environment, as far as the cache can tell."""
+    folder = cache / "environments" / name
+    (folder / "lib").mkdir(parents=True)
+    (folder / environments.CONFIGURATION).write_text("home = /usr/bin\n")
+    (folder / environments.MARKER).write_text(json.dumps({"digest": "sha256:1"}))
+    return folder
+
+
+def remove_all(cache: Path) -> tuple[int, list[str]]:
+    said: list[str] = []
+    return environments.remove_all(environ={"HARNESS_CACHE": str(cache)}, say=said.append), said
+
+
+def test_only_environments_of_ours_are_removed(tmp_path: Path) -> None:
+    ours = finished(tmp_path)
+    own = finished(tmp_path, "my-own-environment")
+    thesis = tmp_path / "environments" / "abcdefabcdefabcdefab"
+    thesis.mkdir()
+    (thesis / "thesis.tex").write_text("years of work")
+    link = tmp_path / "environments" / "ffffffffffffffffffff"
+    link.symlink_to(own)
+    assert remove_all(tmp_path) == (1, [])
+    assert not ours.exists()
+    assert sorted(own.parent.iterdir()) == sorted([own, thesis, link, ours.with_suffix(".lock")])
+
+
+def test_an_environment_half_removed_is_removed_the_next_time(tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    (folder / environments.MARKER).unlink()
+    assert remove_all(tmp_path)[0] == 1
+    assert not folder.exists()
+
+
+def test_an_environment_in_use_is_left_alone_by_all_who_would_remove_it(tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    with environments.in_use(environments.python_of(folder)), environments.in_use(environments.python_of(folder)):
+        assert remove_all(tmp_path) == (0, [f"{folder} is in use by another run; left alone"])
+    assert folder.exists()
+    assert remove_all(tmp_path) == (1, [])
+
+
+def test_an_environment_that_was_removed_is_told(tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    remove_all(tmp_path)
+    with (
+        pytest.raises(InfrastructureError, match=r"another run removed this environment .*; start again"),
+        environments.in_use(environments.python_of(folder)),
+    ):
+        pytest.fail("it is gone")
+
+
+@pytest.mark.parametrize("marker", ["", "[]", '{"digest"', "{}"])
+def test_a_marker_that_cannot_be_read_is_none(tmp_path: Path, marker: str) -> None:
+    folder = finished(tmp_path)
+    (folder / environments.MARKER).write_text(marker)
+    with pytest.raises(InfrastructureError), environments.in_use(environments.python_of(folder)):
+        pytest.fail("it is not known to be finished")
+
+
+@pytest.mark.parametrize("variable", ["HARNESS_CACHE", "XDG_CACHE_HOME", "HOME"])
+def test_a_cache_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path, variable: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        ImageUnavailable, match=r"^m\.yaml:3: series\.s: .*file.*; make room there, or set HARNESS_CACHE"
+    ):
+        environments.prepare(IMAGE, SOURCE, environ={variable: str(tmp_path / "file")}, say=lambda text: None)
+
+
+def test_a_relative_cache_is_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial runs in a folder of its own: a relative path to its Python would lead nowhere from there."""
+    monkeypatch.chdir(tmp_path)
+    assert environments.cache_folder({"HARNESS_CACHE": "x"}) == tmp_path / "x/environments"
+    assert environments.cache_folder({"XDG_CACHE_HOME": "x"}) == tmp_path / "x/harness/environments"
+
+
+def test_builds_of_one_version_are_told_apart(tmp_path: Path) -> None:
+    """By where they are and by what they say of themselves."""
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\n{sys.executable} "$@" | sed s/GCC/Clang/\n')
+    other.chmod(0o755)
+    mine, theirs = interpreters.build_of(Path(sys.executable)), interpreters.build_of(other)
+    assert interpreters.version_of(other) == interpreters.version_of(Path(sys.executable))
+    assert mine.split(" ", 1)[0] == str(Path(sys.executable).resolve())
+    assert mine.split(" ", 1)[1] != theirs.split(" ", 1)[1]
+    assert sys.version.split("\n")[0] in mine
