@@ -142,6 +142,34 @@ def slow_wave(rng: Generator, count: int) -> Floats:
     return _log_uniform(rng, 300, 3e4) * np.sin(phase) + noise(rng, count)
 
 
+def slower_wave(rng: Generator, count: int) -> Floats:
+    """As above, with so long a period that memory falls in the first half and rises in the second."""
+    trough, period = rng.uniform(0.45, 0.55) * count, rng.uniform(1.2, 2.1) * count
+    wave = np.cos((np.arange(count) - trough) / period * 2 * np.pi)
+    return -_log_uniform(rng, 300, 3e4) * wave + noise(rng, count)
+
+
+def square_root(rng: Generator, count: int) -> Floats:
+    """A table of what was seen, of things that come back ever more often."""
+    return _log_uniform(rng, 30, 3e3) * np.sqrt(np.arange(count)) + noise(rng, count)
+
+
+def late_plateau(rng: Generator, count: int) -> Floats:
+    """A cache that is full shortly before the end."""
+    return _log_uniform(rng, 1, 50) * np.minimum(np.arange(count), rng.uniform(0.8, 0.92) * count) + noise(rng, count)
+
+
+def one_workspace(rng: Generator, count: int) -> Floats:
+    """Allocated at once, in the first half, and kept; nothing else ever moves."""
+    return _log_uniform(rng, 3e3, 3e5) * (np.arange(count) >= int(rng.uniform(0, 0.5) * count))
+
+
+def stairs_that_end(rng: Generator, count: int) -> Floats:
+    """Some chunks of 1 or 2 MiB at a steady pace, and no more."""
+    chunk, every = float(rng.choice([1024.0, 2048.0])), rng.uniform(0.01, 0.1) * count
+    return chunk * np.minimum(np.arange(count) // every, rng.integers(2, 6))
+
+
 QUIET: Mapping[str, Quiet] = {
     "steady": steady,
     "warm-up exponential": warm_up_exponential,
@@ -159,6 +187,11 @@ QUIET: Mapping[str, Quiet] = {
     "cache fill and clear": cache_fill_and_clear,
     "late steady state": late_steady_state,
     "slow wave": slow_wave,
+    "slower wave": slower_wave,
+    "square root": square_root,
+    "late plateau": late_plateau,
+    "one workspace": one_workspace,
+    "stairs that end": stairs_that_end,
 }
 
 

@@ -1,16 +1,16 @@
 """Is a series growing for ever? The rule for one series of one trace (memory, or any other thing that should not grow).
 
 The windows are A, the second quarter of the rows, and B, the second half; the first quarter is warm-up. A leak goes on
-at the same pace in both: a filling buffer ends, and a logarithmic warm-up has half the rate in B that it had in A. A
-leak may also begin late, and then goes on at the same pace through both halves of B. Rows are taken as evenly spaced in
-steps.
+at the same pace in both, and in both halves of B: a filling buffer ends, a logarithmic warm-up has half the rate in B
+that it had in A, growth by the square root 0.71 of it. A leak may also begin late, and then goes on at the same pace
+through both halves of B. Demand that fell before it rose may be a slow wave, and is no leak. Rows are taken as evenly
+spaced in steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from harness.model import Floats, Interval, Look, VerdictName
 PAGE_KIB = 4.0
 HUGE_PAGE_KIB = 2048.0
 LEAST_ROWS = 4 * BLOCKS
-KEEPS_PACE = 0.7
-"""Of its rate in A that a leak has in B at least."""
+KEEPS_PACE = 0.75
+"""Of its rate in A that a leak has in B at least, and of that in the third quarter in the last."""
 LARGEST_SHARE = 0.34
 """Of the rise in B that one step may be: more is a jump, not a leak."""
 LARGEST_SHARE_LATE = 0.20
@@ -31,6 +31,10 @@ WALK_DRIFT = 3.33
 """Standard errors (p = .0025 with 14 degrees of freedom) by which B must grow even if its floors are a random walk: the
 estimate of how far they are one is biased in short series.
 """
+FELL = 0.1
+"""Of the rise in B by which a steady fall before it makes the rise doubtful."""
+STILL_GROWS = 0.05
+"""Of the whole rise: with more than that in B, memory has not come to a plateau."""
 GIVEN_BACK = 0.5
 """Of the growth between two looks that gc.collect must return for the growth to be called reference cycles."""
 
@@ -40,6 +44,7 @@ class Growth:
     """What one series does. `unmet` says which condition kept a trend from being a leak.
 
     `rise` is how far the floor rose since the first 2 % of the rows; `trend` is that of B, None if too few rows.
+    `below` is the limit that a steady growth, which goes on, stays below; None where there is no such growth.
     """
 
     verdict: VerdictName
@@ -48,6 +53,7 @@ class Growth:
     rise: float = 0.0
     unmet: str = ""
     cycles: bool = False
+    below: float | None = None
 
     @property
     def rate(self) -> float | None:
@@ -56,6 +62,23 @@ class Growth:
     @property
     def interval(self) -> Interval | None:
         return None if self.trend is None else (self.trend.low, self.trend.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Windows:
+    """The trends of the four quarters, the second of which is A, and of `later`, the second half, which is B."""
+
+    first: Trend
+    earlier: Trend
+    third: Trend
+    last: Trend
+    later: Trend
+
+    @property
+    def fell(self) -> bool:
+        """Whether memory fell steadily in a quarter of the first half, by enough to doubt the rise in B."""
+        before = (self.first, self.earlier)
+        return any(quarter.high < 0 and -quarter.rise > FELL * self.later.rise for quarter in before)
 
 
 def judge_growth(
@@ -73,18 +96,21 @@ def judge_growth(
     """
     if len(values) < LEAST_ROWS:
         return Growth(verdict="inconclusive", unmet=too_few(len(values)))
-    window = partial(_window, values, steps_per_row=steps_per_row, alpha=alpha, toothed=has_saw_teeth(values))
+    seen = _windows(values, steps_per_row=steps_per_row, alpha=alpha)
+    later = seen.later
     quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
-    earlier, later = window(0.25, 0.5), window(0.5, 1.0)
     excluded = max(later.high, 0.0) + quantum / later.span
     rise = later.last_level - _start(values)
-    unmet = _unmet(earlier, later, limit=limit, quantum=quantum)
-    late = None if unmet is None else _late_leak(earlier, later, window=window, limit=limit, quantum=quantum)
-    if unmet is None or late is not None:
+    unmet = _unmet(seen, limit=limit, quantum=quantum)
+    late = unmet is not None and _is_late_leak(seen, limit=limit, quantum=quantum)
+    if unmet is None or late:
         cycles = _given_back(looks, limit=limit)
-        return Growth(verdict="plateau" if cycles else "leak", trend=late or later, rise=rise, cycles=cycles)
+        trend = seen.last if late else later
+        return Growth(verdict="plateau" if cycles else "leak", trend=trend, rise=rise, cycles=cycles)
     if excluded < limit:
-        return Growth(verdict="plateau" if rise > plateau else "flat", trend=later, excluded=excluded, rise=rise)
+        grows = later.low > 0 and later.rise > max(2 * quantum, STILL_GROWS * rise)
+        good: VerdictName = "plateau" if rise > plateau and not grows else "flat"
+        return Growth(verdict=good, trend=later, excluded=excluded, rise=rise, below=limit if grows else None)
     verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
     return Growth(verdict=verdict, trend=later, excluded=excluded, rise=rise, unmet=unmet)
 
@@ -93,13 +119,24 @@ def too_few(rows: int) -> str:
     return f"too few samples to judge: {rows}, and it takes {LEAST_ROWS}"
 
 
-def _window(values: Floats, begin: float, end: float, *, steps_per_row: float, alpha: float, toothed: bool) -> Trend:
-    """The trend of the floors between two fractions of the rows."""
-    piece = values[int(begin * len(values)) : int(end * len(values))]
-    floors = block_levels(piece, share=FLOOR)
-    if toothed:
-        floors = eroded(floors)
-    return fit_trend(floors, steps_per_block=len(piece) // BLOCKS * steps_per_row, alpha=alpha)
+def _windows(values: Floats, *, steps_per_row: float, alpha: float) -> _Windows:
+    toothed = has_saw_teeth(values)
+
+    def window(begin: float, end: float) -> Trend:
+        """The trend of the floors between two fractions of the rows."""
+        piece = values[int(begin * len(values)) : int(end * len(values))]
+        floors = block_levels(piece, share=FLOOR)
+        if toothed:
+            floors = eroded(floors)
+        return fit_trend(floors, steps_per_block=len(piece) // BLOCKS * steps_per_row, alpha=alpha)
+
+    return _Windows(
+        first=window(0.0, 0.25),
+        earlier=window(0.25, 0.5),
+        third=window(0.5, 0.75),
+        last=window(0.75, 1.0),
+        later=window(0.5, 1.0),
+    )
 
 
 def _start(values: Floats) -> float:
@@ -109,13 +146,16 @@ def _start(values: Floats) -> float:
     return float(np.partition(first, index)[index])
 
 
-def _unmet(earlier: Trend, later: Trend, *, limit: float, quantum: float) -> str | None:
-    """The first condition of a leak that does not hold in A and B, in words; None if all hold."""
+def _unmet(seen: _Windows, *, limit: float, quantum: float) -> str | None:
+    """The first condition of a leak that does not hold, in words; None if all hold."""
+    earlier, later = seen.earlier, seen.later
+    keeps_pace = later.rate >= KEEPS_PACE * earlier.rate and seen.last.rate >= KEEPS_PACE * seen.third.rate
     conditions = (
         (later.low > 0, "no steady growth in the second half"),
         (later.rate >= limit, "the growth is slower than the limit"),
+        (not seen.fell, "memory fell before it grew"),
         (earlier.low > 0, "the growth is not steady over the whole trace"),
-        (later.rate >= KEEPS_PACE * earlier.rate, "the growth is slowing down"),
+        (keeps_pace, "the growth is slowing down"),
         (later.rise > 2 * quantum, "it grew by no more than two allocations of its smallest size"),
         (later.largest_step <= LARGEST_SHARE * later.rise, "one jump makes most of the growth"),
         (later.drift >= WALK_DRIFT, "memory that wanders about can grow as much"),
@@ -123,20 +163,18 @@ def _unmet(earlier: Trend, later: Trend, *, limit: float, quantum: float) -> str
     return next((words for holds, words in conditions if not holds), None)
 
 
-def _late_leak(
-    earlier: Trend, later: Trend, *, window: Callable[[float, float], Trend], limit: float, quantum: float
-) -> Trend | None:
-    """The trend of the last quarter if a leak began after A: faster than A, and steady in each half of B."""
+def _is_late_leak(seen: _Windows, *, limit: float, quantum: float) -> bool:
+    """Whether a leak began after A, whose trend is then the last quarter's: faster than A, steady in each half of B."""
+    earlier, third, last, later = seen.earlier, seen.third, seen.last, seen.later
     if later.low <= 0 or later.drift < WALK_DRIFT or later.rise <= 2 * quantum or earlier.rate > later.rate:
-        return None
-    third, last = window(0.5, 0.75), window(0.75, 1.0)
-    steady = (
-        min(third.low, last.low) > 0
+        return False
+    return (
+        not seen.fell
+        and min(third.low, last.low) > 0
         and last.rate >= max(limit, KEEPS_PACE_LATE * third.rate)
         and later.largest_step <= LARGEST_SHARE_LATE * later.rise
         and all(half.largest_step <= LARGEST_SHARE * half.rise for half in (third, last))
     )
-    return last if steady else None
 
 
 def _given_back(looks: Sequence[Look], *, limit: float) -> bool:

@@ -209,6 +209,9 @@ def _memory_words(memory: Growth, *, early: bool) -> str:
         return f"RSS grows {trend.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
     if memory.verdict == "leak":
         return f"{grows}, at the same pace all the time"
+    if memory.below is not None:
+        slow = f"RSS still grows {trend.rate:.2g} KiB a step, below the limit of {memory.below:g}"
+        return f"{slow}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
     if early:
         return f"{grows}: too early to tell it from a buffer that fills"
     words = {

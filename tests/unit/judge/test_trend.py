@@ -104,6 +104,29 @@ def test_a_buffer_that_filled_is_a_plateau():
     assert found.plateau_mib == pytest.approx(600 * 50 / 1024, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (lambda x: -np.cos((x - 0.5) * 2 * np.pi / 1.6), "memory fell before it grew"),
+        (np.sqrt, "the growth is slowing down"),
+        (lambda x: np.minimum(x, 0.89), "the growth is slowing down"),
+    ],
+)
+def test_growth_that_ends_or_turns_is_only_suspect(shape, words):
+    found = judge(trace_of(memory() + 100_000 * shape(np.arange(4000) / 4000)))
+    assert found.verdict == "suspect"
+    assert words in found.why
+
+
+@pytest.mark.parametrize("shape", [lambda x: 2000 * np.sqrt(x), lambda x: 500 * np.log1p(100 * x)])
+def test_growth_below_the_limit_is_not_said_to_have_ended(shape):
+    """ "Rose and then stayed" would be untrue."""
+    found = judge(trace_of(memory(noise_kib=4.0) + shape(np.arange(4000) / 4000)))
+    assert (found.verdict, found.plateau_mib) == ("flat", None)
+    assert "RSS still grows" in found.why
+    assert "below the limit of 0.5" in found.why
+
+
 @pytest.mark.parametrize("missing", [0, 3])
 @pytest.mark.parametrize("row", [1, 2, 8, 100, 1500, 1990])
 def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
