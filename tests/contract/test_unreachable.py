@@ -167,12 +167,11 @@ def install_over(base: str) -> Image:
     ],
 )
 def test_what_an_engine_refuses_is_never_the_images_fault(call: Callable[[DockerEngine], object], place: str) -> None:
-    with (
-        serving(FullEngine) as port,
-        closing(open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)) as it,
-    ):
-        with pytest.raises(InfrastructureError, match="no space left on device; make room .*clean --images") as caught:
-            call(it)
+    told = pytest.raises(InfrastructureError, match=r"no space left on device; make room .*clean --images")
+    with serving(FullEngine) as port:
+        engine = open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+        with closing(engine), told as caught:
+            call(engine)
     assert str(caught.value).startswith(place)
     assert "\n" not in str(caught.value)
 
