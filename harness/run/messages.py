@@ -19,6 +19,9 @@ LINE_LIMIT_BYTES = 16 << 20
 FACTS_LIMIT_BYTES = 1 << 20
 TEXT_LIMIT = 64 << 10
 COLUMNS_LIMIT = 64
+NUMBER_LIMIT = 1e30
+"""What is larger is no measurement, and its square may be no number."""
+COUNT_LIMIT = 1 << 53
 
 TYPES = ("hello", "ready", "progress", "samples", "look", "done")
 ENDS = frozenset(get_args(End)) - {"interrupted"}
@@ -79,7 +82,7 @@ class Lines:
 def parse(text: bytes) -> Message:
     """The message in one marked line, its type known; RecursionError is how json meets absurd nesting."""
     try:
-        message = json.loads(text, parse_constant=_no_constant)
+        message = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise Misunderstood(f"no JSON: {type(error).__name__}") from error
     if not isinstance(message, dict) or message.get("type") not in TYPES:
@@ -93,6 +96,35 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
+def _finite(text: str) -> float:
+    """1e999 is good JSON, and an infinity to Python."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is out of range")
+    return value
+
+
+def facts_of(message: Message) -> dict[str, Any]:
+    """The fields of `hello` or `ready`: texts, numbers, truth values, and flat lists and dicts of them."""
+    return {_fact(name): _facts(value) for name, value in message.items() if name != "type"}
+
+
+def _facts(value: object) -> object:
+    if isinstance(value, dict):
+        return {_fact(name): _fact(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_fact(inner) for inner in value]
+    return _fact(value)
+
+
+def _fact(value: object) -> Any:
+    if isinstance(value, str):
+        return _writable(value)
+    if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and abs(value) <= NUMBER_LIMIT):
+        return value
+    raise Misunderstood("a fact that is no text, number or flat list of them")
+
+
 def number(message: Message, name: str) -> float | None:
     """A number or null (also when the field is missing)."""
     value = message.get(name)
@@ -100,10 +132,9 @@ def number(message: Message, name: str) -> float | None:
         return None
     if type(value) not in (int, float):
         raise Misunderstood(f"{message.get('type')}: {name} is no number")
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise Misunderstood(f"{message.get('type')}: {name} is out of range") from error
+    if not abs(value) <= NUMBER_LIMIT:
+        raise Misunderstood(f"{message.get('type')}: {name} is out of range")
+    return float(value)
 
 
 def count(message: Message, name: str, *, most: float) -> int:
@@ -111,6 +142,7 @@ def count(message: Message, name: str, *, most: float) -> int:
     value = message.get(name, 0)
     if value is None:
         return 0
+    most = min(most, COUNT_LIMIT)
     if type(value) is not int or not 0 <= value <= most:
         raise Misunderstood(f"{message.get('type')}: {name} is no count up to {most:g}")
     return value
@@ -131,16 +163,23 @@ def text_of(message: Message, name: str) -> str:
         return ""
     if not isinstance(value, str):
         raise Misunderstood(f"{message.get('type')}: {name} is no text")
-    # json lets lone surrogates through, which no file and no terminal takes.
-    return value[-TEXT_LIMIT:].encode(errors="replace").decode()
+    return _writable(value[-TEXT_LIMIT:])
+
+
+def _writable(text: str) -> str:
+    """json lets lone surrogates through, which no file and no terminal takes."""
+    return text.encode(errors="replace").decode()
 
 
 def columns_of(message: Message) -> dict[str, Floats]:
-    """The columns of a `samples` message: name -> array (n,), equally long, null as NaN, `step` among them."""
+    """The columns of a `samples` message: name -> array (n,), equally long, `step` among them.
+
+    What is null or too large to reckon with (a loss that diverges) is NaN.
+    """
     columns = message.get("columns")
     if not isinstance(columns, dict) or "step" not in columns or len(columns) > COLUMNS_LIMIT:
         raise Misunderstood("samples: no columns with a step")
-    arrays = {str(name)[:200]: _array(values) for name, values in columns.items()}
+    arrays = {_writable(str(name)[:200]): _array(values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) != 1:
         raise Misunderstood("samples: columns of different lengths")
     if not np.all(np.isfinite(arrays["step"])):
@@ -153,15 +192,21 @@ def _array(values: object) -> Floats:
     if not isinstance(values, list) or not all(v is None or type(v) in (int, float) for v in values):
         raise Misunderstood("samples: a value is no number")
     try:
-        return np.array(values, dtype=np.float64)
+        array = np.array(values, dtype=np.float64)
     except OverflowError as error:
         raise Misunderstood("samples: a number is out of range") from error
+    array[np.abs(array) > NUMBER_LIMIT] = np.nan
+    return array
 
 
 def look_of(message: Message, *, allowed: tuple[int, ...]) -> Look:
-    """The record in a `look` message; fields that we do not know are left out."""
-    step = count(message, "step", most=math.inf)
+    """The record in a `look` message; fields that we do not know are left out.
+
+    The last one may be at any step: the time limit ends the steps between two looks.
+    """
+    step = count(message, "step", most=allowed[-1])
     fields = message.get("look")
-    if step not in allowed or not isinstance(fields, dict):
+    asked = step in allowed or message.get("last") is True
+    if not asked or not isinstance(fields, dict):
         raise Misunderstood(f"look: none was asked for at step {step}")
     return Look(step=step, **{name: number(fields, name) for name in LOOK_FIELDS})

@@ -38,6 +38,11 @@ class Samples:
         self._looks.append(look)
 
     @property
+    def looks(self) -> int:
+        """How many there were."""
+        return len(self._looks)
+
+    @property
     def newest_step(self) -> int:
         return int(self._newest)
 

@@ -22,6 +22,7 @@ from harness.run.messages import (
     Misunderstood,
     columns_of,
     count,
+    facts_of,
     look_of,
     number,
     parse,
@@ -158,10 +159,13 @@ class Conversation:
     def _hello(self, message: Message) -> None:
         if self.facts or message.get("protocol") != PROTOCOL:
             raise Misunderstood(f"hello twice, or not of protocol {PROTOCOL}")
-        self.facts.update((name, value) for name, value in message.items() if name != "type")
+        self.facts.update(facts_of(message))
 
     def _ready(self, message: Message) -> None:
-        self.facts.update((name, value) for name, value in message.items() if name != "type")
+        if "setup_s" in self.facts:
+            raise Misunderstood("ready twice")
+        self.facts["setup_s"] = None
+        self.facts.update(facts_of(message))
 
     def _progress(self, message: Message) -> None:
         self._on_step(count(message, "step", most=math.inf), number(message, "rss_kib"))
@@ -170,6 +174,8 @@ class Conversation:
         self.samples.add(columns_of(message))
 
     def _look(self, message: Message) -> None:
+        if self.samples.looks > len(self.looks):  # one for each, and a last one after an answer of stop
+            raise Misunderstood("look: more than were asked for")
         self.samples.add_look(look_of(message, allowed=self.looks))
         if message.get("last") is True:
             return

@@ -49,6 +49,14 @@ def test_a_trial_stops_at_a_look_when_told(world: World) -> None:
     assert (trial.end, trial.last_step) == ("stopped", 20)
 
 
+def test_the_time_limit_between_two_looks_leaves_a_valid_shorter_trace(world: World) -> None:
+    trial = world.trial("slow", steps=Steps(first=5000, budget=5000), timeout_s=2.0)
+    assert trial.end == "stopped", trial.message
+    assert trial.trace is not None
+    assert len(trial.trace.step) == trial.last_step == trial.trace.looks[-1].step
+    assert 20 < trial.last_step < 200
+
+
 @pytest.mark.parametrize(
     ("act", "number", "code"),
     [

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from harness.run import messages
 from harness.run.attach import Demux
-from harness.run.messages import Lines, Misunderstood, columns_of, count, look_of, number, parse, text_of, whole
+from harness.run.messages import (
+    Lines,
+    Misunderstood,
+    columns_of,
+    count,
+    facts_of,
+    look_of,
+    number,
+    parse,
+    text_of,
+    whole,
+)
 
 MARKER = "00ff"
 ANYTHING = st.recursive(
@@ -62,6 +73,9 @@ def test_noise_keeps_its_end() -> None:
         b'{"type": 1}',
         b'{"type": []}',
         b'{"type": "done", "x": NaN}',
+        b'{"type": "done", "x": -Infinity}',
+        b'{"type": "done", "x": 1e999}',
+        b'{"type": "hello", "x": {"y": [-1E999]}}',
         b"[" * 100_000,
     ],
 )
@@ -80,6 +94,7 @@ def test_no_field_can_raise_anything_else(value: object) -> None:
             continue
     for action in (
         lambda: count(message, "x", most=10),
+        lambda: json.dumps(facts_of(message), allow_nan=False),
         lambda: columns_of(message),
         lambda: columns_of({"columns": {"step": value}}),
         lambda: look_of(message, allowed=(500,)),
@@ -99,12 +114,32 @@ def test_no_field_can_raise_anything_else(value: object) -> None:
         {"step": [True]},
         {"step": [None]},
         {"step": [10**400]},
+        {"step": [1e31]},
         {"step": [1], **{f"c{i}": [1] for i in range(64)}},
     ],
 )
 def test_columns_that_are_none_are_refused(columns: object) -> None:
     with pytest.raises(Misunderstood):
         columns_of({"type": "samples", "columns": columns})
+
+
+def test_what_is_too_large_to_reckon_with_is_missing() -> None:
+    """A loss that diverges does not end the trial, and its square is still a number."""
+    columns = columns_of({"type": "samples", "columns": {"step": [1, 2], "loss": [1e30, -1e31]}})
+    assert str(columns["loss"].tolist()) == "[1e+30, nan]"
+    for value in (1e31, 10**400, float("inf"), float("nan")):
+        with pytest.raises(Misunderstood):
+            number({"type": "done", "x": value}, "x")
+    with pytest.raises(Misunderstood):
+        count({"type": "done", "x": 10**20}, "x", most=float("inf"))
+
+
+def test_facts_are_flat_and_can_be_written() -> None:
+    message = {"type": "hello", "packages": {"six": "1"}, "limit": None, "huge": True, "cpu": json.loads('"\\ud800"')}
+    assert facts_of(message) == {"packages": {"six": "1"}, "limit": None, "huge": True, "cpu": "?"}
+    for value in ({"a": {"b": 1}}, [[1]], [{}], 10**400, float("inf")):
+        with pytest.raises(Misunderstood):
+            facts_of({"type": "ready", "x": value})
 
 
 def test_text_is_bounded_and_can_be_written() -> None:

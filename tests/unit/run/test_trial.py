@@ -140,6 +140,10 @@ def test_a_column_that_comes_late_is_nan_before() -> None:
         [HELLO, samples(41)],
         [HELLO, samples(5), samples(4)],
         [HELLO, {"type": "look", "step": 11, "look": {}}],
+        [HELLO, {"type": "look", "step": 41, "look": {}, "last": True}],
+        [HELLO, *[{"type": "look", "step": 10, "look": {}}] * 5],
+        [HELLO, {"type": "ready"}, {"type": "ready"}],
+        [HELLO, {"type": "ready", "libraries": [["nested"]]}],
         [HELLO, {**DONE, "end": "good"}],
         [HELLO, {**DONE, "end": ["crash"]}],
         [HELLO, {**DONE, "signal": "9"}],
@@ -150,6 +154,15 @@ def test_what_is_not_understood_says_nothing_about_the_image(said: list[dict[str
     trial, _ = play(lines(*said))
     assert trial.end == "infrastructure"
     assert "the agent's message was not understood" in trial.message
+
+
+def test_a_last_look_between_two_that_were_asked_for_is_where_the_time_limit_was() -> None:
+    look = {"type": "look", "step": 13, "look": {"rss_kib": 5.0}, "last": True}
+    trial, player = play(lines(HELLO, samples(1, 13), look, {**DONE, "end": "stopped", "last_step": 13}))
+    assert (trial.end, trial.last_step) == ("stopped", 13)
+    assert trial.trace is not None
+    assert [found.step for found in trial.trace.looks] == [13]
+    assert player.sent == []
 
 
 def test_sigkill_is_oom_only_by_the_engines_word() -> None:
