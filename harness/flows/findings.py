@@ -78,6 +78,11 @@ def _confirmed(item: _Found, cells: Mapping[str, CellResult]) -> bool:
     return all(cells[item.block.cells[place].id].verdict.trials >= 2 for place in sides)
 
 
+def _between(change: Change) -> Sequence[int]:
+    """All that lies between the two sides: what could not run, and what cannot be told apart from either."""
+    return change.untestable if change.before is None else range(change.before + 1, change.after)
+
+
 def _finding(item: _Found, cells: Mapping[str, CellResult]) -> Finding:
     block, change = item.block, item.change
     versions = [cell.image.version for cell in block.cells]
@@ -89,7 +94,7 @@ def _finding(item: _Found, cells: Mapping[str, CellResult]) -> Finding:
         kind=change.kind,
         before=None if change.before is None else versions[change.before],
         after=versions[change.after],
-        untestable=tuple(versions[position] for position in change.untestable),
+        untestable=tuple(versions[position] for position in _between(change)),
         effect=change.effect,
         p=change.p,
         verdict=change.verdict,

@@ -101,6 +101,7 @@ class Finding:
     """What a series shows for one lane, variant and metric.
 
     `confirmed`: both sides of the boundary were measured in at least two fresh launches each, which agree.
+    `untestable`: the versions between `before` and `after`, which could not run or cannot be told from either side.
     """
 
     series: str

@@ -96,7 +96,8 @@ def _when(episode: Episode) -> str:
         return f"before {plain(ends.after)} (fixed there)"
     fixed = f" (fixed in {plain(ends.after)})" if ends is not None else ""
     if begins.kind == "bad_from_start":
-        return f"in every version from {plain(begins.after)}, the oldest{fixed}"
+        oldest = "the oldest that can be judged" if begins.untestable else "the oldest"
+        return f"in every version from {plain(begins.after)}, {oldest}{fixed}"
     if begins.untestable:
         return f"since a version after {plain(begins.before or '')}, {plain(begins.after)} at the latest{fixed}"
     return f"since {plain(begins.after)}{fixed}"

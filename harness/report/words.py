@@ -119,7 +119,9 @@ def finding_place(finding: Finding) -> str:
 def _boundary(finding: Finding) -> str:
     after, before = plain(finding.after), plain(finding.before or "")
     if finding.kind == "bad_from_start":
-        return f"in {after}, the oldest version that ran, so it is older than that"
+        if finding.untestable:
+            return f"in {after}, the oldest version that can be judged; before it {_gap(finding)}"
+        return f"in {after}, the oldest version here, so it is older than that"
     old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
     if finding.untestable:
         return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"
@@ -128,7 +130,7 @@ def _boundary(finding: Finding) -> str:
 
 
 def _gap(finding: Finding) -> str:
-    return f"{listing(finding.untestable)} could not run"
+    return f"{listing(finding.untestable)} cannot be told"
 
 
 def _size(finding: Finding) -> str:

@@ -52,7 +52,7 @@ def test_findings_say_where_how_large_and_how_sure() -> None:
     )
     assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
     oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None, confirmed=False)
-    assert words.finding_text(oldest) == ("memory leak in 6.0.5, the oldest version that ran, so it is older than that")
+    assert words.finding_text(oldest) == ("memory leak in 6.0.5, the oldest version here, so it is older than that")
 
 
 def test_how_likely_a_change_of_a_level_is_by_chance() -> None:
@@ -67,7 +67,7 @@ def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
     finding = build.varied().findings[3]
     assert words.finding_text(finding).startswith(
         "memory leak begins between 21.08-tf1-py3 (good) and 22.12-tf1-py3 (bad); "
-        "21.09-tf1-py3 and 21.10-tf1-py3 could not run"
+        "21.09-tf1-py3 and 21.10-tf1-py3 cannot be told"
     )
     assert words.listing(["a", "b", "c"]) == "a to c (3 versions)"
 
