@@ -2,7 +2,8 @@
 
     python -m benchmarks.accuracy --seed 1 --count 200 --json accuracy.json
 
-For each quiet generator: the share of traces called a leak (or a slowdown) by each rule; for each leak: the share
+For each quiet generator: the share of traces called a leak (or a slowdown) by each rule, and of those that the harness
+leaves undecided; for each leak: the share
 found, the median error of the rate, and how often the rate that a trace does not rule out holds the true one. For
 histories: how often exactly the right version is named, and how often any is where nothing changed.
 """
@@ -24,7 +25,7 @@ from benchmarks.generators import Floats, Generator
 from harness.judge.history import find_changes
 from harness.judge.trend import judge_trace
 from harness.judge.verdict import judge_cell
-from harness.model import Limits, Steps, Trace, TraceVerdict, Trial
+from harness.model import UNSURE, Limits, Steps, Trace, TraceVerdict, Trial
 
 LIMITS = Limits()
 STEPS = Steps()
@@ -72,12 +73,15 @@ SIMPLE: Mapping[str, Rule] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One generator: `shares` by rule (alarms or detections); the rest for leaks only."""
+    """One generator: `shares` by rule (alarms or detections). `undecided`, for quiet ones, is the share of traces that
+    are neither called bad nor good; the rest is for leaks only.
+    """
 
     generator: str
     kind: str
     count: int
     shares: Mapping[str, float]
+    undecided: float | None = None
     rate_error: float | None = None
     excluded_holds: float | None = None
 
@@ -85,7 +89,8 @@ class Row:
 def quiet_row(name: str, rng: Generator, *, count: int) -> Row:
     traces = [generators.pages(generators.QUIET[name](rng, STEPS.budget)) for _ in range(count)]
     found = [_memory_verdict(rss_kib) for rss_kib in traces]
-    return Row(generator=name, kind="quiet", count=count, shares=_shares(traces, found))
+    undecided = _share([one.verdict in UNSURE for one in found])
+    return Row(generator=name, kind="quiet", count=count, shares=_shares(traces, found), undecided=undecided)
 
 
 def leak_row(name: str, rng: Generator, *, count: int) -> Row:
@@ -246,12 +251,15 @@ def run(*, seed: int, count: int) -> tuple[list[Row], list[HistoryRow]]:
 def table(rows: Sequence[Row], histories: Sequence[HistoryRow]) -> str:
     rules = ["harness", *SIMPLE]
     lines = [
-        f"{'kind':9}{'generator':22}" + "".join(f"{rule:>21}" for rule in rules) + f"{'rate error':>12}{'excluded':>10}"
+        f"{'kind':9}{'generator':22}"
+        + "".join(f"{rule:>21}" for rule in rules)
+        + f"{'undecided':>11}{'rate error':>12}{'excluded':>10}"
     ]
     for row in rows:
         shares = "".join(f"{row.shares[rule]:21.3f}" if rule in row.shares else f"{'':21}" for rule in rules)
         lines.append(
-            f"{row.kind:9}{row.generator:22}{shares}{_cell(row.rate_error):>12}{_cell(row.excluded_holds):>10}"
+            f"{row.kind:9}{row.generator:22}{shares}"
+            f"{_cell(row.undecided):>11}{_cell(row.rate_error):>12}{_cell(row.excluded_holds):>10}".rstrip()
         )
     lines += [_total(rows, kind, rules) for kind in ("quiet", "leak")]
     lines += ["", f"{'versions':>9}{'rounds':>8}{'effect':>8}{'spread':>8}{'exact':>8}{'wrong':>8}"]
