@@ -7,12 +7,13 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.flows.sweep import SweepOptions, World, plan_sweep, sweep
-from harness.model import Host, Image, RunResult
+from harness.model import Host, Image, Install, RunResult
 from harness.report.progress import plain_watcher
 from harness.run.engine import Launch, Prepared, Session
 from harness.run.process import ProcessEngine
@@ -30,7 +31,7 @@ QUIET = '"""Nothing."""\n\n\ndef setup():\n    return lambda: None\n'
 
 
 class Engine(ProcessEngine):
-    """This interpreter as every image; `fail` is asked before each launch and image, and may raise."""
+    """An empty environment as every image; `fail` is asked before each launch and image, and may raise."""
 
     def __init__(self, host: Host, fail: Callable[[str, str, int], None]) -> None:
         super().__init__(environ=os.environ)
@@ -38,7 +39,8 @@ class Engine(ProcessEngine):
 
     def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
         self.fail(self.host, f"image {image.version}", 0)
-        return Prepared(image=image, reference=sys.executable, digest=f"sha256:{image.version}")
+        empty = super().prepare(replace(image, source=Install(base="", python=None, packages=())), say)
+        return replace(empty, image=image, digest=f"sha256:{image.version}")
 
     def launch(self, launch: Launch) -> AbstractContextManager[Session]:
         self.launches += 1
