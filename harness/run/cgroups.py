@@ -7,6 +7,7 @@ end, also those that left their process group.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,17 @@ class Cgroup:
         return self.path / "cgroup.procs"
 
     def limit(self, memory_bytes: int) -> None:
-        """Limit memory and swap together to `memory_bytes`: nothing may go to swap instead."""
+        """Limit memory and swap together to `memory_bytes`: nothing may go to swap instead.
+
+        Raises InfrastructureError.
+        """
+        try:
+            self._limit(memory_bytes)
+        except OSError as error:
+            text = f"memory: no limit of {memory_bytes} bytes can be set in {self.path}: {error.strerror}; use docker"
+            raise InfrastructureError(text) from error
+
+    def _limit(self, memory_bytes: int) -> None:
         if self.version == 2:
             (self.path / "memory.max").write_text(str(memory_bytes))
             swap, value = self.path / "memory.swap.max", 0
@@ -41,11 +52,11 @@ class Cgroup:
 
     def oom_killed(self) -> bool:
         events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
-        counts = dict(line.split(maxsplit=1) for line in events.read_text().splitlines())
+        counts = dict(line.split(maxsplit=1) for line in _text(events).splitlines())
         return int(counts.get("oom_kill", "0")) > 0
 
     def pids(self) -> list[int]:
-        return [int(pid) for pid in self.procs.read_text().split()]
+        return [int(pid) for pid in _text(self.procs).split()]
 
     def remove(self) -> None:
         """Remove the empty cgroup; the kernel needs a moment after the last death."""
@@ -55,8 +66,19 @@ class Cgroup:
                 self.path.rmdir()
             except OSError as error:
                 if time.monotonic() > until_s:
-                    raise InfrastructureError(f"{self.path}: cannot be removed: {error.strerror}") from error
+                    text = f"{self.path}: cannot be removed: {error.strerror}; end the processes in it, then remove it"
+                    raise InfrastructureError(text) from error
                 time.sleep(0.01)
+
+
+def _text(path: Path) -> str:
+    """What a file of a cgroup says; nothing once the cgroup is gone: another run may remove a dead one too."""
+    try:
+        return path.read_text()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV):
+            return ""
+        raise InfrastructureError(f"{path}: {error.strerror}") from error
 
 
 def create(name: str, *, root: Path = CGROUPS) -> Cgroup | None:

@@ -10,14 +10,17 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 import time
 from pathlib import Path
 
+from harness.errors import InfrastructureError
 from harness.run import cgroups, owner
 from harness.run.cgroups import Cgroup
 
 PREFIX = "harness-trial-"
 KILLING_S = 5.0
+REMOVAL_S = 2.0
 
 
 def new_name() -> str:
@@ -33,15 +36,50 @@ def is_dead(name: str) -> bool:
 
 
 def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
-    """Remove the trial folders and cgroups of dead owners; how many trials that were."""
-    dead_cgroups = [cgroup for cgroup in cgroups.find(PREFIX, root=cgroup_root) if is_dead(cgroup.path.name)]
+    """Remove the trial folders and cgroups of dead owners; how many trials that were.
+
+    `folder` is open to all users: a link, or what another user made under such a name, is none of ours. What another
+    run removes at the same time is gone, and that is all we want. Raises InfrastructureError.
+    """
+    dead_cgroups = [cgroup for cgroup in cgroups.find(PREFIX, root=cgroup_root) if _is_dead_and_ours(cgroup.path)]
     for cgroup in dead_cgroups:
         kill_cgroup(cgroup)
         cgroup.remove()
-    dead = [path for path in folder.glob(f"{PREFIX}*") if path.is_dir() and is_dead(path.name)]
+    dead = [path for path in folder.glob(f"{PREFIX}*") if _is_dead_and_ours(path)]
     for path in dead:
-        shutil.rmtree(path)
+        remove_folder(path)
     return len({path.name for path in dead} | {cgroup.path.name for cgroup in dead_cgroups})
+
+
+def _is_dead_and_ours(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and is_dead(path.name)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a trial's folder, also while a last process still writes in it. Raises InfrastructureError."""
+    until_s = time.monotonic() + REMOVAL_S
+    while path.exists():
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            if time.monotonic() > until_s:
+                what = f"{error.filename or path}: cannot be removed: {error.strerror}"
+                raise InfrastructureError(f"{what}; end what uses it, then remove it") from error
+            _open_up(path)
+            time.sleep(0.02)
+
+
+def _open_up(folder: Path) -> None:
+    """A scenario may have taken its own rights from its folders, as the caches of some languages do."""
+    with contextlib.suppress(OSError):  # it is gone, or not ours: the next attempt to remove it says so
+        folder.chmod(stat.S_IRWXU)
+        for inner in folder.iterdir():
+            if inner.is_dir() and not inner.is_symlink():
+                _open_up(inner)
 
 
 def kill_cgroup(cgroup: Cgroup) -> None:
@@ -49,6 +87,11 @@ def kill_cgroup(cgroup: Cgroup) -> None:
     until_s = time.monotonic() + KILLING_S
     while (pids := cgroup.pids()) and time.monotonic() < until_s:
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
         time.sleep(0.005)
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, unless it is gone or has become another user's: then its end is not ours to bring."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import select
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -30,6 +29,7 @@ from harness.run.tail import Tail
 
 READ_BYTES = 1 << 18
 EXIT_S = 5.0
+KILLED_S = 60.0  # a large process takes its time to give back its memory
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessEngine:
@@ -58,7 +58,7 @@ class ProcessEngine:
                 yield ProcessSession(process, cgroup)
 
     def remove_leftovers(self) -> int:
-        return leftovers.remove_folders(Path(tempfile.gettempdir()), cgroup_root=self._cgroup_root)
+        return leftovers.remove_folders(_temporary_folder(), cgroup_root=self._cgroup_root)
 
     def remove_images(self, say: Say) -> int:
         return environments.remove_all(environ=self._environ, say=say)
@@ -135,16 +135,34 @@ def cpu_model() -> str | None:
 
 @contextlib.contextmanager
 def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
-    root = Path(tempfile.gettempdir()) / name
-    root.mkdir(mode=0o700)
+    """A folder of that name with the payload in it, gone at the end. Raises InfrastructureError."""
+    root = _temporary_folder() / name
     try:
-        for path, content in {**payload.files, "job.json": json.dumps(payload.job).encode()}.items():
-            target = root / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+        try:
+            root.mkdir(mode=0o700)
+            for path, content in {**payload.files, "job.json": json.dumps(payload.job).encode()}.items():
+                _write(root, path, content)
+        except OSError as error:
+            text = f"{error.filename or root}: {error.strerror}; make room there, or set TMPDIR to another folder"
+            raise InfrastructureError(text) from error
         yield root
     finally:
-        shutil.rmtree(root)
+        leftovers.remove_folder(root)
+
+
+def _write(root: Path, path: str, content: bytes) -> None:
+    target = Path(os.path.normpath(root / path))
+    if root not in target.parents:
+        raise InfrastructureError(f"{path}: leads out of the trial's folder; name `files:` inside the script's folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+
+
+def _temporary_folder() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise InfrastructureError(f"{error.strerror}; make room, or set TMPDIR to another folder") from error
 
 
 def _environment(launch: Launch, root: Path) -> dict[str, str]:
@@ -175,8 +193,10 @@ def _started(
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-    except OSError as error:
-        raise InfrastructureError(f"{command[0]}: cannot be started: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL or "=" where the system takes none
+        why = error.strerror if isinstance(error, OSError) else error
+        text = f"the agent cannot be started: {why}; see `environment:`, and this machine's limits (ulimit -a)"
+        raise InfrastructureError(text) from error
     try:
         yield process
     finally:
@@ -185,22 +205,28 @@ def _started(
 
 
 def kill_tree(process: subprocess.Popen[bytes], cgroup: Cgroup | None) -> None:
-    """End the process and all it started: descendants, its process group, and whoever is in its cgroup."""
-    group = [child.pid for child in _descendants(process.pid)]
-    with contextlib.suppress(ProcessLookupError):
+    """End the process and all it started: descendants, its process group, and whoever is in its cgroup.
+
+    Raises InfrastructureError if it does not end: stuck in a driver or a network file system, it cannot be killed.
+    """
+    group = _descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for pid in group:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        leftovers.kill(pid)
     if cgroup is not None:
         leftovers.kill_cgroup(cgroup)
-    process.wait()
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
     try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
+        process.wait(KILLED_S)
+    except subprocess.TimeoutExpired as error:
+        text = f"process {process.pid} cannot be killed, it is stuck in the kernel (a driver?); restart this machine"
+        raise InfrastructureError(text) from error
+
+
+def _descendants(pid: int) -> list[int]:
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:  # it is gone, or may not be looked at
         return []
 
 

@@ -12,7 +12,7 @@ import pytest
 from docker.errors import APIError
 
 from harness.model import Scenario, Where
-from harness.run import leftovers, owner
+from harness.run import owner
 from harness.run.builds import base_names, content_hash, context_files
 from harness.run.cgroups import Cgroup
 from harness.run.client import ca_bundle, proxies
@@ -91,16 +91,6 @@ def test_we_are_alive_and_others_are_not() -> None:
     assert owner.is_alive(reused) is False
     assert owner.is_alive(owner.Owner(machine="other", pid=1, start_s=1)) is None
     assert owner.parse("nonsense") is None
-
-
-def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
-    ours = owner.this_process()
-    dead = f"{leftovers.PREFIX}{ours.machine}_{ours.pid}_{ours.start_s - 100}_abcd"
-    kept = {leftovers.new_name(), f"{leftovers.PREFIX}other_1_1_abcd", f"{leftovers.PREFIX}notes", "unrelated"}
-    for name in (dead, *kept):
-        (tmp_path / name).mkdir()
-    assert leftovers.remove_folders(tmp_path, cgroup_root=tmp_path) == 1
-    assert {path.name for path in tmp_path.iterdir()} == kept
 
 
 @pytest.mark.parametrize(

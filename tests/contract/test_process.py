@@ -1,0 +1,80 @@
+"""What this machine can refuse the process engine: told in one line with what to do, never a traceback."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.errors import InfrastructureError
+from harness.run.engine import Launch, Payload
+from harness.run.process import ProcessEngine
+from tests.contract.world import World, installed, quiet
+
+
+def refused(world: World, launch: Launch) -> str:
+    with pytest.raises(InfrastructureError) as caught, world.engine.launch(launch):
+        pytest.fail("it was started")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def with_files(launch: Launch, files: dict[str, bytes]) -> Launch:
+    payload = Payload(job=launch.payload.job, files={**launch.payload.files, **files})
+    return Launch(**{**vars(launch), "payload": payload})
+
+
+def test_a_temporary_folder_that_cannot_be_written(
+    process: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    launch = process.launch("quiet")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    assert re.match(
+        r".*file/harness-trial-.*: Not a directory; make room there, or set TMPDIR", refused(process, launch)
+    )
+
+
+@pytest.mark.parametrize("path", ["../outside.txt", "scenario/../../outside.txt", "/tmp/outside.txt", "."])
+def test_no_file_of_a_payload_leaves_the_trials_folder(process: World, path: str) -> None:
+    said = refused(process, with_files(process.launch("quiet"), {path: b"x"}))
+    assert said.startswith(f"{path}: leads out of the trial's folder")
+    assert not (Path(tempfile.gettempdir()) / "outside.txt").exists()
+
+
+def test_a_file_where_a_folder_must_be(process: World) -> None:
+    launch = with_files(process.launch("quiet"), {"scenario/data": b"", "scenario/data/x": b""})
+    assert "scenario/data: " in refused(process, launch)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("A", "nul \0 inside"), ("A=B", "x"), ("A", "x" * (1 << 20))], ids=["nul", "name", "long"]
+)
+def test_an_environment_that_the_system_does_not_take(process: World, name: str, value: str) -> None:
+    said = refused(process, process.launch("quiet", environment=((name, value),)))
+    assert re.search(r"the agent cannot be started: .+; see `environment:`", said)
+
+
+def test_a_relative_cache_is_found_from_the_trials_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"HARNESS_CACHE": "cache"}
+    world = World(kind="process", engine=ProcessEngine(environ=environ), environ=environ)
+    trial = world.trial("quiet")
+    assert trial.end == "completed", trial.message
+
+
+def test_a_limit_below_what_an_interpreter_needs_says_nothing_about_the_image(process: World) -> None:
+    trial = process.trial("quiet", memory_bytes=1 << 20)
+    assert trial.end in ("oom", "infrastructure"), trial
+    assert not any("start.py" in " ".join(child.cmdline()) for child in psutil.Process().children(recursive=True))
+
+
+def test_an_environment_removed_since_it_was_prepared(tmp_path: Path) -> None:
+    environ = {"HARNESS_CACHE": str(tmp_path)}
+    world = World(kind="process", engine=ProcessEngine(environ=environ), environ=environ)
+    prepared = world.engine.prepare(installed(), quiet)
+    assert world.engine.remove_images(quiet) == 1
+    assert "another run removed this environment" in refused(world, world.launch("quiet", prepared=prepared))

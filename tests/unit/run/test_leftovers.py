@@ -1,0 +1,135 @@
+"""What dead runs left behind: removed if it is ours, whatever else happens to the folder, which all users share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfrastructureError
+from harness.run import leftovers, owner
+from harness.run.cgroups import Cgroup
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
+
+
+def dead_name(mark: str = "abcd") -> str:
+    ours = owner.this_process()
+    return f"{leftovers.PREFIX}{ours.machine}_{ours.pid}_{ours.start_s - 100}_{mark}"
+
+
+def removed(folder: Path) -> int:
+    return leftovers.remove_folders(folder, cgroup_root=folder)
+
+
+def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
+    kept = {leftovers.new_name(), f"{leftovers.PREFIX}other_1_1_abcd", f"{leftovers.PREFIX}notes", "unrelated"}
+    for name in (dead_name(), *kept):
+        (tmp_path / name).mkdir()
+    assert removed(tmp_path) == 1
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_link_of_that_name_is_none_of_ours(tmp_path: Path) -> None:
+    """Anybody can make one in /tmp: neither what it leads to may go, nor may it stop a sweep."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / dead_name()).symlink_to(tmp_path / "precious")
+    (tmp_path / dead_name("file")).write_text("")
+    assert removed(tmp_path) == 0
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@as_root
+def test_what_another_user_made_is_left_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / dead_name()
+    theirs.mkdir()
+    os.chown(theirs, NOBODY, NOBODY)
+    assert removed(tmp_path) == 0
+    assert theirs.exists()
+
+
+def test_runs_that_start_together_remove_the_same_leftovers(tmp_path: Path) -> None:
+    for number in range(20):
+        for inner in range(10):
+            (tmp_path / dead_name(str(number)) / str(inner)).mkdir(parents=True)
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(removed, [tmp_path] * 4))
+    assert list(tmp_path.iterdir()) == []
+    assert sum(counts) >= 20
+
+
+def test_a_folder_in_which_a_last_process_still_writes(tmp_path: Path) -> None:
+    folder, started = tmp_path / "root", threading.Event()
+    folder.mkdir()
+
+    def write() -> None:
+        until_s = time.monotonic() + 0.4
+        while time.monotonic() < until_s:
+            with contextlib.suppress(FileNotFoundError):  # removed between its parent and itself
+                (folder / "logs").mkdir(parents=True, exist_ok=True)
+            started.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert started.wait(5)
+    leftovers.remove_folder(folder)
+    writer.join()
+    leftovers.remove_folder(folder)
+    assert not folder.exists()
+
+
+def test_folders_without_rights_are_removed_too() -> None:
+    folder = Path(tempfile.mkdtemp())
+    (folder / "sealed" / "inner").mkdir(parents=True)
+    (folder / "sealed" / "inner" / "file").write_text("")
+    for path in (folder / "sealed" / "inner", folder / "sealed", folder):
+        path.chmod(0)
+        if os.getuid() == 0:
+            os.chown(path, NOBODY, NOBODY)
+    child = os.fork()
+    if child == 0:  # root may do everything: it takes an ordinary user to meet the lack of rights
+        if os.getuid() == 0:
+            os.setuid(NOBODY)
+        leftovers.remove_folder(folder)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not folder.exists()
+
+
+def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "REMOVAL_S", 0.05)
+    (tmp_path / "file").write_text("a file where a folder is expected")
+    with pytest.raises(InfrastructureError, match=r"file: cannot be removed: Not a directory; end what uses it"):
+        leftovers.remove_folder(tmp_path / "file")
+
+
+def test_a_cgroup_that_another_run_removed_is_empty(tmp_path: Path) -> None:
+    for version in (1, 2):
+        gone = Cgroup(path=tmp_path / "gone", version=version)
+        assert (gone.pids(), gone.oom_killed()) == ([], False)
+        leftovers.kill_cgroup(gone)
+        gone.remove()
+
+
+def test_a_limit_that_cannot_be_set_is_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        InfrastructureError, match=r"memory: no limit of 4096 bytes can be set in .*gone: .*; use docker"
+    ):
+        Cgroup(path=tmp_path / "gone", version=2).limit(4096)
+
+
+def test_killing_the_dead_is_no_error() -> None:
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    leftovers.kill(child)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    leftovers.kill(child)
