@@ -29,6 +29,7 @@ from harness.run.tail import Tail
 CA_PATH = "/.harness-ca.pem"
 REPOSITORY = "harness/overlay"
 DIGEST_LABEL = "harness.digest"
+VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 FORMAT = 2  # of what is committed: images of another format are made anew
 INSTALLED = Path(__file__).with_name("installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
@@ -44,11 +45,13 @@ def install(
     base = pull(client, source.base, where=image.where, say=say, help=BASE_HELP)
     if not source.packages:
         return base
-    named = hashlib.sha256(json.dumps([FORMAT, base.id, base.digest, source.packages]).encode()).hexdigest()[:32]
+    named = hashlib.sha256(
+        json.dumps([FORMAT, base.id, base.digest, source.packages, source.python]).encode()
+    ).hexdigest()[:32]
     there = local_image(client, f"{REPOSITORY}:{named}")
     if there is None:
         say(f"installing {' '.join(source.packages)}")
-        _make(client, base, tag=named, image=image, packages=source.packages, environ=environ, say=say)
+        _make(client, base, tag=named, image=image, source=source, environ=environ, say=say)
         there = inspect(client, f"{REPOSITORY}:{named}")
     return Found(id=there["Id"], digest=there["Config"]["Labels"][DIGEST_LABEL])
 
@@ -59,7 +62,7 @@ def _make(
     *,
     tag: str,
     image: Image,
-    packages: tuple[str, ...],
+    source: Install,
     environ: Mapping[str, str],
     say: Say,
 ) -> None:
@@ -68,16 +71,28 @@ def _make(
     if python is None:
         raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; take one that has")
     with _holder(client, base.id, python=python) as container_id:
+        if source.python is not None:
+            version = _checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
+            _check_python(source.python, version, place=place)
         with _with_ca(client, container_id, environ) as settings:
             pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--"]
             environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
-            code, output = _execute(client, container_id, [*pip, *packages], environment=environment, say=say)
+            code, output = _execute(client, container_id, [*pip, *source.packages], environment=environment, say=say)
         if code != 0:
             raise _failure(place, output)
         _checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
         installed = _checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
         digest = hashlib.sha256(f"{base.digest} {installed.split()[-1]}".encode()).hexdigest()
         _commit(client, container_id, base_id=base.id, tag=tag, digest=f"sha256:{digest}")
+
+
+def _check_python(asked: str, found: str, *, place: str) -> None:
+    """`found` is the base's Python, such as 3.11.2; `asked` may be shorter."""
+    if f"{found}.".startswith(f"{asked}."):
+        return
+    raise ImageUnavailable(
+        f"{place}: the base has Python {found}, not {asked}; name another base, or leave out `python`"
+    )
 
 
 @contextlib.contextmanager
