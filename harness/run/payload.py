@@ -6,10 +6,11 @@ import ast
 import functools
 import hashlib
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.errors import MatrixError
@@ -30,18 +31,17 @@ AGENT = Path(__file__).parents[1] / "agent"
 def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payload:
     """The payload of one trial, with a marker of its own. `extras` are laid over job.json's fields.
 
-    Raises MatrixError if the script or one of the files is gone.
+    Raises MatrixError if the script or one of the files is gone, or if two of them want one place.
     """
     job = {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})}
     return Payload(job=job, files={**_agent_files(), **dict(_scenario_files(variant.scenario))})
 
 
 def payload_hash(variant: Variant) -> str:
-    """A stable hash of all that a trial of `variant` would copy in: files, job without marker, agent version."""
-    digest = hashlib.sha256(f"agent {_agent_constant('VERSION')}\n".encode())
-    digest.update(json.dumps(_job(variant), sort_keys=True).encode())
-    for name, content in sorted(_scenario_files(variant.scenario)):
-        digest.update(f"\n{name} {len(content)}\n".encode())
+    """A stable hash of all that a trial of `variant` would copy in: agent, files, and the job without its marker."""
+    digest = hashlib.sha256(json.dumps(_job(variant), sort_keys=True).encode())
+    for place, content in sorted({**_agent_files(), **dict(_scenario_files(variant.scenario))}.items()):
+        digest.update(os.fsencode(f"\n{place} {len(content)}\n"))
         digest.update(content)
     return digest.hexdigest()
 
@@ -77,21 +77,52 @@ def _agent_files() -> dict[str, bytes]:
 
 
 def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes]]:
-    """The script, and `files:` at their places relative to the script's folder (else under their own names)."""
-    paths = [*([scenario.script] if scenario.script else []), *scenario.files]
-    for path in paths:
-        home = scenario.script.parent if scenario.script else path.parent
-        name = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
+    """Place under the agent's root, and content, of the script and of `files:`."""
+    for place, path in sorted(_sources(scenario).items()):
         try:
-            yield from _read(path, name)
+            if path.exists() and not path.is_file():
+                raise MatrixError(f"{scenario.where}: {path}: neither a file nor a folder")
+            yield f"scenario/{place}", path.read_bytes()
         except OSError as error:
             raise MatrixError(f"{scenario.where}: {path}: cannot be read: {error.strerror}") from error
 
 
-def _read(path: Path, name: Path) -> Iterator[tuple[str, bytes]]:
+def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
+    """Place in the scenario's folder -> file. Raises MatrixError if two files want one place."""
+    sources: dict[PurePosixPath, Path] = {}
+    for asked in [*([scenario.script] if scenario.script else []), *scenario.files]:
+        home = (scenario.script or asked).parent
+        for place, path in _places(asked, home=_normal(home)):
+            other = sources.setdefault(place, path)
+            if os.path.realpath(other) != os.path.realpath(path):
+                raise MatrixError(_conflict(scenario, place, other, path))
+    for place, path in sources.items():
+        for folder in place.parents:
+            if folder in sources:
+                raise MatrixError(_conflict(scenario, folder, sources[folder], path))
+    return sources
+
+
+def _places(path: Path, *, home: Path) -> Iterator[tuple[PurePosixPath, Path]]:
+    """Where a file, or each file of a folder, goes: at its place relative to `home`, else under its own name."""
+    whole = _normal(path)
+    place = PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
     if not path.is_dir():
-        yield f"scenario/{name.as_posix()}", path.read_bytes()
+        yield place, path
         return
     for inner in sorted(path.rglob("*")):
-        if inner.is_file() and "__pycache__" not in inner.parts:
-            yield f"scenario/{(name / inner.relative_to(path)).as_posix()}", inner.read_bytes()
+        name = inner.relative_to(path)
+        if inner.is_file() and "__pycache__" not in name.parts:
+            yield place / name, inner
+
+
+def _normal(path: Path) -> Path:
+    """Without `..`, which would lead a place out of the trial; links stay, as they lie where the user put them."""
+    return Path(os.path.normpath(path.absolute()))
+
+
+def _conflict(scenario: Scenario, place: PurePosixPath, one: Path, other: Path) -> str:
+    return (
+        f"{scenario.where}: files: {one} and {other} would both be {place} beside the script;"
+        " rename one, or keep them in different folders below the script's"
+    )

@@ -6,14 +6,12 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.model import Image, Pull, Scenario, Steps, Trace, Trial, Variant, Where
+from harness.model import Image, Pull, Scenario, Trace, Trial, Where
 from harness.run.engine import Exit, Launch, Payload, Prepared, Say, Session
-from harness.run.payload import pack, payload_hash
 from harness.run.trial import run_trial
 
 WHERE = Where(file="m.yaml", line=1, key="k")
@@ -204,17 +202,3 @@ def test_interrupted_at_once() -> None:
     trial, _ = play(None, cancelled=lambda: True)
     assert trial.end == "interrupted"
     assert not trial.measured
-
-
-def test_payload_hash_follows_content_and_params_but_no_chance(tmp_path: Path) -> None:
-    script = tmp_path / "s.py"
-    script.write_text("one")
-    scenario = Scenario(name="x", where=WHERE, script=script, steps=Steps(first=5, budget=10))
-    variant = Variant(scenario=scenario, params=(("a", 1),))
-    first = payload_hash(variant)
-    assert payload_hash(variant) == first
-    assert payload_hash(Variant(scenario=scenario, params=(("a", 2),))) != first
-    script.write_text("two")
-    assert payload_hash(variant) != first
-    assert pack(variant).job["marker"] != pack(variant).job["marker"]
-    assert {"start.py", "harness_agent/__init__.py", "scenario/s.py"} <= set(pack(variant).files)

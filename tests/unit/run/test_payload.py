@@ -1,0 +1,101 @@
+"""What is copied in for a trial: where it lies, and the hash by which a later run knows it again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.errors import MatrixError
+from harness.model import Scenario, Steps, Variant, Where
+from harness.run import payload
+from harness.run.payload import pack, payload_hash
+
+WHERE = Where(file="m.yaml", line=1, key="k")
+
+
+def variant(*files: Path, script: Path | None = None, a: int = 1) -> Variant:
+    scenario = Scenario(name="x", where=WHERE, script=script, files=files, steps=Steps(first=5, budget=10))
+    return Variant(scenario=scenario, params=(("a", a),))
+
+
+def placed(*files: Path, script: Path | None = None) -> dict[str, str]:
+    """Place in the scenario's folder -> content."""
+    found = pack(variant(*files, script=script)).files
+    return {name[len("scenario/") :]: text.decode() for name, text in found.items() if name.startswith("scenario/")}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    for name in ("scenarios/s.py", "scenarios/data/inner.txt", "outside.txt", "other/s.py", "other/data"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    return tmp_path / "scenarios" / "s.py"
+
+
+def test_files_lie_as_they_do_beside_the_script_or_under_their_own_names(script: Path) -> None:
+    home = script.parent
+    assert placed(home / "data", script=script) == {
+        "s.py": "scenarios/s.py",
+        "data/inner.txt": "scenarios/data/inner.txt",
+    }
+    assert placed(home, home / "data" / "inner.txt", script=script) == placed(home / "data", script=script)
+    assert placed(home.parent / "outside.txt")["outside.txt"] == "outside.txt"
+
+
+@pytest.mark.parametrize("text", ["../outside.txt", "data/../../outside.txt", "./../scenarios/../outside.txt"])
+def test_no_name_leads_out_of_the_trial(script: Path, text: str) -> None:
+    assert placed(script.parent / text, script=script)["outside.txt"] == "outside.txt"
+    assert placed(script.parent / "data" / ".." / "data", script=script)["data/inner.txt"] == "scenarios/data/inner.txt"
+
+
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        (["../other/s.py"], "s.py"),
+        (["data/inner.txt", "../other/data"], "data"),
+        (["../other", "../other/../scenarios/data/../../other", "../more/other"], "other/data"),
+    ],
+)
+def test_two_files_for_one_place_are_refused_and_named(script: Path, files: list[str], place: str) -> None:
+    shutil.copytree(script.parents[1] / "other", script.parents[1] / "more" / "other")
+    with pytest.raises(
+        MatrixError, match=rf"^m\.yaml:1: k: files: \S+ and \S+ would both be {place} beside the script;"
+    ):
+        placed(*[script.parent / text for text in files], script=script)
+
+
+def test_what_cannot_be_read_is_told(script: Path) -> None:
+    with pytest.raises(MatrixError, match=r"^m\.yaml:1: k: .*none: cannot be read: No such file"):
+        placed(script.parent / "none", script=script)
+    os.mkfifo(script.parent / "pipe")
+    with pytest.raises(MatrixError, match=r"pipe: neither a file nor a folder"):
+        placed(script.parent / "pipe", script=script)
+
+
+def test_hash_follows_content_and_params_but_no_chance(script: Path) -> None:
+    first = payload_hash(variant(script=script))
+    assert payload_hash(variant(script=script)) == first
+    assert payload_hash(variant(script=script, a=2)) != first
+    script.write_text("two")
+    assert payload_hash(variant(script=script)) != first
+    assert pack(variant(script=script)).job["marker"] != pack(variant(script=script)).job["marker"]
+    assert {"start.py", "harness_agent/__init__.py", "scenario/s.py"} <= set(pack(variant(script=script)).files)
+
+
+def test_hash_follows_the_agents_source(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial measured by an older agent is not taken for one of today's, whoever forgot to raise its version."""
+    agent = shutil.copytree(payload.AGENT, tmp_path / "agent")
+    first = payload_hash(variant(script=script))
+    monkeypatch.setattr(payload, "AGENT", agent)
+    assert payload_hash(variant(script=script)) == first
+    (agent / "probes" / "rss.py").write_text("# changed\n")
+    assert payload_hash(variant(script=script)) != first
+
+
+def test_names_that_are_no_text_are_hashed_and_packed(script: Path) -> None:
+    (script.parent / os.fsdecode(b"data/\xff")).write_text("x")
+    assert payload_hash(variant(script.parent / "data", script=script))
+    assert placed(script.parent / "data", script=script)[os.fsdecode(b"data/\xff")] == "x"
