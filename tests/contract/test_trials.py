@@ -124,13 +124,14 @@ def test_an_error_of_ours_leaves_nothing(world: World, remaining: Remaining) -> 
     assert remaining(world) == []
 
 
-def test_nobody_removes_the_environment_of_a_running_trial(process: World) -> None:
+def test_nobody_removes_the_environment_of_a_running_trial(process: World, tmp_path: Path) -> None:
     """`harness clean --images` beside a sweep: the trial must not be told as a crash of what is tested."""
+    alone = World.open("process", {**process.environ, "HARNESS_CACHE": str(tmp_path)})
     removed: list[int] = []
-    trial = process.trial(
+    trial = alone.trial(
         "slow",
         steps=Steps(first=100, budget=100),
-        on_step=lambda step, rss_kib: removed.append(process.engine.remove_images(quiet)),
+        on_step=lambda step, rss_kib: removed.append(alone.engine.remove_images(quiet)),
     )
     assert removed
     assert set(removed) == {0}
