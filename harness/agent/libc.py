@@ -1,7 +1,9 @@
 """The C library by ctypes, where there is one: some images have neither ctypes nor glibc."""
 
+import fcntl
 import os
 import platform
+import resource
 import signal
 
 try:
@@ -14,6 +16,10 @@ except (ImportError, OSError):
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
+
+
+HIGH_FD = 4000  # above the 1024 and 2048 up to which daemon libraries close what they inherit
+RESERVED_FDS = 32
 
 
 def symbol(name):
@@ -65,3 +71,21 @@ def _checked(fd):
     if fd < 0:
         raise OSError(ctypes.get_errno(), "memfd_create")
     return fd
+
+
+def raised(fd, limit=None):
+    """The same file under a number out of the way, where programs that close all low ones do not meet it.
+
+    As high as HIGH_FD, or nearly as high as the limit allows; `fd` itself where no other number is to be had. It is
+    not inherited. `limit`: the soft RLIMIT_NOFILE.
+    """
+    if limit is None:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    least = HIGH_FD if limit == resource.RLIM_INFINITY else min(HIGH_FD, limit - RESERVED_FDS)
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(least, fd))
+    except OSError:
+        os.set_inheritable(fd, False)
+        return fd
+    os.close(fd)
+    return high

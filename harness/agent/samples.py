@@ -17,6 +17,7 @@ STARTED = 1  # when the step in progress, or the look, began (time.perf_counter)
 STOP = 2  # set by the supervisor: end at the next step boundary
 OVERHEAD_S = 3  # time spent on measuring, between the steps of the past looks
 BUSY_S = 4  # time spent in those steps
+LOST = 5  # set by the scenario process: it can no longer talk with the supervisor
 HEADER = 8
 
 COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks")

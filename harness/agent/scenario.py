@@ -28,26 +28,36 @@ class ScriptError(Exception):
     """The script is no scenario."""
 
 
+class LinkLost(Exception):
+    """The supervisor cannot be talked with: it is gone, or the scenario closed what leads to it."""
+
+
 class Link(object):
-    """The conversation with the supervisor."""
+    """The conversation with the supervisor. Raises LinkLost."""
 
     def __init__(self, events_fd, answers_fd):
         self._events_fd = events_fd
-        self._answers = os.fdopen(answers_fd, "r")
+        self._answers_fd = answers_fd
 
     def tell(self, kind, **fields):
         fields["type"] = kind
         data = json.dumps(fields).encode("ascii") + b"\n"
-        while data:
-            data = data[os.write(self._events_fd, data) :]
+        try:
+            while data:
+                data = data[os.write(self._events_fd, data) :]
+        except OSError:
+            raise LinkLost()
 
     def ask(self, **fields):
         """Tell of a look and wait: "go" or "stop"."""
         self.tell("look", last=False, **fields)
-        answer = self._answers.readline().strip()
+        try:
+            answer = os.read(self._answers_fd, 64)  # one line, written at once
+        except OSError:
+            raise LinkLost()
         if not answer:
-            os._exit(1)  # the supervisor is gone
-        return answer
+            raise LinkLost()
+        return answer.decode("ascii").strip()
 
 
 def main(root, fds):
@@ -79,7 +89,17 @@ class Scenario(object):
     def run(self):
         """The process's exit code: 0, or 1 after a failure that was told."""
         try:
+            return self._run()
+        except LinkLost:
+            if os.getpid() == self.owner:
+                self.table.header[samples.LOST] = 1
+            os._exit(1)  # at once: nobody is there for whom to end well
+
+    def _run(self):
+        try:
             self._measure()
+        except LinkLost:
+            raise
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
             if os.getpid() != self.owner:
                 raise  # a child that the scenario forked: its end is its own

@@ -6,13 +6,17 @@ import re
 import sys
 import time
 
-from . import ending, samples, wire
+from . import ending, libc, samples, wire
 from .scenario import STACKS_SIGNAL
 from .watch import Watch
 
 AFTER_END_S = 10.0
 STACKS_S = 2.0
 STACKS_PAUSE_S = 0.1
+LOST = (
+    "after step %d: the scenario closed the agent's own file descriptors, so nothing can be heard of it; it may close "
+    "what it opened, but none from %d on"
+)
 PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python"}
 
 
@@ -21,11 +25,12 @@ class ScriptWatch(Watch):
 
     def __init__(self, job, root, outbox):
         Watch.__init__(self, job, root, outbox)
-        self._table_fd = samples.shared_file("samples", samples.size_bytes(self.rows))
-        self._stacks_fd = samples.shared_file("stacks", 0)
+        self._table_fd = libc.raised(samples.shared_file("samples", samples.size_bytes(self.rows)))
+        self._stacks_fd = libc.raised(samples.shared_file("stacks", 0))
         self.table = samples.Table(self._table_fd, self.rows, self.stride)
         self.columns = {name: place for place, name in enumerate(samples.COLUMNS)}
         self._events_fd = None
+        self._lowest_fd = None
         self._answers_fd = None
         self._lines = wire.Lines()
         self._verdict = None  # (end, message), by the scenario's own word
@@ -35,7 +40,9 @@ class ScriptWatch(Watch):
         self._events_fd, events = os.pipe()
         answers, self._answers_fd = os.pipe()
         os.set_blocking(self._events_fd, False)
+        events, answers = libc.raised(events), libc.raised(answers)
         inherited = (events, answers, self._table_fd, self._stacks_fd)
+        self._lowest_fd = min(inherited)
         start = os.path.join(self.root, "start.py")
         # -u: what it printed before a segmentation fault must not be lost in a buffer.
         command = [sys.executable, "-B", "-u", start] + [str(fd) for fd in inherited]
@@ -99,14 +106,20 @@ class ScriptWatch(Watch):
 
     def died(self, death):
         if self._verdict is None:
-            place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
-            end, message = ending.of_death(death, place, self._in_setup(), self.oom_killed())
-            stacks = self._stacks()
-            self.end(end, message + self._place(stacks), death=death, stacks=stacks)
+            self._died_without_a_word(death)
             return
         if death.signal is not None:
             self.notes.append("after its last step: killed by %s" % ending.signal_name(death.signal))
         self.end(*self._verdict)
+
+    def _died_without_a_word(self, death):
+        if self.table.header[samples.LOST]:
+            self.end("infrastructure", LOST % (self.steps(), self._lowest_fd), death=death)
+            return
+        place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
+        end, message = ending.of_death(death, place, self._in_setup(), self.oom_killed())
+        stacks = self._stacks()
+        self.end(end, message + self._place(stacks), death=death, stacks=stacks)
 
     def overdue(self, now):
         """The time limit is reached: let it end between two steps if it makes any, else say where it hangs."""

@@ -78,13 +78,13 @@ def _agent_files() -> dict[str, bytes]:
 
 def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes]]:
     """Place under the agent's root, and content, of the script and of `files:`."""
-    for place, path in sorted(_sources(scenario).items()):
-        try:
+    try:
+        for place, path in sorted(_sources(scenario).items()):
             if path.exists() and not path.is_file():
                 raise MatrixError(f"{scenario.where}: {path}: neither a file nor a folder")
             yield f"scenario/{place}", path.read_bytes()
-        except OSError as error:
-            raise MatrixError(f"{scenario.where}: {path}: cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise MatrixError(f"{scenario.where}: {error.filename}: cannot be read: {error.strerror}") from error
 
 
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:

@@ -10,7 +10,7 @@ import pytest
 
 from harness.agent import ending, failure, hello, libc, samples, stepping, watch, wire
 from harness.agent.child import Death
-from harness.agent.probes import cgroup, heap, libraries, tree
+from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
 
 
 def died(*, number: int | None = None, code: int | None = None) -> Death:
@@ -107,6 +107,29 @@ def test_memfd_where_python_does_not_know_it(create: object) -> None:
     os.write(fd, b"x")
     assert os.pread(fd, 1, 0) == b"x"
     os.close(fd)
+
+
+@pytest.mark.parametrize(("limit", "least"), [(None, 0), (1 << 20, 4000), (1024, 992), (40, 8), (8, 0)])
+def test_a_descriptor_is_raised_as_far_as_the_limit_allows(limit: int | None, least: int) -> None:
+    reader, writer = os.pipe()
+    high = libc.raised(reader, limit)
+    os.write(writer, b"x")
+
+    assert high >= least
+    assert os.read(high, 1) == b"x"
+    assert not os.get_inheritable(high)
+    os.close(high)
+    os.close(writer)
+
+
+def test_resident_memory_that_cannot_be_read_is_nan(tmp_path: Path) -> None:
+    (tmp_path / "statm").write_text("10 5 1")
+    read = rss.reader(str(tmp_path / "statm"))
+    assert read() == 5 * rss.PAGE_KIB
+    (tmp_path / "statm").write_text("something else")
+    assert read() != read()
+    assert rss.reader(str(tmp_path / "none")) is None
+    assert status.read(str(tmp_path / "none")) == {}
 
 
 # ---------------------------------------------------------------- the loop

@@ -2,14 +2,26 @@
 
 import os
 
+from .. import libc
+
+NAN = float("nan")
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") / 1024.0
 
 
 def reader(path="/proc/self/statm"):
-    """A function that returns the resident KiB."""
-    fd = os.open(path, os.O_RDONLY)
+    """A function that returns the resident KiB, NaN once it cannot; None where this cannot be read at all.
+
+    The scenario may close what is not its own, and open something else in its place.
+    """
+    try:
+        fd = libc.raised(os.open(path, os.O_RDONLY))
+    except OSError:
+        return None
 
     def read():
-        return int(os.pread(fd, 64, 0).split(None, 2)[1]) * PAGE_KIB
+        try:
+            return int(os.pread(fd, 64, 0).split(None, 2)[1]) * PAGE_KIB
+        except (OSError, ValueError, IndexError):
+            return NAN
 
     return read
