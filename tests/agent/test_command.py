@@ -48,7 +48,7 @@ def test_without_a_pattern_it_is_sampled_in_time(tmp_path: Path, thorough_python
 
 def test_the_whole_tree_is_measured_and_killed(tmp_path: Path, thorough_python: str) -> None:
     hold = "import time; held = bytearray(b'x') * (60 << 20); print('step', flush=True); time.sleep(1000)"
-    told = run(tmp_path, thorough_python, "sh", "-c", f'{sys.executable} -c "{hold}" & wait', looks=[20])
+    told = run(tmp_path, thorough_python, "sh", "-c", f'{sys.executable} -c "{hold}" & wait', looks=[12])
 
     assert told.done["end"] == "completed"
     assert told.done["peak_rss_kib"] > 60 << 10

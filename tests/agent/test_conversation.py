@@ -37,10 +37,17 @@ def test_end_of_stdin_kills_the_scenario_and_its_children(tmp_path: Path, python
         agent.process.stdin = None
 
 
-@pytest.mark.parametrize("fault", ["none", "hang_native"])
-def test_the_scenario_does_not_outlive_a_killed_supervisor(tmp_path: Path, python: str, fault: str) -> None:
-    pack(tmp_path, PLANTED, params={"fault": fault, "at": 1}, looks=[1, 10])
-    with Agent(tmp_path, python=python) as agent:
+def test_the_scenario_does_not_outlive_a_killed_supervisor(tmp_path: Path, python: str) -> None:
+    _kill_the_supervisor(tmp_path, python, "hang_native")
+
+
+def test_a_scenario_that_waits_for_an_answer_does_not_either(tmp_path: Path, thorough_python: str) -> None:
+    _kill_the_supervisor(tmp_path, thorough_python, "none")
+
+
+def _kill_the_supervisor(root: Path, python: str, fault: str) -> None:
+    pack(root, PLANTED, params={"fault": fault, "at": 1}, looks=[1, 10])
+    with Agent(root, python=python) as agent:
         agent.until("hello")
         pid = _wait_for_scenario(agent)
         agent.process.kill()
