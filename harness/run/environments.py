@@ -96,7 +96,7 @@ def in_use(python: Path) -> Iterator[None]:
     folder = python.parents[1]
     gone = f"{folder}: another run removed this environment (`harness clean --images`); start again: trials are kept"
     try:
-        lock = _lock_file(folder).open("a")
+        lock = _open_lock(folder)
     except OSError as error:
         raise InfrastructureError(f"{_told(error)}; {REMEDY}") from error
     with lock:
@@ -124,7 +124,7 @@ def _is_ours(folder: Path) -> bool:
 def _remove(folder: Path, *, say: Say) -> bool:
     """Interrupted in the middle, it must not leave what is taken for complete, nor what is not known for ours: the
     marker goes first, pyvenv.cfg with the folder itself."""
-    with _lock_file(folder).open("a") as lock:
+    with _open_lock(folder) as lock:
         if not _try_lock(lock, fcntl.LOCK_EX):
             say(f"{folder} is in use by another run; left alone")
             return False
@@ -164,14 +164,15 @@ def _digest_in(folder: Path) -> str | None:
     return str(marker["digest"]) if isinstance(marker, dict) and "digest" in marker else None
 
 
-def _lock_file(folder: Path) -> Path:
-    return folder.with_suffix(".lock")
+def _open_lock(folder: Path) -> IO[str]:
+    """The lock beside an environment, for both ways: on NFS a shared one takes a reader, an exclusive one a writer."""
+    return folder.with_suffix(".lock").open("a+")
 
 
 @contextmanager
 def _locked(folder: Path, how: int, *, say: Say) -> Iterator[None]:
     """Hold the environment's lock; it is free again when its holder ends, however that happens."""
-    with _lock_file(folder).open("a") as lock:
+    with _open_lock(folder) as lock:
         while not _try_lock(lock, how):
             say("waiting for another run that makes or uses this environment")
             time.sleep(BEAT_S)

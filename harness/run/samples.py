@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from harness.model import Floats, Look, Trace
-from harness.run.messages import Misunderstood
+from harness.run.messages import COLUMNS_LIMIT, Misunderstood
 
-ROWS_LIMIT = 5_000_000
+ROWS_LIMIT = 500_000  # the agent has 200,000 at most
 
 
 class Samples:
@@ -17,6 +17,7 @@ class Samples:
         """`last_step`: no sample may name a later step."""
         self._chunks: list[dict[str, Floats]] = []
         self._looks: list[Look] = []
+        self._names: set[str] = set()
         self._rows = 0
         self._newest = 0.0
         self._last_step = last_step
@@ -28,6 +29,9 @@ class Samples:
             return
         if step[0] < self._newest or step[-1] > self._last_step or np.any(np.diff(step) < 0):
             raise Misunderstood("samples: steps out of order or beyond the last one")
+        self._names.update(columns)
+        if len(self._names) > COLUMNS_LIMIT:
+            raise Misunderstood(f"samples: more than {COLUMNS_LIMIT} columns")
         self._rows += len(step)
         if self._rows > ROWS_LIMIT:
             raise Misunderstood(f"samples: more than {ROWS_LIMIT} rows")

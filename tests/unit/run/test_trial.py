@@ -137,6 +137,12 @@ def test_a_column_that_comes_late_is_nan_before() -> None:
         [HELLO, samples(2, 1)],
         [HELLO, samples(41)],
         [HELLO, samples(5), samples(4)],
+        [
+            HELLO,
+            *[samples(step, **{f"own{step}": [1.0]}) for step in range(1, 40)],
+            *[samples(40, **{f"more{n}": [1.0]}) for n in range(40)],
+        ],
+        [HELLO, *[samples(*[1] * 100_000)] * 6],
         [HELLO, {"type": "look", "step": 11, "look": {}}],
         [HELLO, {"type": "look", "step": 41, "look": {}, "last": True}],
         [HELLO, *[{"type": "look", "step": 10, "look": {}}] * 5],
