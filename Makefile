@@ -52,7 +52,7 @@ test: check engine browser
 	@HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest
 
 figures: $(VENV)/installed-dev
-	@for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done
+	@for each in agent_cost trial_length trial_overhead accuracy; do echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
