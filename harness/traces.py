@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import reprlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ def _read_text(path: Path, text: str, metrics: Sequence[str]) -> Trace:
         raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
     if start.startswith(_PSRECORD):
         return _read_log(path, text, metrics, keyword="", column=2)
-    if start.startswith(("MEM ", "CMDL ", "FUNC ", "CHLD ")):
+    if start.startswith(("MEM ", "CMDL ", "CMDLINE ", "FUNC ", "CHLD ")):
         return _read_log(path, text, metrics, keyword="MEM", column=1)
     return _read_csv(path, text, metrics)
 
@@ -96,6 +97,8 @@ def _check_columns(where: str, names: Sequence[str], metrics: Sequence[str]) -> 
         if name not in names:
             raise UsageError(f"{where} no column {name!r}; the columns are: {found}")
     if not {"rss_kib", "step_s", *metrics} & set(names):
+        if len(names) == 1 and re.search(r"[;\t]", names[0]):
+            raise UsageError(f"{where} the columns are not separated by commas ({found}); write it with commas")
         raise UsageError(f"{where} neither `rss_kib` nor `step_s` is a column ({found}); rename one, or use --metric")
 
 

@@ -129,9 +129,11 @@ def _sizes(same: Sequence[Finding]) -> str:
     if not effects:
         return ""
     least, most = min(effects, key=lambda one: one.value), max(effects, key=lambda one: one.value)
-    text = _size(most)
-    low = figures.number(least.value)
-    return text if low == figures.number(most.value) else f"{low} to {text}"
+    low, high = _size(least), _size(most)
+    if low == high:
+        return high
+    unit = low.partition(" ")[2]
+    return f"{low.partition(' ')[0] if unit and high.endswith(unit) else low} to {high}"
 
 
 def _size(effect: Effect) -> str:

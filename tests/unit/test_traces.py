@@ -68,7 +68,7 @@ def test_a_trial_of_the_journal(tmp_path):
 
 
 def test_mprof(tmp_path):
-    text = "CMDL python x.py\nMEM 1.500000 1700000.0\nFUNC f 1.0 1.0 2.0 2.0\nMEM 2.000000 1700000.1\n"
+    text = "CMDLINE python x.py\nMEM 1.500000 1700000.0\nFUNC f 1.0 1.0 2.0 2.0\nMEM 2.000000 1700000.1\n"
     assert read_trace(written(tmp_path, text, "mprofile.dat")).columns["rss_kib"].tolist() == [1536, 2048]
 
 
@@ -101,6 +101,7 @@ def test_psrecord(tmp_path):
         ("MEM 1e308 1.0\n", 1, "too large"),
         ("MEM 1.0 1.0\nMEM x 2.0\n", 2, "no memory figure"),
         ("CMDL python x.py\n", 1, "no samples"),
+        ("step;rss_kib\n1;2\n", 1, "not separated by commas"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_line(tmp_path, text, line, what):

@@ -59,6 +59,21 @@ def test_each_kind_of_change_has_its_words(finding: Finding, text: str) -> None:
     assert told(finding) == text
 
 
+def test_two_sizes_of_one_change_are_told_in_one_unit() -> None:
+    """`1.2 to +22.3 %` would be read as 1.2 %."""
+    sizes = (1.202, 1.223)
+    peaks = [
+        change(
+            metric="peak_memory",
+            verdict="more memory",
+            effect=Effect(value=size, unit="ratio"),
+            variant=build.variant(name),
+        )
+        for size, name in zip(sizes, ("a", "b"), strict=True)
+    ]
+    assert "(+20.2 to +22.3 %)" in sentence(replace(build.quickstart(), findings=tuple(peaks)))
+
+
 def test_more_changes_than_fit_are_counted() -> None:
     versions = [image.version for image in build.MULTIDICT.images]
     many = [
