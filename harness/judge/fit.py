@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.special import stdtrit
 
 from harness.model import Floats
@@ -20,94 +21,130 @@ from harness.model import Floats
 BLOCKS = 16
 FLOOR = 0.10
 """The share of a block below its level: low, so that garbage-collector saw-teeth and spikes do not move it."""
-TEETH = 4
+TAKEN_BACK = -0.25
+"""The correlation of neighbouring differences halfway between a walk and noise."""
+BURST = 2
+"""Blocks that a burst is wide at most."""
+STANDS_OUT = 5.0
+"""Times the median difference of neighbouring levels that a burst is higher than both sides."""
 STAIRS_ENDED = 2
 """Of the longest time between two changes that must pass without one before stairs are taken to have ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trend:
-    """A fitted line, in units of the series a step: `rate`, and the one-sided bounds `low` and `high`.
+    """A fitted line, in units of the series a step: `rate`, the one-sided bounds `low` and `high`, and `error`, its
+    standard error, for comparisons with other trends: the fit's, and no less than what the walk in the levels makes.
 
-    `last_level` is the last level, `rise` what it is above the first, `largest_step` the largest difference of
-    neighbouring levels, `span` the steps that the levels cover. `drift` is how many of its own standard errors the mean
-    difference of neighbouring levels is above zero: what speaks for growth if the levels are a random walk.
+    `count` is how many levels there are, `last_level` the last, `rise` what it is above the first, `first_rise` and
+    `second_rise` its parts up to and from the middle, `largest_step` the largest difference of neighbouring levels,
+    `span` the steps that the levels cover. `walk_error` is the standard error of the pace if the levels are a walk.
     """
 
     rate: float
+    error: float
     low: float
     high: float
+    count: int
     last_level: float
     rise: float
+    first_rise: float
+    second_rise: float
     largest_step: float
     span: float
-    drift: float
+    walk_error: float
+
+    @property
+    def drift(self) -> float:
+        """How many of its own standard errors the mean difference of neighbouring levels is above zero: what speaks for
+        growth if the levels are a walk.
+        """
+        pace = self.rise / (self.count - 1) * self.count / self.span
+        if self.walk_error == 0:
+            return math.copysign(math.inf, pace) if pace else 0.0
+        return pace / self.walk_error
 
 
-def block_levels(values: Floats, *, share: float) -> Floats:
-    """The `share` quantile of each of BLOCKS equal blocks; rows that do not fill the blocks are left out at the start.
+def block_levels(values: Floats, *, share: float, blocks: int = BLOCKS) -> Floats:
+    """The `share` quantile of each of `blocks` equal blocks; rows that do not fill them are left out at the start.
 
-    `values` has shape (n,), n >= BLOCKS. Copies the series once.
+    `values` has shape (n,), n >= blocks. Copies the series once.
     """
-    per_block = len(values) // BLOCKS
-    blocks = values[len(values) - per_block * BLOCKS :].reshape(BLOCKS, per_block)
+    per_block = len(values) // blocks
+    rows = values[len(values) - per_block * blocks :].reshape(blocks, per_block)
     index = int(share * (per_block - 1))
-    return np.asarray(np.partition(blocks, index, axis=1)[:, index], dtype=np.float64)
+    return np.asarray(np.partition(rows, index, axis=1)[:, index], dtype=np.float64)
 
 
-def has_saw_teeth(values: Floats) -> bool:
-    """Whether the series falls at one go and never rises so: a collector's work, and not what wanders about.
-
-    At least TEETH falls, half as deep as the deepest or more, and not one rise of that size, after the first quarter.
+def without_bursts(levels: Floats) -> Floats:
+    """The levels without the peaks of up to BURST blocks that stand out: what a burst of work holds for a moment is no
+    growth. A series that only rises stays as it is.
     """
-    changes = np.diff(values[len(values) // 4 :])
-    half = -float(changes.min(initial=0.0)) / 2
-    return half > 0 and float(changes.max()) < half and int(np.count_nonzero(changes <= -half)) >= TEETH
+    padded = np.pad(levels, BURST, mode="edge")
+    lowest = sliding_window_view(padded, BURST + 1).min(axis=1)
+    opened = sliding_window_view(lowest, BURST + 1).max(axis=1)
+    stands_out = levels - opened > STANDS_OUT * float(np.median(np.abs(np.diff(levels))))
+    return np.where(stands_out, opened, levels)
 
 
-def eroded(levels: Floats) -> Floats:
-    """Each level lowered to its neighbours', so that teeth up to three blocks wide leave their floor."""
-    padded = np.pad(levels, 1, mode="edge")
-    return np.minimum(np.minimum(padded[:-2], padded[1:-1]), padded[2:])
-
-
-def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float) -> Trend:
-    """The line through `levels`, shape (BLOCKS,), with one-sided bounds at `alpha`."""
+def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float, grain: float = 0.0) -> Trend:
+    """The line through `levels`, shape (n,), n >= 4, with one-sided bounds at `alpha`. `grain` is the amount in which
+    the series changes: the error is no less than one of them over the whole length.
+    """
     slope, error, freedom = _slope(levels)
-    margin = -float(stdtrit(freedom, alpha)) * error
     steps = np.diff(levels)
+    quantile = -float(stdtrit(freedom, alpha))
+    margin, high = quantile * error, quantile * max(error, _walk_error(steps))
+    middle = float(levels[(len(levels) - 1) // 2] + levels[len(levels) // 2]) / 2
     return Trend(
         rate=slope / steps_per_block,
+        error=max(error, _walk_error(steps), grain / len(levels)) / steps_per_block,
         low=(slope - margin) / steps_per_block,
-        high=(slope + margin) / steps_per_block,
+        high=(slope + high) / steps_per_block,
+        count=len(levels),
         last_level=float(levels[-1]),
         rise=float(levels[-1] - levels[0]),
+        first_rise=middle - float(levels[0]),
+        second_rise=float(levels[-1]) - middle,
         largest_step=float(steps.max()),
         span=steps_per_block * len(levels),
-        drift=_drift(steps),
+        walk_error=float(steps.std(ddof=1)) / math.sqrt(len(steps)) / steps_per_block,
     )
 
 
-def _drift(differences: Floats) -> float:
-    mean, deviation = float(differences.mean()), float(differences.std(ddof=1))
-    if deviation == 0:
-        return math.copysign(math.inf, mean) if mean else 0.0
-    return mean / deviation * math.sqrt(len(differences))
+def highest_walk(levels: Floats, *, steps_per_block: float, alpha: float) -> float:
+    """The upper bound at `alpha` of the pace of levels, shape (n,), n >= 3, that are a random walk with a drift."""
+    steps = np.diff(levels)
+    count = len(steps)
+    margin = -float(stdtrit(count - 1, alpha)) * float(steps.std(ddof=1)) / math.sqrt(count)
+    return (float(steps.mean()) + margin) / steps_per_block
+
+
+def _walk_error(differences: Floats) -> float:
+    """The standard error of the mean difference by the variance that lasts (Newey and West, one lag), and as of a walk
+    unless differences take each other back: neighbours correlate by -1/2 if the levels are white noise, and not at all
+    if they are a walk.
+    """
+    centred = differences - differences.mean()
+    power, common = float(centred @ centred), float(centred[1:] @ centred[:-1])
+    lasting = power + 2 * common
+    return math.sqrt(max(lasting, power if common > TAKEN_BACK * power else 0.0)) / len(differences)
 
 
 def observed_quantum(values: Floats, *, least: float, most: float) -> float:
-    """The smallest frequent change of the series between neighbouring samples, within [least, most].
+    """The smallest frequent amount by which the series rises and never comes back, within [least, most].
 
-    Frequent: a twentieth of the changes are no larger. A page is 4 KiB, a huge page 2,048. Changes in the first
-    fiftieth are those of a start. A series has the least quantum if it never changes, if it changes once and by more
-    than `most` (somebody allocated something), or if its stairs have ended.
+    Frequent: a twentieth of the rises are no larger. A page is 4 KiB, a huge page 2,048. Changes in the first fiftieth
+    are those of a start. A series has the least quantum if it never rises so, if it does once and by more than `most`
+    (somebody allocated something), or if its stairs have ended.
     """
-    changes = np.diff(values[len(values) // 50 :])
-    places = np.flatnonzero(changes)
-    if not len(places) or _stairs_ended(places, rows=len(changes)):
+    kept = np.minimum.accumulate(values[: len(values) // 50 : -1])[::-1]
+    rises = np.diff(kept)
+    places = np.flatnonzero(rises)
+    if not len(places) or _stairs_ended(places, rows=len(rises)):
         return least
     index = len(places) // 20
-    frequent = float(np.partition(np.abs(changes[places]), index)[index])
+    frequent = float(np.partition(rises[places], index)[index])
     if frequent > most and len(places) == 1:
         return least
     return min(max(frequent, least), most)
@@ -133,6 +170,11 @@ def _slope(levels: Floats) -> tuple[float, float, int]:
         differences = np.diff(levels)
         return float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(count - 1), count - 2
     return (*_quasi_differenced(levels, time, memory), count - 3)
+
+
+def unbent(differences: Floats) -> Floats:
+    """Differences of neighbouring levels without their mean and trend: of a smooth curve hardly anything is left."""
+    return _residuals(differences, np.arange(len(differences), dtype=np.float64))
 
 
 def _residuals(levels: Floats, time: Floats) -> Floats:

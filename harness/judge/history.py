@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from harness.judge.shift import Levels, Shift, find_levels
+from harness.judge.comparable import Difference, set_apart
+from harness.judge.levels import Rule, peak_changes, step_time_changes
+from harness.judge.noise import floor, noise_of
+from harness.judge.rounds import visible, wants_round
 from harness.judge.tables import Table, best_step_s, median_step_s, never_side_by_side, peak_table, step_time_table
-from harness.judge.transitions import memory_changes, outcome_changes, slowdown_changes
-from harness.model import CellVerdict, Change, Effect, Kind, Limits, Metric, Steps, Trial
+from harness.judge.transitions import memory_changes, outcome_changes, slowdown_changes, wants_launches
+from harness.model import CellVerdict, Change, Limits, Metric, Noise, Steps, Trial
 
-ALPHA = 0.01
-PEAK_LEAST_KIB = 1024.0
-"""Less than this is no finding, however small the process."""
+__all__ = [
+    "find_changes",
+    "holm",
+    "noise_of",
+    "not_comparable",
+    "refused",
+    "visible",
+    "wants_launches",
+    "wants_round",
+]
 
 
 def find_changes(
@@ -26,13 +34,20 @@ def find_changes(
     steps: Steps,
     seed: int,
     baseline: int | None = None,
+    noise: Noise | None = None,
+    exit_only: bool = False,
 ) -> tuple[Change, ...]:
     """All changes of one block: cells and trials of one series on one lane, oldest version first.
 
     Versions between two that differ and that cannot be said to be good or bad are `untestable`: none of them is named.
-    `baseline` is the position of the image that bad is measured against. The same seed gives the same answer.
+    `baseline` is the position of the image that bad is measured against. `noise` is what two equal images on this lane
+    seem to differ by: a change of a level must be larger. `exit_only`: how launches end decides alone. The same seed
+    gives the same answer.
     """
-    block = _Block(cells=cells, trials=trials, limits=limits, steps=steps, seed=seed, baseline=baseline)
+    if exit_only:
+        return outcome_changes(cells, baseline=baseline)
+    alike, _ = set_apart(trials)
+    block = _Block(cells=cells, trials=alike, limits=limits, steps=steps, seed=seed, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline)
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
@@ -47,6 +62,11 @@ def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[
     return never_side_by_side(trials, least_steps=steps.first)
 
 
+def refused(trials: Sequence[Sequence[Trial]]) -> tuple[Difference, ...]:
+    """Why some trials of a block are not compared with the others: the host, card, driver or settings that differ."""
+    return set_apart(trials)[1]
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Block:
     """What is known of one series on one lane, oldest version first, and how to judge it."""
@@ -57,6 +77,13 @@ class _Block:
     steps: Steps
     seed: int
     baseline: int | None
+    noise: Noise | None
+
+    def rule(self, metric: Metric, table: Table, *, drifting: Collection[int] = ()) -> Rule:
+        """What counts is the limit or more, and more than equal images seem to differ by on this lane."""
+        limit = self.limits.step_time if metric == "step_time" else self.limits.peak_memory
+        least = max(math.log1p(limit), floor(self.noise, metric, rounds=len(table.values)))
+        return Rule(least=least, seed=self.seed, baseline=self.baseline, drifting=drifting)
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
@@ -74,95 +101,19 @@ def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
 
 
 def _step_times(block: _Block) -> list[Change]:
-    """Changes of the step time that the medians and the best blocks both show: what only the medians show is a
-    neighbour's load, unless the step time drifts. Either may be the one that decides, at half of ALPHA.
-    """
     medians = step_time_table(block.trials, median_step_s, least_steps=block.steps.first)
     best = step_time_table(block.trials, best_step_s, least_steps=block.steps.first)
     if medians is None or best is None or medians.positions != best.positions:
         return []
-    least = math.log1p(block.limits.step_time)
-    kept: list[Change] = []
-    for table, other in ((medians, best), (best, medians)):
-        levels = find_levels(table.values, least=least, alpha=ALPHA / 2, seed=block.seed)
-        for shift, change in _level_changes("step_time", table, levels, least=least, baseline=block.baseline):
-            drifts = "slowdown" in block.cells[change.after].verdicts
-            if (drifts or _agrees(other, shift)) and not any(_same(change, one) for one in kept):
-                kept.append(replace(change, p=min(1.0, 2 * shift.p)))
-    return sorted(kept, key=lambda change: change.after)
-
-
-def _same(one: Change, other: Change) -> bool:
-    """Whether two changes may be the same one: of a kind, within places that overlap."""
-    if one.kind != other.kind or one.before is None or other.before is None:
-        return one.kind == other.kind and one.after == other.after
-    return one.before < other.after and other.before < one.after
-
-
-def _agrees(other: Table, shift: Shift) -> bool:
-    """Whether another figure of the same trials differs the same way, by half as much at least."""
-    begin, end = shift.stretch
-    new = other.values[:, shift.first : end].mean()
-    old = other.values[:, begin : shift.first].mean()
-    return float(new - old) / shift.size >= 0.5
+    drifting = {place for place, cell in enumerate(block.cells) if "slowdown" in cell.verdicts}
+    return step_time_changes(medians, best, block.rule("step_time", medians, drifting=drifting))
 
 
 def _peaks(block: _Block) -> list[Change]:
-    table = peak_table(block.cells, block.trials, least_steps=block.steps.first)
-    if table is None:
-        return []
-    least = math.log1p(block.limits.peak_memory)
-    levels = find_levels(table.values, least=least, alpha=ALPHA, seed=block.seed)
-    found = _level_changes("peak_memory", table, levels, least=least, baseline=block.baseline)
-    return [change for shift, change in found if _peak_step_kib(table, shift) > PEAK_LEAST_KIB]
-
-
-def _peak_step_kib(table: Table, shift: Shift) -> float:
-    begin, end = shift.stretch
-    peaks = np.exp(table.values)
-    return abs(float(peaks[:, shift.first : end].mean() - peaks[:, begin : shift.first].mean()))
-
-
-def _level_changes(
-    metric: Metric, table: Table, levels: Levels, *, least: float, baseline: int | None
-) -> list[tuple[Shift, Change]]:
-    """The shifts that are findings. Worse is more. An improvement is one only if it ends something bad."""
-    fixed = _level_at(table, levels, baseline)
-    good = levels.means[0] if fixed is None else fixed
-    bad = levels.means[0] > good + least
-    found: list[tuple[Shift, Change]] = []
-    for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
-        worse = level > good + least
-        if worse and shift.size > 0:
-            found.append((shift, _level_change(metric, "first_bad", table, shift)))
-        elif bad and not worse:
-            found.append((shift, _level_change(metric, "first_fixed", table, shift)))
-        if not worse and fixed is None:
-            good = level
-        bad = worse
-    return found
-
-
-def _level_at(table: Table, levels: Levels, baseline: int | None) -> float | None:
-    if baseline is None or baseline not in table.positions:
-        return None
-    place = table.positions.index(baseline)
-    return levels.means[sum(1 for bound in levels.bounds[1:-1] if bound <= place)]
-
-
-def _level_change(metric: Metric, kind: Kind, table: Table, shift: Shift) -> Change:
-    before, after = table.positions[shift.before], table.positions[shift.after]
-    interval = None if shift.interval is None else (math.exp(shift.interval[0]), math.exp(shift.interval[1]))
-    return Change(
-        metric=metric,
-        kind=kind,
-        before=before,
-        after=after,
-        untestable=tuple(place for place in range(before + 1, after) if place not in table.positions),
-        effect=Effect(value=math.exp(shift.size), unit="ratio", ci=interval),
-        p=shift.p,
-        verdict="slower" if metric == "step_time" else "more memory",
-    )
+    # The peak of a leak is only a matter of how long it ran.
+    both = zip(block.cells, block.trials, strict=True)
+    table = peak_table([[] if "leak" in cell.verdicts else each for cell, each in both], least_steps=block.steps.first)
+    return [] if table is None else peak_changes(table, block.rule("peak_memory", table))
 
 
 # ---------------------------------------------------------------- one cause, one finding

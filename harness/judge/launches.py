@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from harness.judge.gpu import with_gpu
 from harness.judge.trend import judge_trace
 from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 
@@ -37,7 +38,16 @@ def judge_launches(
     trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False
 ) -> tuple[Launch, ...]:
     """The trials in which the image was really asked. `exit_only`: their traces are not judged, only how they ended."""
-    asked = [trial for trial in trials if trial.measured and (trial.end != "setup" or limits.setup_bad)]
+
+    def said_so(trial: Trial) -> bool:
+        """Whether the scenario itself said that it could not be asked, as only an exit code can."""
+        return exit_only and trial.exit_code == 125
+
+    asked = [
+        trial
+        for trial in trials
+        if trial.measured and (trial.end != "setup" or (limits.setup_bad and not said_so(trial)))
+    ]
     return tuple(
         Launch(
             trial=trial,
@@ -51,7 +61,15 @@ def judge_launches(
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
     if trial.trace is None or not len(trial.trace.step):
         return None
-    return judge_trace(trial.trace, limits=limits, steps=steps)
+    found = with_gpu(judge_trace(trial.trace, limits=limits, steps=steps), trial, limits=limits, steps=steps)
+    return _without_times(found, why=trial.disturbed) if trial.disturbed else found
+
+
+def _without_times(found: TraceVerdict, *, why: str) -> TraceVerdict:
+    """What is left of a verdict where something disturbed the step times: memory is judged as ever."""
+    kept = tuple(name for name in found.verdicts if name != "slowdown") or ("inconclusive",)
+    told = f"step times are not judged ({why}); {found.why}"
+    return replace(found, verdict=kept[0], verdicts=kept, why=told, step_ms=None, step_drift=None)
 
 
 def _failure(trial: Trial) -> VerdictName | None:

@@ -1,10 +1,13 @@
-"""Which layer holds what a leak lost, from the rates of resident memory, C heap and Python blocks in one trace."""
+"""Which layer holds what a leak lost, from the rates in one trace: of resident memory, C heap and Python blocks, or of
+a GPU's memory, the framework's pool and what that pool has reserved.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from harness.judge.fit import BLOCKS, FLOOR, block_levels
+from harness.judge.rows import even_rows, sampled
 from harness.model import Look, Trace
 
 CYCLES = "reference cycles"
@@ -14,6 +17,8 @@ FLAT_SHARE = 0.2
 """Of the growth of RSS below which something is taken as not growing."""
 TRIMMED_SHARE = 0.5
 """Of the growth that malloc_trim gives back when the allocator only kept it."""
+WRAP_KIB = float(1 << 22)
+"""The C library's older counters are 32 bits wide, in bytes: 4 GiB on they begin again, or below zero."""
 PYTHON_BLOCKS_PER_STEP = 0.05
 """A Python leak loses an object at least every twenty steps; noise of counters stays below."""
 
@@ -35,11 +40,41 @@ def layer_of(trace: Trace) -> str | None:
     return _without_heap(trace, resident=resident, blocks_known=blocks is not None)
 
 
+def gpu_layer_of(trace: Trace) -> str | None:
+    """The layer of a trace that leaks a GPU's memory, or None where no framework tells of its pool."""
+    device = gpu_rate(trace) or 0.0
+    pool = _rate(trace, "gpu_pool_kib")
+    used = look_rate(trace.looks, "gpu_pool_kib") if pool is None else pool
+    reserved = look_rate(trace.looks, "gpu_reserved_kib")
+    if used is None:
+        return None
+    if used > 0 and used >= NATIVE_SHARE * device:
+        return "gpu pool"
+    if device <= 0 or used > FLAT_SHARE * device or reserved is None:
+        return None
+    if reserved >= NATIVE_SHARE * device:
+        return "gpu fragmentation"
+    return "gpu driver" if reserved <= FLAT_SHARE * device else None
+
+
+def gpu_rate(trace: Trace) -> float | None:
+    """KiB a step that the GPU's memory grows: this trial's own where the driver tells it, else all of the device's."""
+    own = _rate(trace, "gpu_process_kib")
+    return _rate(trace, "gpu_kib") if own is None else own
+
+
+def look_rate(looks: tuple[Look, ...], field: str) -> float | None:
+    """A step, between the last two looks at different steps that tell it."""
+    told = {look.step: getattr(look, field) for look in looks if getattr(look, field) is not None}
+    steps = sorted(told)[-2:]
+    return (told[steps[1]] - told[steps[0]]) / (steps[1] - steps[0]) if len(steps) == 2 else None
+
+
 def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str | None:
     """RSS grows and the heap in use does not: kept free by the allocator, or mapped past it."""
     last = trace.looks[-1] if trace.looks else Look(step=0)
     if last.rss_kib is not None and last.rss_trimmed_kib is not None:
-        grown = resident * (float(trace.step[-1]) - float(trace.step[0]))
+        grown = resident * float(np.ptp(sampled(trace.step)))
         if last.rss_kib - last.rss_trimmed_kib >= TRIMMED_SHARE * grown:
             return "allocator retention"
         return "direct mmap" if blocks_known else None
@@ -62,14 +97,11 @@ def _more(before: float | None, after: float | None) -> float:
 
 def _rate(trace: Trace, name: str) -> float | None:
     """A step, over the second half, between the floors of its first and last block."""
-    values = trace.column(name)
-    if values is None:
+    values, steps_per_row = even_rows(trace.step, trace.column(name))
+    if name == "heap_kib":
+        values = np.unwrap(values, period=WRAP_KIB)
+    later = values[len(values) // 2 :]
+    if len(later) < 2 * BLOCKS:
         return None
-    present = np.isfinite(values)
-    steps, values = trace.step[present], values[present]
-    half = len(values) // 2
-    if len(values) - half < 2 * BLOCKS:
-        return None
-    floors = block_levels(values[half:], share=FLOOR)
-    span = float(steps[-1] - steps[half]) * (BLOCKS - 1) / BLOCKS
-    return float(floors[-1] - floors[0]) / span if span > 0 else None
+    floors = block_levels(later, share=FLOOR)
+    return float(floors[-1] - floors[0]) / (len(later) // BLOCKS * (BLOCKS - 1) * steps_per_row)

@@ -12,7 +12,7 @@ from harness.model import Interval
 
 CONFIDENCE = 0.95
 SEPARATED = 0.995
-"""Confidence at which two versions are called different, and a version is named."""
+"""Confidence at which two versions are called different."""
 
 
 def median(values: Sequence[float]) -> float | None:

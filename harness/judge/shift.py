@@ -1,36 +1,49 @@
-"""Where the level of a figure changes along a series: blocked permutation test over rounds, then segments.
+"""Where the level of a figure changes along a series of versions measured in rounds.
 
 The figure is a table of logs, shape (rounds, versions): a round holds one trial of every version, run close together,
 so that what drifts with time is the same for all of a round and goes away with the round's mean. The search is circular
 binary segmentation (Olshen and others, 2004): the stretch of versions that differs most from the rest, then the same
-within the pieces. One split into "before" and "after" would miss a single bad version in the middle.
+within the pieces. One split into "before" and "after" would miss a single bad version in the middle. How many changes
+there are is decided by these tests; where they are, by `naming`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
-from scipy.stats import permutation_test, ttest_ind
+import numpy.typing as npt
+from scipy.special import stdtr, stdtrit
 
-from harness.judge.numbers import SEPARATED
+from harness.judge.layout import NEGLIGIBLE, Spread, by_round_alone, spread_within, without_rounds
+from harness.judge.naming import Place, place_changes
+from harness.judge.numbers import CONFIDENCE
 from harness.model import Floats, Interval
 
-RESAMPLES = 9999
+RESAMPLES = 4999
+BATCH_CELLS = 1_000_000
+"""Of the arrays that are held at once."""
+EXCEEDED = 100
+"""So many permutations that do as well settle it: the p-value is far from small (Besag and Clifford, 1991)."""
 FEWEST_VERSIONS = 4
-"""Below this there are too few permutations."""
+"""With fewer there are too few permutations."""
+SMALLEST = 0.001
+"""A permutation test that cannot go below this cannot decide."""
+PIECE_SHARE = 1 / 6
+"""Of the chance of a false alarm, for each of three pieces."""
+ALL_ARCS = 64
+"""In longer series not every length of stretch is tried, only some, each half as long again as the one before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """A change of level: `first` is the first version of the new level by the fit.
+    """A change of level: `first` is the likeliest first version of the new level.
 
-    `before` and `after` enclose it: neighbours if both are told apart from the other side at SEPARATED, else further
-    apart. `size` and `interval` are logs of the ratio between the two levels.
+    `before` and `after` enclose it: neighbours if the version can be named, else further apart. `size` and `interval`
+    are logs of the ratio between the two levels, which are those of the versions in `stretch`.
     """
 
     first: int
@@ -38,7 +51,7 @@ class Shift:
     before: int
     after: int
     size: float
-    interval: Interval | None
+    interval: Interval
     p: float
 
 
@@ -52,151 +65,219 @@ class Levels:
 
 
 def find_levels(table: Floats, *, least: float, alpha: float, seed: int) -> Levels:
-    """The levels of `table`, shape (rounds >= 2, versions), whose neighbours differ by at least `least` (a log)."""
-    found = _segment(table, offset=0, least=least, alpha=alpha, seed=seed)
-    kept = _prune(table, sorted(found), least=least)
-    bounds = (0, *kept, table.shape[1])
-    means = _means(table, bounds)
-    shifts = tuple(_shift(table, bounds, number, p=found[bound]) for number, bound in enumerate(kept, start=1))
-    return Levels(bounds=bounds, means=means, shifts=shifts)
-
-
-def _segment(table: Floats, *, offset: int, least: float, alpha: float, seed: int) -> dict[int, float]:
-    """The first version of each new level, with the p-value of the stretch that it bounds."""
-    versions = table.shape[1]
-    if versions < 2:
-        return {}
-    means = table.mean(axis=0)
-    arcs = _arcs(versions)
-    score, size = _contrast(means[:, None], arcs)
-    best = int(score[:, 0].argmax())
-    first, end = int(arcs[best, 0]), int(arcs[best, 1])
-    # Most series are quiet: no test is needed where no stretch differs by enough to count.
-    if abs(size[best, 0]) < least:
-        return {}
-    p = _p_value(table, first=first, end=end, seed=seed)
-    if p >= alpha:
-        return {}
-    found = {offset + bound: p for bound in (first, end) if 0 < bound < versions}
-    for begin, stop in ((0, first), (first, end), (end, versions)):
-        piece = table[:, begin:stop]
-        found |= _segment(piece, offset=offset + begin, least=least, alpha=alpha, seed=seed)
-    return found
-
-
-def _arcs(versions: int) -> np.ndarray:
-    """All stretches [first, end), shape (n, 2). Not those that begin at 0: each is the rest of another."""
-    pairs = [(i, j) for i in range(1, versions) for j in range(i + 1, versions + 1)]
-    return np.array(pairs, dtype=np.intp)
-
-
-def _contrast(means: Floats, arcs: np.ndarray) -> tuple[Floats, Floats]:
-    """For each stretch: the score that is compared, and inside minus outside. `means` has shape (versions, batch)."""
-    versions = means.shape[0]
-    sums = np.concatenate([np.zeros((1, means.shape[1])), np.cumsum(means, axis=0)])
-    count = (arcs[:, 1] - arcs[:, 0])[:, None]
-    inside = sums[arcs[:, 1]] - sums[arcs[:, 0]]
-    size = inside / count - (sums[-1] - inside) / (versions - count)
-    return np.abs(size) * np.sqrt(count * (versions - count) / versions), size
-
-
-def _p_value(table: Floats, *, first: int, end: int, seed: int) -> float:
-    rounds, versions = table.shape
-    arcs = _arcs(versions)
-    inside = end - first
-    smallest = len(arcs) / math.comb(versions, inside) ** rounds
-    if versions >= FEWEST_VERSIONS and smallest < _SMALLEST:
-        return _permutation_p(table, arcs, seed=seed)
-    return min(1.0, _welch_p(table, first=first, end=end) * len(arcs))
-
-
-_SMALLEST = 0.005
-"""A permutation test that cannot go below this cannot decide."""
-
-
-def _permutation_p(table: Floats, arcs: np.ndarray, *, seed: int) -> float:
-    centred = table - table.mean(axis=1, keepdims=True)
-
-    def statistic(*versions: Floats, axis: int) -> Floats:
-        means = np.stack([version.mean(axis=axis) for version in versions])
-        score, _ = _contrast(means.reshape(len(versions), -1), arcs)
-        return np.asarray(score.max(axis=0).reshape(means.shape[1:]))
-
-    result = permutation_test(
-        tuple(centred.T),
-        statistic,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        batch=500,
-        alternative="greater",
-        rng=np.random.default_rng(seed),
+    """The levels of `table`, shape (rounds, versions), two of each at least. Neighbours differ by `least` (a log)."""
+    values = without_rounds(table)
+    spread = spread_within(values)
+    assert spread is not None
+    search = _Search(table=table, values=values, spread=spread, least=least, rng=np.random.default_rng(seed))
+    found = search.within(0, values.shape[1], alpha=alpha)
+    means = values.mean(axis=0)
+    kept = search.prune(found, alpha=alpha)
+    places = (
+        place_changes(means, rounds=len(values), spread=spread.cautious(len(values)), near=list(kept)) if kept else ()
     )
-    return float(result.pvalue)
-
-
-def _welch_p(table: Floats, *, first: int, end: int) -> float:
-    """Between the trials of the stretch and the others; with enough versions, without their round's mean."""
-    values = table if table.shape[1] < FEWEST_VERSIONS else table - table.mean(axis=1, keepdims=True)
-    inside = values[:, first:end].ravel()
-    outside = np.concatenate([values[:, :first].ravel(), values[:, end:].ravel()])
-    if inside.std() == 0 and outside.std() == 0:
-        return 0.0 if inside[0] != outside[0] else 1.0
-    return float(ttest_ind(inside, outside, equal_var=False).pvalue)
-
-
-def _means(table: Floats, bounds: Sequence[int]) -> tuple[float, ...]:
-    return tuple(float(table[:, begin:end].mean()) for begin, end in itertools.pairwise(bounds))
-
-
-def _prune(table: Floats, found: list[int], *, least: float) -> list[int]:
-    """Without the bounds between levels that differ by less than `least`, smallest first."""
-    kept = list(found)
-    while kept:
-        sizes = np.abs(np.diff(_means(table, (0, *kept, table.shape[1]))))
-        smallest = int(sizes.argmin())
-        if sizes[smallest] >= least:
-            break
-        del kept[smallest]
-    return kept
-
-
-def _shift(table: Floats, bounds: Sequence[int], number: int, *, p: float) -> Shift:
-    """The change at bounds[number]."""
-    begin, first, end = bounds[number - 1 : number + 2]
-    means = table.mean(axis=0)
-    left, right = means[begin:first].mean(), means[first:end].mean()
-    per_round = table[:, first:end].mean(axis=1) - table[:, begin:first].mean(axis=1)
-    before, after = first - 1, first
-    if table.shape[1] >= FEWEST_VERSIONS:
-        margin = _margin(table, bounds)
-        sign, middle = math.copysign(1.0, right - left), (left + right) / 2
-        while before > begin and sign * (middle - means[before]) < margin:
-            before -= 1
-        while after < end - 1 and sign * (means[after] - middle) < margin:
-            after += 1
-    size = float(right - left)
-    stretch = (begin, end)
-    return Shift(
-        first=first, stretch=stretch, before=before, after=after, size=size, interval=_interval(per_round), p=p
+    bounds = (0, *_increasing(places, list(kept)), values.shape[1])
+    return Levels(
+        bounds=bounds,
+        means=_levels(means, bounds),
+        shifts=tuple(_shifts(values, bounds, places, list(kept.values()), spread=spread)),
     )
 
 
-def _margin(table: Floats, bounds: Sequence[int]) -> float:
-    """How far a version's mean may lie from its level by noise, at SEPARATED."""
-    rounds, versions = table.shape
-    centred = table - table.mean(axis=1, keepdims=True)
-    residuals = np.concatenate(
-        [(piece - piece.mean()).ravel() for piece in np.split(centred, list(bounds[1:-1]), axis=1)]
-    )
-    freedom = max(1, rounds * versions - rounds - len(bounds) + 2)
-    deviation = math.sqrt(float(residuals @ residuals) / freedom)
-    return float(stdtrit(freedom, SEPARATED)) * deviation / math.sqrt(rounds)
+# ---------------------------------------------------------------- how many
 
 
-def _interval(differences: Floats) -> Interval:
-    """95 %, of the mean difference over rounds."""
-    rounds = len(differences)
-    margin = float(stdtrit(rounds - 1, 0.975)) * float(differences.std(ddof=1)) / math.sqrt(rounds)
-    middle = float(differences.mean())
-    return middle - margin, middle + margin
+@dataclass(frozen=True, kw_only=True)
+class _Search:
+    """`values` are the table without its rounds' levels and what is far out."""
+
+    table: Floats
+    values: Floats
+    spread: Spread
+    least: float
+    rng: np.random.Generator
+
+    def within(self, begin: int, end: int, *, alpha: float) -> dict[int, float]:
+        """The first version of each new level among [begin, end), with the p-value of the stretch that it bounds.
+
+        `alpha` is the chance of finding one where there is none. What is found leaves pieces, which share half of it.
+        """
+        if end - begin < 2:
+            return {}
+        arcs = _Arcs.of(end - begin, unit=self.spread.deviation**2 / len(self.table))
+        score, size = arcs.compare(self.values[:, begin:end].mean(axis=0)[:, None])
+        counts = np.abs(size[:, 0]) >= max(self.least, NEGLIGIBLE)
+        # Most series are quiet: no test is needed where no stretch differs by enough to count.
+        if not counts.any():
+            return {}
+        best = int(np.where(counts, score[:, 0], -np.inf).argmax())
+        p = self._p_value(begin, end, arcs, best=best, size=abs(float(size[best, 0])))
+        if p >= alpha:
+            return {}
+        first, stop = begin + int(arcs.first[best]), begin + int(arcs.end[best])
+        found = {bound: p for bound in (first, stop) if begin < bound < end}
+        for low, high in ((begin, first), (first, stop), (stop, end)):
+            found |= self.within(low, high, alpha=alpha * PIECE_SHARE)
+        return found
+
+    def _p_value(self, begin: int, end: int, arcs: _Arcs, *, best: int, size: float) -> float:
+        rounds, versions = len(self.table), end - begin
+        first, last = int(arcs.first[best]), int(arcs.end[best])
+        tried = int(arcs.rivals[best])
+        by_t_test = self._t_test_p(size * float(arcs.weight[best]), tried=tried, spread=self.spread.cautious(rounds))
+        if self.table.shape[1] < FEWEST_VERSIONS:
+            return min(1.0, 2 * min(by_t_test, tried * _welch_p(self.table[:, begin:end], first=first, end=last)))
+        smallest = len(arcs.first) / math.comb(versions, last - first) ** rounds
+        if versions < FEWEST_VERSIONS or smallest >= SMALLEST:
+            return by_t_test
+        p = _permutation_p(by_round_alone(self.table[:, begin:end]), arcs, best=best, rng=self.rng)
+        # Where no permutation does as well, how rare that is stays unknown.
+        return min(p, by_t_test) if p < 2 / RESAMPLES else p
+
+    def _t_test_p(self, score: float, *, tried: int, spread: Spread) -> float:
+        """Of a difference, by the noise of the whole table, where it is the largest of so many that were tried."""
+        t = score * math.sqrt(len(self.values)) / spread.deviation
+        return min(1.0, 2 * float(stdtr(spread.freedom, -t)) * tried)
+
+    def prune(self, found: Mapping[int, float], *, alpha: float) -> dict[int, float]:
+        """Without the bounds between levels that differ by less than `least`, or by chance: the worst one first.
+
+        A stretch that differs has two ends, and only one of them may be a change: the last one needs no other test. The
+        p-values are those of the bounds themselves where these are larger.
+        """
+        kept = dict(sorted(found.items()))
+        while kept:
+            sizes, own = self._sizes(list(kept))
+            worst = max(range(len(own)), key=lambda number: (sizes[number] < self.least, own[number], -sizes[number]))
+            if sizes[worst] >= self.least and len(kept) == 1:
+                return kept
+            if sizes[worst] >= self.least and own[worst] < alpha:
+                return {bound: max(p, one) for (bound, p), one in zip(kept.items(), own, strict=True)}
+            del kept[list(kept)[worst]]
+        return kept
+
+    def _sizes(self, bounds: Sequence[int]) -> tuple[list[float], list[float]]:
+        """The difference of the levels at each bound, and its p-value."""
+        edges = (0, *bounds, self.values.shape[1])
+        levels = _levels(self.values.mean(axis=0), edges)
+        sizes = [abs(new - old) for old, new in itertools.pairwise(levels)]
+        counts = np.diff(edges)
+        weights = np.sqrt(counts[:-1] * counts[1:] / (counts[:-1] + counts[1:]))
+        places = counts[:-1] + counts[1:] - 1
+        tests = zip((weights * sizes).tolist(), places.tolist(), strict=True)
+        return sizes, [self._t_test_p(score, tried=tried, spread=self.spread) for score, tried in tests]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Arcs:
+    """The stretches [first, end) of a series that are compared with the rest of it, as arrays.
+
+    Not those that begin at 0: each is the rest of another. Those that reach the end are splits into before and after.
+    There are many more of the others, so that chance does better among them: as a group they count no more than the
+    splits. `penalty` is taken off their score; `rivals` are how many a test must take each for the best of.
+    """
+
+    versions: int
+    first: npt.NDArray[np.intp]
+    end: npt.NDArray[np.intp]
+    weight: Floats
+    penalty: Floats
+    rivals: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(cls, versions: int, *, unit: float) -> _Arcs:
+        """`unit` is the variance of a version's mean."""
+        pairs = {(first, first + length) for length in _lengths(versions) for first in range(1, versions - length + 1)}
+        first, end = np.array(sorted(pairs | {(first, versions) for first in range(1, versions)}), dtype=np.intp).T
+        splits = end == versions
+        others = len(first) - (versions - 1)
+        inside = end - first
+        return cls(
+            versions=versions,
+            first=first,
+            end=end,
+            weight=np.sqrt(inside * (versions - inside) / versions),
+            penalty=np.where(splits, 0.0, 2 * unit * math.log(max(1.0, others / (versions - 1)))),
+            rivals=np.where(splits, versions - 1, others) * (2 if others else 1),
+        )
+
+    def compare(self, means: Floats) -> tuple[Floats, Floats]:
+        """For each stretch: the score, and inside minus outside. `means` has shape (versions, batch)."""
+        sums = np.concatenate([np.zeros((1, means.shape[1])), np.cumsum(means, axis=0)])
+        inside, count = sums[self.end] - sums[self.first], (self.end - self.first)[:, None]
+        size = inside / count - (sums[-1] - inside) / (self.versions - count)
+        return (size * self.weight[:, None]) ** 2 - self.penalty[:, None], size
+
+
+def _lengths(versions: int) -> Sequence[int]:
+    if versions <= ALL_ARCS:
+        return range(1, versions)
+    return sorted({math.floor(1.5**power) for power in range(math.ceil(math.log(versions, 1.5)))})
+
+
+def _welch_p(values: Floats, *, first: int, end: int) -> float:
+    """Welch's t-test between the trials of a stretch and the others, whatever their rounds.
+
+    The paired test has hardly a degree of freedom where there are few rounds of few versions.
+    """
+    sides = values[:, first:end].ravel(), np.delete(values, np.s_[first:end], axis=1).ravel()
+    errors2 = [float(side.var(ddof=1)) / side.size + NEGLIGIBLE**2 for side in sides]
+    error2 = sum(errors2)
+    freedom = error2**2 / sum(each**2 / (side.size - 1) for each, side in zip(errors2, sides, strict=True))
+    return 2 * float(stdtr(freedom, -abs(float(sides[0].mean() - sides[1].mean())) / math.sqrt(error2)))
+
+
+def _permutation_p(piece: Floats, arcs: _Arcs, *, best: int, rng: np.random.Generator) -> float:
+    """How often versions that change places within their rounds show a stretch that differs as much as `best`."""
+    score = float(arcs.compare(piece.mean(axis=0)[:, None])[0][best, 0])
+    tried = exceeded = 0
+    while tried < RESAMPLES and exceeded < EXCEEDED:
+        batch = min(max(1, BATCH_CELLS // len(arcs.first)), EXCEEDED * 2, RESAMPLES - tried)
+        shuffled = rng.permuted(np.broadcast_to(piece, (batch, *piece.shape)), axis=2)
+        scores, _ = arcs.compare(shuffled.mean(axis=1).T)
+        exceeded += int(np.count_nonzero(scores.max(axis=0) >= score - NEGLIGIBLE * abs(score)))
+        tried += batch
+    return (exceeded + 1) / (tried + 1)
+
+
+def _levels(means: Floats, bounds: Sequence[int]) -> tuple[float, ...]:
+    return tuple(float(means[begin:end].mean()) for begin, end in itertools.pairwise(bounds))
+
+
+# ---------------------------------------------------------------- where
+
+
+def _increasing(places: Sequence[Place], found: Sequence[int]) -> list[int]:
+    """The likeliest places, or those of the tests if two of them fall together."""
+    likeliest = [place.first for place in places]
+    return likeliest if all(one < other for one, other in itertools.pairwise(likeliest)) else list(found)
+
+
+def _shifts(
+    values: Floats, bounds: Sequence[int], places: Sequence[Place], p_values: Sequence[float], *, spread: Spread
+) -> list[Shift]:
+    shifts = []
+    for number, (place, p) in enumerate(zip(places, p_values, strict=True), start=1):
+        begin, first, end = bounds[number - 1 : number + 2]
+        size, interval = _effect(values, (begin, first, end), spread=spread)
+        shifts.append(
+            Shift(
+                first=first,
+                stretch=(begin, end),
+                before=place.low - 1,
+                after=place.high,
+                size=size,
+                interval=interval,
+                p=p,
+            )
+        )
+    return shifts
+
+
+def _effect(values: Floats, bounds: tuple[int, int, int], *, spread: Spread) -> tuple[float, Interval]:
+    """The difference of two neighbouring levels, with its 95 % interval."""
+    begin, first, end = bounds
+    size = float(values[:, first:end].mean() - values[:, begin:first].mean())
+    error = spread.deviation * math.sqrt((1 / (first - begin) + 1 / (end - first)) / len(values))
+    margin = float(stdtrit(spread.freedom, 0.5 + CONFIDENCE / 2)) * error
+    return size, (size - margin, size + margin)

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.judge.fit import BLOCKS, block_levels
 from harness.judge.summary import comparable
-from harness.model import CellVerdict, Floats, Trace, Trial
+from harness.model import Floats, Steps, Trace, Trial
 
 Figure = Callable[[Trace, int], float | None]
 """(trace, steps that all have) -> a positive figure, or None."""
@@ -21,6 +21,7 @@ Columns = Mapping[int, Mapping[Round, float]]
 """Position -> round -> figure."""
 FEWEST_ROUNDS = 2
 WANTED_ROUNDS = 3
+ENDED_WELL = ("completed", "stopped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +37,36 @@ def step_time_table(trials: Sequence[Sequence[Trial]], figure: Figure, *, least_
     return _table(_columns(_timed(trials, least_steps), figure))
 
 
-def peak_table(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, least_steps: int) -> Table | None:
-    """Of the cells that do not leak: the peak of a leak is only a matter of how long it ran."""
-    both = zip(cells, trials, strict=True)
-    shown = [[] if "leak" in cell.verdicts else _clean(each, least_steps) for cell, each in both]
-    return _table(_columns(shown, peak_kib))
+def peak_table(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> Table | None:
+    return _table(_columns([_clean(each, least_steps) for each in trials], peak_kib))
+
+
+def step_time_differences(pairs: Sequence[tuple[Trial, Trial]], *, least_steps: int) -> list[float]:
+    """By how much the logs of the step times of each pair differ; without the pairs that cannot be compared."""
+    return _differences([_timed([pair], least_steps)[0] for pair in pairs], median_step_s)
+
+
+def peak_differences(pairs: Sequence[tuple[Trial, Trial]], *, least_steps: int) -> list[float]:
+    """The same for memory peaks."""
+    return _differences([_clean(pair, least_steps) for pair in pairs], peak_kib)
+
+
+def _differences(pairs: Sequence[Sequence[Trial]], figure: Figure) -> list[float]:
+    both = [pair for pair in pairs if len(pair) == 2]
+    figures = [[figure(trial.trace, _common([pair])) for trial in pair if trial.trace is not None] for pair in both]
+    return [math.log(one / twin) for one, twin in figures if one and twin]
+
+
+def level_figures(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Mapping[str, Columns]:
+    """By metric: what can be compared, of each version and round. For a search, which has no full rounds."""
+    found: dict[str, Columns] = {}
+    for metric, usable, figure in (
+        ("step_time", _timed(trials, steps.first), median_step_s),
+        ("peak_memory", [_clean(each, steps.first) for each in trials], peak_kib),
+    ):
+        common = _common(usable)
+        found[metric] = {place: _by_round(cell, figure, common) for place, cell in enumerate(usable)}
+    return found
 
 
 def never_side_by_side(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> tuple[int, ...]:
@@ -53,6 +79,16 @@ def never_side_by_side(trials: Sequence[Sequence[Trial]], *, least_steps: int) -
     compared = kept if len(kept) > 1 else {}
     often = [place for place, column in columns.items() if len(column) >= _wanted(columns)]
     return tuple(place for place in often if place not in compared) if len(often) > 1 else ()
+
+
+def rounds_in_common(trials: Sequence[Sequence[Trial]], metric: str, *, least_steps: int) -> int | None:
+    """How many rounds have a figure of every version that has any; None if those are not two. Versions that failed do
+    not count: their rounds stay incomplete.
+    """
+    sound = [each if all(trial.end in ENDED_WELL for trial in each) else [] for each in trials]
+    usable = _timed(sound, least_steps) if metric == "step_time" else [_clean(each, least_steps) for each in sound]
+    rounds = [{(trial.run, trial.round) for trial in each} for each in usable if each]
+    return len(set.intersection(*rounds)) if len(rounds) > 1 else None
 
 
 def median_step_s(trace: Trace, common: int) -> float | None:
@@ -86,7 +122,7 @@ def _settled(trace: Trace, name: str, common: int) -> Floats:
 
 def _clean(cell: Sequence[Trial], least_steps: int) -> list[Trial]:
     """The trials that ended well. One that its time limit cut short would shorten the comparison for all."""
-    ended = [trial for trial in cell if trial.end in ("completed", "stopped")]
+    ended = [trial for trial in cell if trial.end in ENDED_WELL]
     return [trial for trial in ended if trial.trace is not None and _last(trial.trace) >= least_steps]
 
 
@@ -95,15 +131,21 @@ def _last(trace: Trace) -> float:
 
 
 def _timed(trials: Sequence[Sequence[Trial]], least_steps: int) -> list[list[Trial]]:
-    return [[trial for trial in _clean(cell, least_steps) if comparable(trial.trace)] for cell in trials]
+    """Those whose step times say something: long enough in total, and nothing disturbed them."""
+    clean = [_clean(cell, least_steps) for cell in trials]
+    return [[trial for trial in cell if not trial.disturbed and comparable(trial.trace)] for cell in clean]
 
 
 def _columns(trials: Sequence[Sequence[Trial]], figure: Figure) -> Columns:
     """The figures of the versions with two or more, over the steps that all trials have."""
-    lasts = [_last(trial.trace) for cell in trials for trial in cell if trial.trace is not None]
-    common = int(min(lasts, default=0))
+    common = _common(trials)
     columns = {place: _by_round(cell, figure, common) for place, cell in enumerate(trials)}
     return {place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS}
+
+
+def _common(trials: Sequence[Sequence[Trial]]) -> int:
+    """The steps that all have."""
+    return int(min((_last(trial.trace) for cell in trials for trial in cell if trial.trace is not None), default=0))
 
 
 def _by_round(cell: Sequence[Trial], figure: Figure, common: int) -> dict[Round, float]:

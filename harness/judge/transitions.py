@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.stats import binomtest, fisher_exact
 
+from harness.judge.intermittent import State, proven, wanted
 from harness.judge.verdict import SAME_RATE
-from harness.model import UNSURE, CellVerdict, Change, Effect, Kind, Metric
+from harness.model import UNSURE, CellVerdict, Change, Effect, Kind, Metric, Trial, Trials
 
-MISS = 0.05
-"""The chance of missing a failure that a good version is allowed to have."""
 UNTOLD = UNSURE | {"untested", "incompatible"}
 FAILURES = frozenset({"oom", "crash", "hang"})
-
-State = bool | None
-"""Whether a cell is bad; None if it cannot be said."""
 
 
 def outcome_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
     """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures."""
-    failures = [cell.steps for cell in cells if FAILURES & set(cell.verdicts)]
-    states = [_outcome(cell, least_steps=min(failures, default=0)) for cell in cells]
+    states = outcomes(cells)
     if baseline is not None and states[baseline]:
         usual = set(cells[baseline].verdicts) & FAILURES
         states = [bad and not usual & set(cell.verdicts) for bad, cell in zip(states, cells, strict=True)]
-    return _changes("outcome", _proven(states, cells), cells)
+    return _changes("outcome", proven(states, cells), cells)
 
 
 def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
@@ -44,6 +39,17 @@ def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> t
     if baseline is not None and states[baseline]:
         states = [None if bad is None else False for bad in states]
     return _changes("step_time", states, cells)
+
+
+def wants_launches(
+    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, trials_asked: Trials
+) -> Mapping[int, str]:
+    """The versions, by position, whose launches could settle where a failure of a part of the launches began or ended.
+
+    Those are good versions near it that may have missed it by luck, as long as they have fewer launches than
+    `trials_asked.most`.
+    """
+    return wanted(outcomes(cells), cells, trials, asked=trials_asked)
 
 
 def transitions(states: Sequence[State]) -> list[tuple[Kind, int | None, int]]:
@@ -95,7 +101,7 @@ def _change(
 def _symptom(metric: Metric, bad: CellVerdict) -> str:
     if metric == "memory":
         return "leak"
-    return "slowdown" if metric == "step_time" else next(name for name in bad.verdicts if name in FAILURES)
+    return "slowdown" if metric == "step_time" else next((name for name in bad.verdicts if name in FAILURES), "crash")
 
 
 def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
@@ -108,6 +114,16 @@ def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
         exact = share.proportion_ci(confidence_level=0.95, method="exact")
         return Effect(value=bad.failed / bad.trials, unit="failures", ci=(float(exact.low), float(exact.high)))
     return None
+
+
+def outcomes(cells: Sequence[CellVerdict]) -> list[State]:
+    """Whether each cell fails. A launch that died by the signal of a version that is known to crash agrees with it."""
+    failing = [cell for cell in cells if FAILURES & set(cell.verdicts)]
+    signals = {cell.signal for cell in failing} - {None}
+    least_steps = min((cell.steps for cell in failing), default=0)
+    return [
+        True if cell.failed and cell.signal in signals else _outcome(cell, least_steps=least_steps) for cell in cells
+    ]
 
 
 def _outcome(cell: CellVerdict, *, least_steps: int) -> State:
@@ -128,40 +144,6 @@ def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
         failed = bool(FAILURES & set(cell.verdicts))
         states.append(True if name in cell.verdicts else None if failed or cell.verdict in UNTOLD else False)
     return states
-
-
-def _proven(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[State]:
-    """The states without the good ones that may be luck.
-
-    Next to a version that fails in a part of its launches only, a good one may have failed too, had it been launched
-    more often. Going away from the bad version, good launches add up until missing its failures is less likely than
-    MISS; the versions passed on the way stay unknown.
-    """
-    proven = list(states)
-    for place, bad in enumerate(states):
-        if not bad:
-            continue
-        rate = cells[place].failed / max(1, cells[place].trials)
-        for direction in (-1, 1):
-            for near in _unproven(states, cells, start=place + direction, direction=direction, rate=rate):
-                proven[near] = None
-    return proven
-
-
-def _unproven(
-    states: Sequence[State], cells: Sequence[CellVerdict], *, start: int, direction: int, rate: float
-) -> list[int]:
-    passed: list[int] = []
-    launches = 0
-    place = start
-    while 0 <= place < len(states) and not states[place]:
-        if states[place] is False:
-            launches += cells[place].trials
-            if (1 - rate) ** launches <= MISS:
-                break
-            passed.append(place)
-        place += direction
-    return passed
 
 
 def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:

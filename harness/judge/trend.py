@@ -12,16 +12,17 @@ import numpy as np
 from harness.judge.fit import BLOCKS, block_levels, fit_trend
 from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few
 from harness.judge.layer import CYCLES, layer_of
-from harness.model import Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
+from harness.judge.rows import even_rows, sampled, thinned
+from harness.model import GOOD, Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
 
 ALPHA = 0.01
 """Of a false leak in one trace, spent in equal parts on its looks."""
 ALPHA_SLOWDOWN = 0.005
-WALK_DRIFT_SLOWDOWN = 2.98
-"""Standard errors at ALPHA_SLOWDOWN with 14 degrees of freedom: clocks wander about, too."""
+CLEAR_SLOWDOWN = 5.0
+"""Standard errors by which a step must become slower; as of a walk, where it may be one: clocks wander about, too."""
 EARLY_STEPS = 1000
 """Up to here a buffer that fills looks like a leak: a trend is shown, and no more."""
-STOP_LEAK_KIB = 64 * 1024.0
+STOP_LEAK_KIB = 1024 * 1024.0
 """A leak may end its trial early once it has grown this much."""
 COMPARABLE_S = 0.3
 """Steps of less than this in total are too short for their time to be compared between versions."""
@@ -51,15 +52,15 @@ def judge_trace(
     from which they are bad.
     """
     last = _last_step(trace)
-    memory = _memory(trace, limit=limits.leak_kib_per_step, steps=steps)
+    memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
     early = steps is not None and last < steps.budget and last <= EARLY_STEPS and _grows(memory)
     if memory is not None and early:
         memory = replace(memory, verdict="suspect")
-    durations = _finite(trace.column("step_s"))
-    drift = _drift(durations, limit=limits.slowdown)
+    durations = trace.column("step_s")
+    drift = _drift(even_rows(trace.step, durations)[0], limit=limits.slowdown)
     verdicts = _verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None)
     settled_s = settled_median(durations)
-    rss = _finite(trace.column("rss_kib"))
+    rss = sampled(trace.column("rss_kib"))
     return TraceVerdict(
         verdict=verdicts[0],
         verdicts=verdicts,
@@ -80,10 +81,10 @@ def judge_trace(
 
 def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:
     """The same rule for another column, in its own unit: `verdict`, `rate`, `rate_ci`, `excluded`, `median`."""
-    values = _finite(trace.column(name))
+    values, steps_per_row = thinned(*even_rows(trace.step, trace.column(name)))
     growth = judge_growth(
         values,
-        steps_per_row=_steps_per_row(trace, rows=len(values)),
+        steps_per_row=steps_per_row,
         limit=limit,
         alpha=_alpha(steps),
         plateau=math.inf,
@@ -94,7 +95,7 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
         "rate": growth.rate,
         "rate_ci": growth.interval,
         "excluded": growth.excluded,
-        "median": settled_median(values),
+        "median": settled_median(trace.column(name)),
     }
 
 
@@ -110,7 +111,7 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
     if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < found.steps]
         past = prefix(trace, before[-1]) if before else trace
-        memory = _memory(past, limit=limits.leak_kib_per_step, steps=steps)
+        memory = judge_memory(past, limit=limits.leak_kib_per_step, steps=steps)
         if before and memory is not None and memory.verdict == "leak":
             return "stop"
     return "go"
@@ -125,17 +126,18 @@ def prefix(trace: Trace, last: int) -> Trace:
 
 def settled_median(values: Floats | None) -> float | None:
     """The median of the rows that were sampled, after the warm-up quarter."""
-    known = _finite(values)
+    known = sampled(values)
     return float(np.median(known[len(known) // 4 :])) if len(known) else None
 
 
-def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> Growth | None:
-    values = _finite(trace.column("rss_kib"))
+def judge_memory(trace: Trace, *, limit: float, steps: Steps | None) -> Growth | None:
+    """What resident memory does in all the rows of a trace; None if it was not sampled. `limit` in KiB a step."""
+    values, steps_per_row = thinned(*even_rows(trace.step, trace.column("rss_kib")))
     if not len(values):
         return None
     return judge_growth(
         values,
-        steps_per_row=_steps_per_row(trace, rows=len(values)),
+        steps_per_row=steps_per_row,
         limit=limit,
         alpha=_alpha(steps),
         plateau=1024.0,
@@ -162,7 +164,7 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
         return _Drift(unmet="the steps take no time that the clock can tell")
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
-    steady = trend.low > 0 and trend.drift >= WALK_DRIFT_SLOWDOWN
+    steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
     rising = steady and _relative(total) > limit and _relative(trend.rise) > limit
     return _Drift(relative=_relative(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
 
@@ -201,16 +203,15 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool) -> str
 
 
 def _memory_words(memory: Growth, *, early: bool) -> str:
-    trend = memory.trend
-    if trend is None:
+    if memory.rate is None or memory.interval is None:
         return memory.unmet
-    grows = f"RSS grows {trend.rate:.4g} KiB a step ({trend.low:.4g} to {trend.high:.4g})"
+    grows = f"RSS grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
     if memory.cycles:
-        return f"RSS grows {trend.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
+        return f"RSS grows {memory.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
     if memory.verdict == "leak":
-        return f"{grows}, at the same pace all the time"
+        return f"{grows}, {memory.how}"
     if memory.below is not None:
-        slow = f"RSS still grows {trend.rate:.2g} KiB a step, below the limit of {memory.below:g}"
+        slow = f"RSS still grows {memory.rate:.2g} KiB a step, below the limit of {memory.below:g}"
         return f"{slow}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
     if early:
         return f"{grows}: too early to tell it from a buffer that fills"
@@ -220,31 +221,27 @@ def _memory_words(memory: Growth, *, early: bool) -> str:
         "suspect": f"{grows}, but {memory.unmet}; more steps would tell",
         "inconclusive": "RSS is too noisy to tell; more steps would tell",
     }
-    return f"{words[memory.verdict]}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
+    excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
+    told = memory.verdict not in GOOD and detectable >= excluded
+    seen = f", a steady one of {_figure(detectable)} would have been seen" if told else ""
+    return f"{words[memory.verdict]}: a leak of more than {_figure(excluded)} KiB a step is ruled out{seen}"
 
 
-def _finite(column: Floats | None) -> Floats:
-    """The rows that were sampled."""
-    if column is None:
-        return np.empty(0)
-    present = np.isfinite(column)
-    return column if present.all() else column[present]
-
-
-def _steps_per_row(trace: Trace, *, rows: int) -> float:
-    return max(float(trace.step[-1] - trace.step[0]) / (rows - 1), 1e-9) if rows > 1 else 1.0
+def _figure(value: float) -> str:
+    """Two digits, and never an exponent for a large one."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _last_step(trace: Trace) -> int:
-    return int(trace.step[-1]) if len(trace.step) else 0
+    return int(sampled(trace.step).max(initial=0))
 
 
 def _will_be_comparable(trace: Trace, *, budget: int) -> bool:
     """Whether the steps are too short so far for their time to be compared, and will not be at the budget's end."""
-    total_s = float(_finite(trace.column("step_s")).sum())
+    total_s = float(sampled(trace.column("step_s")).sum())
     return total_s < COMPARABLE_S <= total_s * budget / max(1, _last_step(trace))
 
 
 def _grown_kib(trace: Trace) -> float:
-    rss = _finite(trace.column("rss_kib"))
+    rss = sampled(trace.column("rss_kib"))
     return float(rss[-1] - rss[: max(1, len(rss) // 50)].min()) if len(rss) else 0.0

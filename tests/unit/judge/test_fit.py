@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.fit import BLOCKS, block_levels, eroded, fit_trend, has_saw_teeth, observed_quantum
+from harness.judge.fit import BLOCKS, block_levels, fit_trend, observed_quantum, without_bursts
 
 levels = st.lists(st.integers(-1000, 1000), min_size=BLOCKS, max_size=BLOCKS).map(lambda v: np.array(v, dtype=float))
 
@@ -82,17 +82,15 @@ def test_the_quantum_is_what_the_kernel_hands_out(values, expected):
     assert observed_quantum(values, least=4, most=2048) == expected
 
 
-def test_a_collector_is_told_from_what_wanders():
-    """Lowering the floors of a random walk would make trends of it."""
-    teeth = np.arange(4000.0) % 300
-    walk = np.random.default_rng(3).normal(0, 10, 4000).cumsum()
-    assert has_saw_teeth(teeth)
-    assert not has_saw_teeth(walk)
-    assert not has_saw_teeth(-teeth)
-    assert not has_saw_teeth(np.zeros(4000))
-
-
 @given(levels)
-def test_erosion_only_lowers(values):
-    assert (eroded(values) <= values).all()
-    assert eroded(values).min() == values.min()
+def test_cutting_bursts_only_lowers(values):
+    assert (without_bursts(values) <= values).all()
+    assert without_bursts(values).min() == values.min()
+
+
+def test_a_burst_is_cut_and_growth_is_not():
+    """What a burst of work holds for a moment must neither hide a leak nor make one."""
+    line = np.arange(BLOCKS) * 10.0
+    burst = line + np.where(np.isin(np.arange(BLOCKS), (5, 6)), 500.0, 0.0)
+    assert without_bursts(line).tolist() == line.tolist()
+    assert without_bursts(burst) == pytest.approx(line, abs=20)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.history import find_changes, holm, not_comparable
+from harness.judge.history import find_changes, holm, not_comparable, wants_launches
 from harness.judge.transitions import transitions
-from harness.model import CellVerdict, Change, Trial, VerdictName
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
+from harness.model import CellVerdict, Change, Trial, Trials, VerdictName
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, trace_of, trial_of
 
 
 def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int = 0, rate: float = 0.0) -> CellVerdict:
@@ -112,11 +113,43 @@ def test_a_crash_in_one_of_five_is_not_blamed_on_the_wrong_version():
     """Three good launches of the version before would have missed it half of the time."""
     rare = cell("crash", trials=10, failed=2)
     few = cell("flat", trials=3)
-    (found,) = [one for one in changes([*[cell("flat", trials=10)] * 2, few, rare]) if one.metric == "outcome"]
+    (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, few, rare]) if one.metric == "outcome"]
     assert (found.kind, found.before, found.after, found.untestable) == ("first_bad", 0, 3, (1, 2))
     assert found.p is not None
-    sure = changes([cell("flat", trials=20), cell("crash", trials=10, failed=2)])
+    sure = changes([cell("flat", trials=120), cell("crash", trials=10, failed=2)])
     assert named(sure) == [("outcome", "first_bad", 0, 1)]
+
+
+def test_one_launch_that_died_like_a_version_that_crashes_is_bad_too():
+    """One SIGSEGV in eight launches is no verdict alone; beside a version that dies of it, it is where it began."""
+    once = replace(cell("inconclusive", trials=8, failed=1), signal=11)
+    crash = replace(cell("crash", trials=8, failed=3), signal=11)
+    (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, once, crash]) if one.metric == "outcome"]
+    assert (found.kind, found.before, found.after, found.verdict) == ("first_bad", 1, 2, "crash")
+    other = replace(once, signal=6)
+    (apart,) = [one for one in changes([*[cell("flat", trials=60)] * 2, other, crash]) if one.metric == "outcome"]
+    assert (apart.before, apart.after, apart.untestable) == (1, 3, (2,))
+
+
+def more_launches(*cells: CellVerdict, most: int = 8) -> dict[int, str]:
+    trials = [[trial_of(number, steps=64) for number in range(one.trials)] for one in cells]
+    return dict(wants_launches(cells, trials, trials_asked=Trials(least=3, most=most)))
+
+
+def test_doubtful_neighbours_of_a_rare_failure_get_launches():
+    """Three good launches miss a failure in one of five launches every other time."""
+    rare, few = cell("crash", trials=8, failed=2), cell("flat", trials=3)
+    wanted = more_launches(few, few, rare, few)
+    assert set(wanted) == {1, 3}
+    assert wanted[1] == "3 good launches miss a failure that came in 2 of 8 launches beside them with 42% chance"
+
+
+def test_launches_that_settle_nothing_are_not_asked_for():
+    always, few, many = cell("crash", failed=3), cell("flat", trials=3), cell("flat", trials=60)
+    assert more_launches(few, always, few) == {}
+    assert more_launches(many, cell("crash", trials=8, failed=2), many) == {}
+    assert more_launches(few, cell("crash", trials=8, failed=2), most=3) == {}
+    assert more_launches(few, few) == {}
 
 
 def test_a_crash_in_every_launch_names_its_version():
@@ -179,6 +212,53 @@ def test_equal_versions_are_not_told_apart(seed):
 
 def test_less_than_the_limit_is_no_finding():
     assert measured([1, 1, 1, 1, 1.05, 1.05, 1.05, 1.05], rounds=5) == ()
+
+
+def levels_against(ms: list[float], baseline: int) -> list[tuple]:
+    trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
+    cells = [cell_of(each) for each in trials]
+    return named(find_changes(cells, trials, limits=LIMITS, steps=STEPS, seed=0, baseline=baseline))
+
+
+def test_bad_is_measured_against_the_baseline():
+    """Half of an improvement taken back is still better than the baseline; slower than it from the start is told."""
+    assert levels_against([2, 2, 2, 1, 1, 1.4, 1.4], baseline=0) == []
+    assert levels_against([2, 2, 2, 1, 1, 1.4, 1.4], baseline=4) == [
+        ("step_time", "bad_from_start", None, 0),
+        ("step_time", "first_fixed", 2, 3),
+        ("step_time", "first_bad", 4, 5),
+    ]
+
+
+def test_only_the_exit_code_is_judged_where_it_decides():
+    trials = [[trial_of(n, ms=ms, seed=place) for n in range(3)] for place, ms in enumerate([1, 1, 1, 3, 3, 3])]
+    cells = [cell_of(each) for each in trials]
+    assert find_changes(cells, trials, limits=LIMITS, steps=STEPS, seed=0, exit_only=True) == ()
+
+
+def test_an_untestable_version_moves_no_name():
+    ms = [1, 1, 1, 1, 1.5, 1.5, 1.5]
+    for gap in range(8):
+        trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
+        trials.insert(gap, [])
+        (found,) = find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=0)
+        places = [place for place in range(8) if place != gap]
+        assert (found.before, found.after) == (places[3], places[4])
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_step_times_that_are_no_numbers_are_not_compared(value):
+    trials = [[trial_of(n, seed=place, steps=1000) for n in range(3)] for place in range(4)]
+    for trial in trials[2]:
+        assert trial.trace is not None
+        trial.trace.columns["step_s"][:] = value
+    assert find_changes([FLAT] * 4, trials, limits=LIMITS, steps=STEPS, seed=0) == ()
+
+
+def test_empty_traces_and_single_versions_are_quiet():
+    empty = [[replace(trial_of(n), trace=trace_of(np.empty(0), step_s=np.empty(0))) for n in range(3)]] * 3
+    assert find_changes([FLAT] * 3, empty, limits=LIMITS, steps=STEPS, seed=0) == ()
+    assert measured([1.0]) == ()
 
 
 def test_short_steps_are_never_compared():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import generators
+from benchmarks import generators, nasty, step_times
 from harness.judge.trend import decide, judge_metric, judge_trace, prefix
 from harness.model import Limits, Look, Steps, Trace, TraceVerdict
 from tests.unit.judge.making import LIMITS, STEPS, memory, times, trace_of
@@ -21,39 +20,38 @@ def judge(trace: Trace, limits: Limits = LIMITS) -> TraceVerdict:
     return judge_trace(trace, limits=limits, steps=STEPS)
 
 
-@pytest.mark.parametrize("name", generators.QUIET)
+QUIET = {**generators.QUIET, **nasty.QUIET}
+LEAKS = {**generators.LEAKS, **nasty.LEAKS}
+
+
+@pytest.mark.parametrize("name", QUIET)
 def test_no_false_alarm(name):
     """A false alarm sends someone after a bug that is not there."""
     rng = np.random.default_rng(20260101)
-    traces = [trace_of(generators.pages(generators.QUIET[name](rng, 4000))) for _ in range(40)]
-    assert [judge(trace).verdict for trace in traces if judge(trace).verdict == "leak"] == []
+    found = [judge(trace_of(generators.pages(QUIET[name](rng, 4000)))).verdict for _ in range(40)]
+    assert found.count("leak") == 0
 
 
-@pytest.mark.parametrize("name", generators.QUIET_TIMES)
+@pytest.mark.parametrize("name", step_times.QUIET)
 def test_no_false_slowdown(name):
     rng = np.random.default_rng(20260102)
-    found = [judge(trace_of(step_s=generators.QUIET_TIMES[name](rng, 4000))).verdict for _ in range(40)]
+    found = [judge(trace_of(step_s=step_times.QUIET[name](rng, 4000))).verdict for _ in range(40)]
     assert found.count("slowdown") <= 1
 
 
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        ("constant", 0.97), ("intermittent", 0.9), ("chunked", 0.9), ("late start", 0.9), ("accelerating", 0.9),
-        ("under noise", 0.9), ("after a warm-up", 0.7), ("wide saw-teeth", 0.2), ("rare large losses", 0.3),
-    ],
-)  # fmt: skip
-def test_leaks_are_found(name, least):
-    """A leak that is missed ships. The last two are known to be hard; docs/verdicts.md says so."""
+@pytest.mark.parametrize("name", LEAKS)
+def test_leaks_are_found(name):
+    """A leak that is missed ships."""
     rng = np.random.default_rng(20260103)
-    traces = [trace_of(generators.pages(generators.LEAKS[name](rng, 4000, rng.uniform(1, 30)))) for _ in range(40)]
-    assert sum(judge(trace).verdict == "leak" for trace in traces) >= least * 40
+    found = [judge(trace_of(generators.pages(LEAKS[name](rng, 4000, rng.uniform(1, 30))))).verdict for _ in range(40)]
+    assert found.count("leak") >= 36
+    assert not {"flat", "plateau"} & set(found)
 
 
-@pytest.mark.parametrize("name", generators.SLOWDOWNS)
+@pytest.mark.parametrize("name", step_times.SLOWDOWNS)
 def test_slowdowns_are_found(name):
     rng = np.random.default_rng(20260104)
-    found = [judge(trace_of(step_s=generators.SLOWDOWNS[name](rng, 4000))).verdict for _ in range(40)]
+    found = [judge(trace_of(step_s=step_times.SLOWDOWNS[name](rng, 4000))).verdict for _ in range(40)]
     assert found.count("slowdown") >= 38
 
 
@@ -266,7 +264,7 @@ def test_steps_too_short_for_any_comparison_do_not_hold_up_a_flat_trial():
     assert decide(tiny, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
 
 
-@pytest.mark.parametrize(("rate", "answer"), [(100.0, "stop"), (5.0, "go")])
+@pytest.mark.parametrize(("rate", "answer"), [(1000.0, "stop"), (100.0, "go"), (5.0, "go")])
 def test_a_leak_stops_only_when_it_is_large(rate, answer):
     """A filling buffer looks the same: stopping early would call it a leak."""
     leak = trace_of(memory(rate, steps=2000), step_s=times(steps=2000))
@@ -283,14 +281,29 @@ def test_the_past_is_what_was_seen_then():
     assert (past.step[-1], past.looks) == (500, (Look(step=500),))
 
 
-def test_a_trace_is_judged_in_milliseconds():
-    """Ten thousand cells are judged in a minute."""
-    trace = trace_of(memory(1), step_s=times())
-    begun = time.process_time()
-    for _ in range(50):
-        judge(trace)
-    assert (time.process_time() - begun) / 50 < 0.01
-
-
 def test_steps_may_be_judged_as_a_whole():
     assert judge_trace(trace_of(memory(1)), limits=LIMITS, steps=Steps(first=4000, budget=4000)).verdict == "leak"
+
+
+@pytest.mark.parametrize("reach", [None, 20, 300])
+def test_a_leak_of_24_kib_shows_early_and_is_called_within_the_budget(reach):
+    """The published story ran 10,000 steps to see it; under a warm-up it must not take longer."""
+    rss = memory(24.0, noise_kib=64.0)
+    if reach is not None:
+        rss += 50_000 * (1 - np.exp(-np.arange(4000) / reach))
+    early = judge(prefix(trace_of(rss), 1000))
+    assert (early.verdict, early.early) == ("suspect", True)
+    assert judge(trace_of(rss)).verdict == "leak"
+
+
+@pytest.mark.parametrize("kib_a_step", [20.0, 60.0])
+def test_a_cache_that_is_full_late_is_no_leak_at_any_look(kib_a_step):
+    """It looks like a leak until it is full: a trial that stopped there would blame the image for it."""
+    cache = trace_of(memory() + kib_a_step * np.minimum(np.arange(4000), 2800))
+    answers = [
+        decide(prefix(cache, look), limits=LIMITS, steps=STEPS, whole_budget=whole)
+        for look in STEPS.looks()[:-1]
+        for whole in (False, True)
+    ]
+    assert set(answers) == {"go"}
+    assert judge(cache).verdict != "leak"

@@ -151,6 +151,15 @@ def test_the_exit_code_alone_decides(code, end, verdict, why):
     assert needs_whole_budget(trials, limits=LIMITS, steps=STEPS, exit_only=True)
 
 
+def test_an_exit_of_125_is_the_scenario_s_own_word():
+    """Even where a failure before the first step counts: it could not be asked."""
+    trials = [exited(number, 125, "setup") for number in range(3)]
+    limits = Limits(setup_bad=True)
+    assert judge_cell(trials, limits=limits, steps=STEPS, exit_only=True).verdict == "untested"
+    broken = [exited(number, 127, "setup") for number in range(3)]
+    assert judge_cell(broken, limits=limits, steps=STEPS, exit_only=True).verdict == "crash"
+
+
 def test_one_bad_exit_among_good_ones_is_no_verdict():
     trials = [exited(0, 3, "crash"), exited(1, 0, "completed"), exited(2, 0, "completed")]
     assert judge_cell(trials, limits=LIMITS, steps=STEPS, exit_only=True).verdict == "inconclusive"

@@ -1,0 +1,205 @@
+"""Whose fault it is: the image, the GPU, the host, or both together; and with which params. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.judge.rules import find_rule
+from harness.judge.square import Answer, Spot, Square, State, answer, model_of
+from harness.judge.standing import Sign, Step, changes_of, may_be_one, metric_of, signs, states_of
+from harness.model import GOOD, Attribution, Block, Cell, CellResult, Finding, Install, Lane, Plan, Variant
+
+Place = tuple[Variant, Lane]
+
+
+def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
+    """For each series, scenario and metric that is bad somewhere: whose fault it is, and with which params.
+
+    Variants with the same history are told together, those with another one for themselves. In the plan's order.
+    """
+    known = {entry.cell.id: entry for entry in cells}
+    found = []
+    for (series, scenario), blocks in _by_scenario(plan).items():
+        here = [one for one in findings if (one.series, one.variant.scenario.name) == (series, scenario)]
+        for sign in signs(here):
+            places = {(block.variant, block.lane): states_of(block, known, here, sign=sign) for block in blocks}
+            changes = {(block.variant, block.lane): changes_of(block, here, sign=sign) for block in blocks}
+            for variants in _same_histories(places, changes):
+                group = _Group(plan=plan, blocks=blocks, known=known, sign=sign, places=places, variants=variants)
+                found.append(group.attribution())
+    return tuple(found)
+
+
+def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
+    """The cells that would settle the causes that are undecided, each once. One may be `excluded` by the matrix."""
+    undecided = [one for one in attributions if one.cause == "undecided"]
+    return tuple({cell.id: cell for one in undecided for cell in one.missing}.values())
+
+
+def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[Block]]:
+    blocks: dict[tuple[str, str], list[Block]] = {}
+    for block in plan.blocks:
+        blocks.setdefault((block.series.name, block.variant.scenario.name), []).append(block)
+    return blocks
+
+
+def _same_histories(
+    places: Mapping[Place, Sequence[State]], changes: Mapping[Place, Sequence[Step]]
+) -> list[list[Variant]]:
+    """The variants that are bad somewhere, together where nothing that is known of them differs: neither a version nor
+    where it was found to change (a search looks at other versions of each).
+    """
+    groups: list[list[Variant]] = []
+    for variant in dict.fromkeys(variant for (variant, _), states in places.items() if True in states):
+        for group in groups:
+            if all(_agree(places, changes, variant, other) for other in group):
+                group.append(variant)
+                break
+        else:
+            groups.append([variant])
+    return groups
+
+
+def _agree(
+    places: Mapping[Place, Sequence[State]], changes: Mapping[Place, Sequence[Step]], one: Variant, other: Variant
+) -> bool:
+    lanes = {lane for _, lane in places}
+    if not all(may_be_one(changes.get((one, lane), ()), changes.get((other, lane), ())) for lane in lanes):
+        return False
+    pairs = [
+        pair
+        for lane in lanes
+        if (one, lane) in places and (other, lane) in places
+        for pair in zip(places[one, lane], places[other, lane], strict=True)
+    ]
+    return not any({True, False} == set(pair) for pair in pairs)
+
+
+# ---------------------------------------------------------------- one group of variants
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """Variants of one scenario in one series that are bad alike, with all that is known of the scenario there."""
+
+    plan: Plan
+    blocks: Sequence[Block]
+    known: Mapping[str, CellResult]
+    sign: Sign
+    places: Mapping[Place, Sequence[State]]
+    variants: Sequence[Variant]
+
+    def attribution(self) -> Attribution:
+        square = self._square()
+        told = answer(square)
+        series, versions = self.blocks[0].series, [cell.image.version for cell in self.blocks[0].cells]
+        asked = len({block.variant for block in self.blocks})
+        good, unknown, otherwise = self._others(square)
+        rule = find_rule(self.variants, good, unknown, otherwise=otherwise) if asked > 1 else None
+        lanes = square.lanes
+        return Attribution(
+            series=series.name,
+            scenario=self.variants[0].scenario.name,
+            metric=metric_of(self.sign),
+            cause=told.cause,
+            variants=tuple(self.variants),
+            bad_lanes=tuple(lanes[place] for place in sorted(told.bad)),
+            good_lanes=tuple(lanes[place] for place in sorted(told.good)),
+            open_lanes=(*(lanes[n] for n in range(len(lanes)) if n not in told.bad | told.good), *self._not_planned()),
+            cleared=tuple(lanes[place] for place in sorted(told.cleared)),
+            images=tuple(versions[image] for image in square.images if square.lanes_at(image, True)),
+            apart=told.apart,
+            alike=len({model_of(lanes[place]) for place in told.bad}) == 1,
+            drifts=self.sign == "slowdown",
+            unseen=tuple(self._unseen([lanes[place] for place in sorted(told.bad)])),
+            doubt=told.doubt,
+            rule=rule,
+            unruly=asked > 1 and rule is None,
+            layer=self._layer(),
+            controls=tuple(self._controls([lanes[place] for place in told.bad])),
+            missing=self._missing(square, told),
+        )
+
+    def _square(self) -> Square:
+        """What is known of any of the variants: nothing of it differs from one to the other."""
+        lanes = list(dict.fromkeys(block.lane for block in self.blocks))
+        merged = []
+        for lane in lanes:
+            rows = [self.places[one, lane] for one in self.variants if (one, lane) in self.places]
+            width = len(self.blocks[0].cells)
+            merged.append([next((row[n] for row in rows if row[n] is not None), None) for n in range(width)])
+        return Square(lanes=lanes, states=merged)
+
+    def _others(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant]]:
+        """The variants that are good where these are bad, those not known there, and those that are only bad there."""
+        good: list[Variant] = []
+        unknown: list[Variant] = []
+        otherwise: list[Variant] = []
+        bad = [(lane, image) for lane in range(len(square.lanes)) for image in square.images_of(lane, True)]
+        for variant in dict.fromkeys(block.variant for block in self.blocks):
+            rows = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
+            states = {row[image] for lane, image in bad if (row := rows[lane]) is not None}
+            if variant in self.variants:
+                continue
+            (good if False in states else otherwise if True in states else unknown).append(variant)
+        return good, unknown, otherwise
+
+    def _unseen(self, lanes: Sequence[Lane]) -> Iterator[tuple[Variant, Lane]]:
+        for variant in self.variants:
+            for lane in lanes:
+                if True not in self.places.get((variant, lane), ()):
+                    yield variant, lane
+
+    def _not_planned(self) -> Iterator[Lane]:
+        """The hosts of the matrix that were left out of this run."""
+        planned = {block.lane.host.name for block in self.blocks}
+        allowed = self.variants[0].scenario.hosts
+        for host in self.plan.matrix.hosts:
+            if host.name not in planned and host.name in (allowed or (host.name,)):
+                yield Lane(host=host)
+
+    def _layer(self) -> str | None:
+        """The one layer that all bad cells of a leak name."""
+        if self.sign != "memory":
+            return None
+        layers = {
+            self.known[cell.id].verdict.layer
+            for block in self.blocks
+            if block.variant in self.variants
+            for cell, state in zip(block.cells, self.places[block.variant, block.lane], strict=True)
+            if state
+        }
+        return layers.pop() if len(layers) == 1 else None
+
+    def _controls(self, lanes: Sequence[Lane]) -> Iterator[str]:
+        """Other scenarios that ran on all these lanes and were good in all that ran there."""
+        others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks)
+        for name in others:
+            verdicts = [self._verdicts(name, lane) for lane in lanes]
+            if name != self.variants[0].scenario.name and all(names and names <= GOOD for names in verdicts):
+                yield name
+
+    def _verdicts(self, scenario: str, lane: Lane) -> set[str]:
+        """Of a scenario on a lane, without what could not run."""
+        cells = [cell for cell in self.plan.cells if cell.variant.scenario.name == scenario and cell.lane == lane]
+        verdicts = {self.known[cell.id].verdict.verdict for cell in cells if cell.id in self.known}
+        return {str(name) for name in verdicts - {"untested", "incompatible"}}
+
+    def _missing(self, square: Square, told: Answer) -> tuple[Cell, ...]:
+        """The one cell that would tell most: what the matrix leaves out only if nothing else does."""
+        cells = [cell for spot in told.wanted if (cell := self._cell(square, spot)) is not None]
+        return tuple(sorted(cells, key=lambda cell: cell.excluded is not None)[:1])
+
+    def _cell(self, square: Square, spot: Spot) -> Cell | None:
+        """The cell at a place of the square, of the first variant that was seen bad; None if it can never run."""
+        lane, image = spot
+        blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}
+        cell = next((blocks[one].cells[image] for one in self.variants if one in blocks), None)
+        return cell if cell is not None and self._runnable(cell) else None
+
+    def _runnable(self, cell: Cell) -> bool:
+        if cell.lane.host.is_process and not isinstance(cell.image.source, Install):
+            return False
+        entry = self.known.get(cell.id)
+        return entry is None or entry.verdict.verdict != "incompatible"

@@ -1,0 +1,140 @@
+"""Which trials may be compared: only those that differ in nothing but what the comparison is about.
+
+A trial's conditions are a flat mapping of field to value, by axis: `host.kernel`, `gpu.driver`, `image.libc`,
+`settings.agent`. Versions of one series are compared along the axis `image`, hosts along `host` (and `gpu`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.model import Trial
+
+HOST_FIELDS = ("name", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
+"""Of what the engine says of its machine."""
+SEEN_FIELDS = {
+    "host.huge_pages": "huge_pages",
+    "host.page_kib": "page_kib",
+    "host.seen_cpu": "cpu",
+    "image.python": "python",
+    "image.implementation": "implementation",
+    "image.libc": "libc",
+    "image.packages": "packages",
+    "image.libraries": "libraries",
+    "image.environment": "environment",
+    "image.probes": "probes",
+    "settings.agent": "agent",
+    "settings.protocol": "protocol",
+}
+"""Of what the agent said from inside. The probes are the image's: its C library decides which there are."""
+GPU_FIELDS = ("uuid", "name", "driver", "cuda", "memory_mib", "power_limit_w", "ecc", "mig")
+NAMES = {
+    "host.name": "host name",
+    "host.cpu": "CPU",
+    "host.cpus": "number of CPUs",
+    "host.seen_cpu": "CPU",
+    "host.memory_bytes": "memory",
+    "host.huge_pages": "transparent huge pages",
+    "host.page_kib": "page size",
+    "host.cgroup": "cgroup version",
+    "gpu.uuid": "GPU",
+    "gpu.name": "GPU model",
+    "gpu.driver": "GPU driver",
+    "gpu.cuda": "driver's CUDA version",
+    "gpu.power_limit_w": "GPU power limit",
+    "settings.budget": "steps",
+    "settings.memory_limit": "memory limit",
+    "settings.agent": "agent version",
+    "image.probes": "probes",
+}
+LONGEST = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A field in which two sides differ, such as `host.kernel`, with both values."""
+
+    field: str
+    one: Any
+    other: Any
+
+    def __str__(self) -> str:
+        name = NAMES.get(self.field, self.field.replace(".", " ").replace("_", " "))
+        return f"{name} {_shown(self.one)} and {_shown(self.other)}"
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], *, axis: Collection[str]) -> tuple[Difference, ...]:
+    """The fields in which two conditions differ, in order. A field that one side does not know is no difference.
+
+    `axis` holds what the comparison is about, whole axes (`host`) or single fields (`gpu.driver`): it may differ.
+    """
+    common = sorted(field for field in one if other.get(field) is not None and one[field] is not None)
+    return tuple(
+        Difference(field=field, one=one[field], other=other[field])
+        for field in common
+        if one[field] != other[field] and not _is_on(field, axis)
+    )
+
+
+def conditions(trial: Trial) -> Mapping[str, Any]:
+    """What a trial ran under, as far as it is known."""
+    seen, fingerprint = trial.facts, trial.fingerprint
+    cgroup, gpus = seen.get("cgroup"), seen.get("gpus")
+    found = {f"host.{name}": fingerprint.get(name) for name in HOST_FIELDS}
+    found |= {field: seen.get(name) for field, name in SEEN_FIELDS.items()}
+    found |= {
+        "image.digest": trial.image_digest or None,
+        "host.cgroup": _field(cgroup, "version"),
+        "settings.memory_limit": _field(cgroup, "limit_bytes"),
+        "settings.budget": trial.steps_asked or None,
+    }
+    cards = gpus if isinstance(gpus, list | tuple) else ()
+    return found | {f"gpu.{name}": _of_gpus(cards, name) for name in GPU_FIELDS}
+
+
+def set_apart(
+    trials: Sequence[Sequence[Trial]], *, axis: Collection[str] = ("image",)
+) -> tuple[tuple[tuple[Trial, ...], ...], tuple[Difference, ...]]:
+    """The trials that may be compared with most of the others, by version as given, and why the rest may not.
+
+    The conditions that most trials share are the standard; of those that are as frequent, those met first.
+    """
+    profiles = {id(trial): _profile(trial, axis) for cell in trials for trial in cell if trial.measured}
+    counts = Counter(profiles.values())
+    standard = dict(counts.most_common(1)[0][0]) if counts else {}
+    found = {profile: differences(standard, dict(profile), axis=()) for profile in counts}
+    kept = tuple(tuple(trial for trial in cell if not found.get(profiles.get(id(trial), ()))) for cell in trials)
+    reasons = {str(difference): difference for each in found.values() for difference in each}
+    return kept, tuple(reasons.values())
+
+
+def _profile(trial: Trial, axis: Collection[str]) -> tuple[tuple[str, Any], ...]:
+    """What is known of a trial's conditions and may not differ, hashable: values are as they are, or their text."""
+    return tuple(
+        (field, value if isinstance(value, str | int | float) else repr(value))
+        for field, value in conditions(trial).items()
+        if value is not None and not _is_on(field, axis)
+    )
+
+
+def _is_on(field: str, axis: Collection[str]) -> bool:
+    return field in axis or field.split(".", 1)[0] in axis
+
+
+def _field(value: Any, name: str) -> Any:
+    """Of a mapping; None of anything else that an image may have sent in its place."""
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def _of_gpus(gpus: Sequence[Any], name: str) -> str | None:
+    """Of all GPUs of a trial, in their order; None if it had none or their driver does not tell."""
+    values = [_field(gpu, name) for gpu in gpus]
+    return ", ".join(map(str, values)) if any(value is not None for value in values) else None
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

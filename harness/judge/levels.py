@@ -1,0 +1,142 @@
+"""Changes of step time and peak memory: which levels along a series are findings. Tables in, changes out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from harness.judge.layout import without_rounds
+from harness.judge.shift import Levels, Shift, find_levels
+from harness.judge.tables import Table
+from harness.model import Change, Effect, Kind, Metric
+
+ALPHA = 0.008
+"""The chance of a change that is none in a series, for each metric."""
+MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
+"""Of ALPHA, for the two tables of step times."""
+_VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
+PEAK_LEAST_KIB = 1024.0
+"""Less than this is no finding, however small the process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How tables are judged. `least` is the smallest change that counts, a log.
+
+    `baseline` is the position that bad is measured against; None for what was good so far. `drifting` are positions
+    whose step times drift within a trial.
+    """
+
+    least: float
+    seed: int
+    baseline: int | None = None
+    drifting: Collection[int] = field(default_factory=frozenset)
+
+
+def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
+    """Changes that the trials' medians and their best blocks both show, oldest first: what only the medians show is a
+    neighbour's load, unless the step time drifts. Either may be the one that decides, at its share of ALPHA.
+    """
+    kept: list[Change] = []
+    for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
+        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed)
+        for shift, change in _level_changes("step_time", table, levels, rule=rule):
+            drifts = change.after in rule.drifting
+            if (drifts or _agrees(other, shift)) and not any(_same(change, one) for one in kept):
+                kept.append(replace(change, p=min(1.0, shift.p / share)))
+    return sorted(kept, key=lambda change: change.after)
+
+
+def peak_changes(table: Table, rule: Rule) -> list[Change]:
+    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed)
+    found = _level_changes("peak_memory", table, levels, rule=rule)
+    return [change for shift, change in found if _peak_step_kib(table, shift) > PEAK_LEAST_KIB]
+
+
+def _same(one: Change, other: Change) -> bool:
+    """Whether two changes may be the same one: of a kind, within places that overlap."""
+    if one.kind != other.kind or one.before is None or other.before is None:
+        return one.kind == other.kind and one.after == other.after
+    return one.before < other.after and other.before < one.after
+
+
+def _agrees(other: Table, shift: Shift) -> bool:
+    """Whether another figure of the same trials differs the same way, by half as much at least."""
+    begin, end = shift.stretch
+    values = without_rounds(other.values)
+    return float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean()) / shift.size >= 0.5
+
+
+def _peak_step_kib(table: Table, shift: Shift) -> float:
+    begin, end = shift.stretch
+    peaks = np.exp(table.values)
+    return abs(float(peaks[:, shift.first : end].mean() - peaks[:, begin : shift.first].mean()))
+
+
+def _level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -> list[tuple[Shift, Change]]:
+    """The shifts that are findings. Worse is more. An improvement is one only if it ends something bad."""
+    fixed = _level_at(table, levels, rule.baseline)
+    good = levels.means[0] if fixed is None else fixed
+    bad = levels.means[0] > good + rule.least
+    found: list[tuple[Shift, Change]] = []
+    if bad:
+        found.append((levels.shifts[0], _from_start(metric, table, levels, good=good)))
+    for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
+        worse = level > good + rule.least
+        if worse and shift.size > 0:
+            found.append((shift, _level_change(metric, "first_bad", table, shift)))
+        elif bad and not worse:
+            found.append((shift, _level_change(metric, "first_fixed", table, shift)))
+        if not worse and fixed is None:
+            good = level
+        bad = worse
+    return found
+
+
+def _from_start(metric: Metric, table: Table, levels: Levels, *, good: float) -> Change:
+    """The oldest level is worse than the baseline's, which differs from it by all the shifts between."""
+    between = itertools.takewhile(lambda pair: pair[1] != good, zip(levels.shifts, levels.means, strict=False))
+    return Change(
+        metric=metric,
+        kind="bad_from_start",
+        before=None,
+        after=table.positions[0],
+        untestable=tuple(range(table.positions[0])),
+        effect=Effect(value=math.exp(levels.means[0] - good), unit="ratio"),
+        p=max(shift.p for shift, _ in between),
+        verdict=_VERDICTS[metric],
+    )
+
+
+def _level_at(table: Table, levels: Levels, baseline: int | None) -> float | None:
+    if baseline is None or baseline not in table.positions:
+        return None
+    place = table.positions.index(baseline)
+    return levels.means[sum(1 for bound in levels.bounds[1:-1] if bound <= place)]
+
+
+def _level_change(metric: Metric, kind: Kind, table: Table, shift: Shift) -> Change:
+    before, after = table.positions[shift.before], table.positions[shift.after]
+    return Change(
+        metric=metric,
+        kind=kind,
+        before=before,
+        after=after,
+        untestable=_between(table.positions, before, after),
+        effect=Effect(
+            value=math.exp(shift.size),
+            unit="ratio",
+            ci=(math.exp(shift.interval[0]), math.exp(shift.interval[1])),
+        ),
+        p=shift.p,
+        verdict=_VERDICTS[metric],
+    )
+
+
+def _between(positions: Sequence[int], before: int, after: int) -> tuple[int, ...]:
+    """What lies between two versions and was not compared."""
+    return tuple(place for place in range(before + 1, after) if place not in positions)

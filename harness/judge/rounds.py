@@ -1,0 +1,111 @@
+"""How many rounds of all versions a comparison takes, and the smallest change that it could have seen.
+
+It stops when the difference of two versions is known well enough, whatever that difference is: to stop because a
+p-value came out small would find changes where there are none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.judge import noise as noises
+from harness.judge.comparable import set_apart
+from harness.judge.layout import spread_within, without_rounds
+from harness.judge.levels import PEAK_LEAST_KIB
+from harness.judge.tables import WANTED_ROUNDS, Table, median_step_s, peak_table, rounds_in_common, step_time_table
+from harness.model import Limits, Noise, Steps, Trial, Trials
+
+_WORDS = {"step_time": "step times", "peak_memory": "memory peaks"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """How well a table tells two versions apart: `half_width` is a log, `typical` the figure itself."""
+
+    rounds: int
+    half_width: float
+    typical: float
+
+
+def wants_round(
+    trials: Sequence[Sequence[Trial]],
+    *,
+    limits: Limits,
+    steps: Steps,
+    trials_asked: Trials,
+    noise: Noise | None = None,
+) -> str | None:
+    """Why one more round of all the versions that are compared should run, or None.
+
+    `trials` are those of one block, oldest version first. Versions that could not run or have no trace do not count.
+    """
+    alike, _ = set_apart(trials)
+    for metric, limit in (("step_time", limits.step_time), ("peak_memory", limits.peak_memory)):
+        lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
+        if lacking is not None:
+            return lacking
+        table = _table(metric, alike, steps=steps)
+        reason = None if table is None else too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
+    """Why a round is to be made up for: one lacks a version, because it was interrupted or its launch was disturbed.
+
+    Where no round at all has every version, some were added on another day: that is for the user to decide (--fresh).
+    """
+    wanted = min(WANTED_ROUNDS, asked.least)
+    common = rounds_in_common(trials, metric, least_steps=steps.first)
+    if common is None or not 0 < common < wanted or max(map(len, trials)) >= asked.most:
+        return None
+    return f"only {common} of {wanted} rounds have the {_WORDS[metric]} of every version"
+
+
+def too_wide(metric: str, table: Table, *, limit: float, most: int, noise: Noise | None = None) -> str | None:
+    """Why the comparison of a table's versions takes another round, of which there may be `most`, or None."""
+    found = _precision(metric, table, noise=noise)
+    if found is None or found.rounds >= most or found.half_width <= math.log1p(limit):
+        return None
+    if metric == "peak_memory" and found.typical * math.expm1(found.half_width) <= PEAK_LEAST_KIB:
+        return None
+    return f"{_WORDS[metric]} are known to ±{math.expm1(found.half_width):.1%}, and the limit is {limit:.1%}"
+
+
+def visible(
+    trials: Sequence[Sequence[Trial]], *, steps: Steps, noise: Noise | None = None
+) -> Mapping[str, float] | None:
+    """By metric, the smallest relative change between two versions of a block that would have shown.
+
+    From all versions and rounds together, and never below the lane's own A/A noise. A metric that was not compared is
+    left out; None if none was.
+    """
+    alike, _ = set_apart(trials)
+    seen: dict[str, float] = {}
+    for metric in ("step_time", "peak_memory"):
+        table = _table(metric, alike, steps=steps)
+        found = None if table is None else _precision(metric, table, noise=None)
+        if found is not None:
+            floor = noises.floor(noise, metric, rounds=found.rounds)
+            seen[metric] = math.expm1(max(found.half_width, floor))
+    return seen or None
+
+
+def _table(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Table | None:
+    if metric == "step_time":
+        return step_time_table(trials, median_step_s, least_steps=steps.first)
+    return peak_table(trials, least_steps=steps.first)
+
+
+def _precision(metric: str, table: Table, *, noise: Noise | None) -> Precision | None:
+    """With what the lane's noise is known to be, where it is: two versions in three rounds say little about it."""
+    if table is None:
+        return None
+    spread = noises.together(spread_within(without_rounds(table.values)), noises.spread_of(noise, metric))
+    if spread is None:
+        return None
+    rounds = len(table.values)
+    return Precision(rounds=rounds, half_width=spread.half_width(rounds), typical=math.exp(float(table.values.mean())))

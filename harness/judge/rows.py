@@ -1,0 +1,71 @@
+"""The rows of a column as the judge takes them: those that were sampled, in order, at even distances of steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.model import Floats
+
+LARGEST = 1e100
+"""No measurement is larger; squares of what is smaller stay finite."""
+MOST_ROWS = 200_000
+"""More than that are thinned: their floors tell as much."""
+USUAL_GAP = 0.95
+"""Of the distances between rows that are no longer than a cell of the even grid."""
+
+
+def sampled(values: Floats | None) -> Floats:
+    """The rows that hold a number; none if there is no such column."""
+    if values is None:
+        return np.empty(0)
+    present = _measured(values)
+    return values if present.all() else values[present]
+
+
+def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
+    """The column at even distances of steps, and that distance; a single row if all are of the same step.
+
+    Rows without a number are left out, and disordered ones sorted. Where the distances differ (an agent that thins its
+    samples, rows that are missing) each place takes the last row before it: a law of growth must not look different
+    because it was sampled more often in one half than in the other.
+    """
+    if values is None:
+        return np.empty(0), 1.0
+    present = _measured(values) & _measured(step)
+    if not present.all():
+        step, values = step[present], values[present]
+    if len(step) < 2:
+        return values, 1.0
+    gaps = np.diff(step)
+    least, most = float(gaps.min()), float(gaps.max())
+    if least == most > 0:
+        return values, most
+    if least < 0:
+        order = np.argsort(step, kind="stable")
+        step, values = step[order], values[order]
+        gaps = np.diff(step)
+    return _on_grid(step, values, gaps)
+
+
+def thinned(values: Floats, steps_per_row: float) -> tuple[Floats, float]:
+    """At most MOST_ROWS rows: the lowest of every few, so that no rhythm of the series makes a slow wave."""
+    every = -(-len(values) // MOST_ROWS)
+    if every <= 1:
+        return values, steps_per_row
+    whole = values[len(values) % every :]
+    return whole.reshape(-1, every).min(axis=1), steps_per_row * every
+
+
+def _on_grid(step: Floats, values: Floats, gaps: Floats) -> tuple[Floats, float]:
+    span = float(step[-1] - step[0])
+    if span <= 0:
+        return values[-1:], 1.0
+    width = max(float(np.quantile(gaps, USUAL_GAP)), span / len(step))
+    count = max(int(span / width), 1)
+    grid = np.linspace(step[-1] - width * count, step[-1], count + 1)
+    rows = np.maximum(np.searchsorted(step, grid, side="right") - 1, 0)
+    return values[rows], width
+
+
+def _measured(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return (values < LARGEST) & (values > -LARGEST)

@@ -1,0 +1,166 @@
+"""Image or lane: what the square of images × lanes says, where it is bad, good, or not known. Pure, on states alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.model import Cause, Doubt, Lane
+
+State = bool | None
+"""Whether it is bad; None if that cannot be said."""
+Spot = tuple[int, int]
+"""(lane, image), as positions in a square."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    """`states[lane][image]`, images oldest first."""
+
+    lanes: Sequence[Lane]
+    states: Sequence[Sequence[State]]
+
+    def lanes_at(self, image: int, state: bool) -> set[int]:
+        return {lane for lane, row in enumerate(self.states) if row[image] is state}
+
+    def images_of(self, lane: int, state: State) -> list[int]:
+        return [image for image, known in enumerate(self.states[lane]) if known is state]
+
+    @property
+    def images(self) -> range:
+        return range(len(self.states[0]))
+
+    def with_any(self, state: bool) -> set[int]:
+        return {lane for lane, row in enumerate(self.states) if state in row}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """`bad`, `good`, `cleared`: positions of lanes, as in an Attribution. `wanted`: what would tell, best first."""
+
+    cause: Cause
+    bad: frozenset[int]
+    good: frozenset[int] = frozenset()
+    cleared: frozenset[int] = frozenset()
+    apart: bool = False
+    doubt: Doubt | None = None
+    wanted: tuple[Spot, ...] = ()
+
+
+def answer(square: Square) -> Answer:
+    """Whose fault it is that some of the square is bad; at least one of it must be."""
+    split = [image for image in square.images if square.lanes_at(image, True) and square.lanes_at(image, False)]
+    return _where_lanes_differ(square, split) if split else _where_lanes_agree(square)
+
+
+def model_of(lane: Lane) -> str | None:
+    """The kind of GPU of a lane; None without one."""
+    return lane.gpus[0].short_name if len(lane.gpus) == 1 else lane.gpu
+
+
+# ---------------------------------------------------------------- no image is good here and bad there
+
+
+def _where_lanes_agree(square: Square) -> Answer:
+    bad = square.with_any(True)
+    turned = bad & square.with_any(False)
+    if turned:
+        proven = _reached(square, turned)
+        return Answer(cause="image", bad=frozenset(proven), cleared=frozenset(proven - turned))
+    alike = next(
+        (lanes for lanes in (square.lanes_at(image, True) for image in square.images) if _differ(square, lanes)), None
+    )
+    if alike is not None:
+        return Answer(cause="image", bad=frozenset(alike), cleared=frozenset(alike))
+    return _undecided(square, bad)
+
+
+def _reached(square: Square, turned: set[int]) -> set[int]:
+    """The lanes where an image is bad that is bad on a lane where the image alone made the difference, and so on."""
+    reached = set(turned)
+    while True:
+        images = {image for lane in reached for image in square.images_of(lane, True)}
+        more = reached | {lane for image in images for lane in square.lanes_at(image, True)}
+        if more == reached:
+            return reached
+        reached = more
+
+
+def _differ(square: Square, lanes: set[int]) -> bool:
+    """Whether these are different cards, or different hosts where they have none: not two of the same kind."""
+    kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
+    return len(kinds) > 1
+
+
+def _undecided(square: Square, bad: set[int]) -> Answer:
+    """Bad and good never met: on no lane, in no image."""
+    good = square.with_any(False)
+    if good:
+        wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
+        return Answer(cause="undecided", bad=frozenset(bad), doubt="image or lane", wanted=wanted)
+    others = set(range(len(square.lanes))) - bad
+    wanted = (*_neighbours_on(square, bad), *_bad_images_on(square, bad, others))
+    return Answer(cause="undecided", bad=frozenset(bad), doubt="nothing good", wanted=wanted)
+
+
+def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[Spot]:
+    images = dict.fromkeys(image for lane in sorted(bad) for image in square.images_of(lane, True))
+    return ((other, image) for image in images for other in sorted(others) if square.states[other][image] is None)
+
+
+def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[Spot]:
+    """The newest good image first: it is the nearest to the bad ones."""
+    images = {image for lane in good for image in square.images_of(lane, False)}
+    return (
+        (lane, image)
+        for image in sorted(images, reverse=True)
+        for lane in sorted(bad)
+        if square.states[lane][image] is None
+    )
+
+
+def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[Spot]:
+    """Images that are not known on these lanes: older ones than the oldest bad one first, nearest first."""
+    for lane in sorted(lanes):
+        oldest = square.images_of(lane, True)[0]
+        unknown = square.images_of(lane, None)
+        yield from ((lane, image) for image in reversed(unknown) if image < oldest)
+        yield from ((lane, image) for image in unknown if image > oldest)
+
+
+# ---------------------------------------------------------------- an image is bad here and good there
+
+
+def _where_lanes_differ(square: Square, split: Sequence[int]) -> Answer:
+    bad = square.with_any(True)
+    clean = {lane for image in split for lane in square.lanes_at(image, False)} - bad
+    if not clean:
+        return _bad_everywhere_in_the_end(square, bad)
+    if bad & square.with_any(False):
+        return Answer(cause="interaction", bad=frozenset(bad), good=frozenset(clean))
+    tried = {image for lane in bad for image in square.images_of(lane, True)}
+    if len(tried) < min(2, len(square.images)):
+        return Answer(
+            cause="undecided",
+            bad=frozenset(bad),
+            good=frozenset(clean),
+            doubt="lane or both",
+            wanted=tuple(_neighbours_on(square, bad)),
+        )
+    return Answer(cause=_gpu_or_host(square, bad, clean), bad=frozenset(bad), good=frozenset(clean))
+
+
+def _bad_everywhere_in_the_end(square: Square, bad: set[int]) -> Answer:
+    """Lanes that became bad in different versions; or that are never bad in the same one, which is no history."""
+    everywhere = any(square.lanes_at(image, True) == bad for image in square.images)
+    return Answer(cause="image" if everywhere else "interaction", bad=frozenset(bad), apart=True)
+
+
+def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause:
+    """The host, if the bad lanes have no GPU, or another host has one of the same kind and is good."""
+    lanes = [square.lanes[lane] for lane in bad]
+    good = [square.lanes[lane] for lane in clean]
+    if any(lane.gpu is None for lane in lanes):
+        return "host"
+    same = any(model_of(one) == model_of(lane) and one.host != lane.host for one in good for lane in lanes)
+    return "host" if same else "gpu"
