@@ -1,0 +1,31 @@
+"""The search: the fewest launches that name the version at which a history changes. Pure.
+
+    spots -> decide -> launch what it says -> spots -> decide -> ... -> "done"
+
+`docs/search.md` says what it does and when it is right.
+"""
+
+from harness.search.conclude import conclude, not_needed
+from harness.search.decide import decide
+from harness.search.records import (
+    Boundary,
+    Decision,
+    Evidence,
+    Expected,
+    Rules,
+    Spot,
+    expected_launches,
+)
+
+__all__ = [
+    "Boundary",
+    "Decision",
+    "Evidence",
+    "Expected",
+    "Rules",
+    "Spot",
+    "conclude",
+    "decide",
+    "expected_launches",
+    "not_needed",
+]

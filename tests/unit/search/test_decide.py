@@ -1,0 +1,156 @@
+"""The search: few launches, the right version, and never an endless one."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from harness.search import Boundary, Evidence, Expected, Spot, conclude, decide, expected_launches, not_needed
+from tests.unit.search.playing import RULES, fresh, launched, launches, play, step_at
+
+
+def named(spots) -> list[tuple[int | None, int]]:
+    return [(boundary.before, boundary.after) for boundary in conclude(spots, rules=RULES)]
+
+
+@pytest.mark.parametrize("versions", [*range(2, 33), 63, 64])
+def test_every_first_bad_version_is_named_within_the_bound(versions):
+    """ceil(log2 N) + 4 launches, both ends and the confirmation among them."""
+    for first_bad in range(1, versions):
+        spots, log = play(fresh(versions), step_at(first_bad))
+        assert conclude(spots, rules=RULES) == (
+            Boundary(metric="outcome", before=first_bad - 1, after=first_bad, worse=True, confirmed=True),
+        )
+        assert launches(log) <= math.ceil(math.log2(versions)) + 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_bound_holds_for_long_histories(seed):
+    rng = random.Random(seed)
+    versions = rng.randrange(65, 1001)
+    first_bad = rng.randrange(1, versions)
+    spots, log = play(fresh(versions), step_at(first_bad))
+    assert named(spots) == [(first_bad - 1, first_bad)]
+    assert launches(log) <= math.ceil(math.log2(versions)) + 4
+
+
+# ---------------------------------------------------------------- ends
+
+
+def known(*said: str | None) -> list[Spot]:
+    """One launch of each version, or none where it is None."""
+    return [Spot() if each is None else launched(Spot(), each) for each in said]
+
+
+def test_both_ends_come_first_and_the_baseline_with_them():
+    decision = decide(fresh(9), rules=replace(RULES, baseline=3))
+    assert (decision.kind, decision.launch) == ("end", (0, 3, 8))
+
+
+def test_an_end_that_cannot_be_asked_gives_way_to_its_neighbour():
+    spots = fresh(6)
+    spots[0] = spots[5] = Spot(testable=False)
+    assert decide(spots, rules=RULES).launch == (1, 4)
+
+
+def test_an_oldest_version_that_is_bad_is_an_answer():
+    _, log = play(fresh(20), lambda place: "bad")
+    assert log[-1].reason == "outcome: bad since before version 0"
+    assert launches(log) == 4
+
+
+def test_two_good_ends_are_not_called_a_good_series():
+    spots, log = play(fresh(20), lambda place: "bad" if 5 < place < 9 else "good")
+    assert log[-1].reason == "both ends are good; a bad version in between would need --search full"
+    assert launches(log) == 2 * RULES.least
+    assert conclude(spots, rules=RULES) == ()
+
+
+def test_a_series_that_was_fixed_takes_one_launch_more():
+    """The oldest version is accused, too, and so confirmed."""
+    spots, log = play(fresh(32), lambda place: "bad" if place < 11 else "good")
+    (found,) = conclude(spots, rules=RULES)
+    assert (found.before, found.after, found.worse, found.confirmed) == (10, 11, False, True)
+    assert launches(log) <= math.ceil(math.log2(32)) + 5
+    assert "bad since before version 0" in log[-1].reason
+
+
+def test_nothing_to_ask():
+    decision = decide([Spot(testable=False)] * 3, rules=RULES)
+    assert (decision.launch, decision.kind, decision.reason) == ((), "done", "no version could be asked")
+    assert decide([], rules=RULES).kind == "done"
+
+
+# ---------------------------------------------------------------- halving
+
+
+def test_an_image_at_hand_is_preferred_where_it_costs_nothing():
+    """Of 20 places any split into 16 and 4 or less is as good in the worst case."""
+    spots = known("good", *[None] * 19, "bad")
+    assert decide(spots, rules=RULES).launch == (10,)
+    spots[13] = Spot(at_hand=True)
+    assert decide(spots, rules=RULES).launch == (13,)
+
+
+def test_an_image_at_hand_is_not_preferred_where_it_costs_a_launch():
+    """Of 16 places only the middle leaves 8."""
+    spots = known("good", *[None] * 15, "bad")
+    spots[5] = Spot(at_hand=True)
+    assert decide(spots, rules=RULES).launch == (8,)
+
+
+def test_what_earlier_runs_know_splits_the_history():
+    """Bad, good and bad again: each change is searched for in its own part."""
+    spots = known("good", None, None, "bad", None, None, "good", None, None, "bad")
+    spots, log = play(spots, lambda place: "bad" if 2 <= place <= 4 or place >= 8 else "good")
+    assert named(spots) == [(1, 2), (4, 5), (7, 8)]
+    assert launches(log) <= 20
+
+
+def test_a_gap_is_an_interval():
+    spots, log = play(fresh(12), step_at(7, untestable=(5, 6, 7)))
+    (found,) = conclude(spots, rules=RULES)
+    assert (found.before, found.after, found.between) == (4, 8, (5, 6, 7))
+    assert "lies between version 4 and version 8; 3 between cannot be told" in log[-1].reason
+
+
+@pytest.mark.parametrize("metric", ["memory", "slowdown"])
+def test_another_metric_is_searched_alike(metric):
+    usual, log = play(fresh(30), step_at(17))
+    other, same = play(fresh(30), step_at(17), metric=metric)
+    assert named(other) == named(usual)
+    assert [each.launch for each in same] == [each.launch for each in log]
+
+
+def test_a_leak_that_most_launches_deny_accuses_nobody():
+    spots = known("good", None, "good")
+    spots[2] = Spot(launches=3, states={"memory": Evidence(good=2, bad=1)})
+    assert conclude(spots, rules=RULES) == ()
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def test_versions_that_were_not_launched_say_why():
+    spots, _ = play(fresh(9), step_at(4))
+    told = not_needed(spots, rules=RULES)
+    assert told[1] == "not needed: between version 0 and version 2, both good"
+    assert told[7] == "not needed: between version 4 and version 8, both bad"
+
+
+def test_expected_launches():
+    assert expected_launches(24, rules=RULES) == Expected(least=6, typical=9, most=192)
+    assert expected_launches(1, rules=RULES) == Expected(least=3, typical=3, most=8)
+    assert expected_launches(0, rules=RULES) == Expected(least=0, typical=0, most=0)
+
+
+def test_an_end_that_cannot_be_told_is_not_called_good():
+    """The newest version grows, and no launch says whether it is a leak: "both ends are good" would be a lie."""
+    _, log = play(fresh(6), lambda place: "unsure" if place == 5 else "good", metric="memory")
+    assert "whether version 5 is good" in log[-1].reason
+    spots = [Spot(launches=8, states={"outcome": Evidence(good=8), "memory": Evidence(good=8)}) for _ in range(3)]
+    spots[2] = Spot(launches=8, states={"outcome": Evidence(good=8), "memory": Evidence(unsure=8)})
+    assert "whether version 2 is good" in decide(spots, rules=RULES).reason

@@ -1,0 +1,106 @@
+"""Step times and peaks: figures of one round are compared with each other, never with those of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.model import Noise
+from harness.search import Decision, Evidence, Rules, Spot, conclude, decide
+
+RULES = Rules(limits={"step_time": math.log1p(0.03)})
+
+
+def measured(
+    levels: Sequence[float], *, spread: float, seed: int, rules: Rules = RULES, drift: float = 0.5
+) -> tuple[list[Spot], list[Decision]]:
+    """Search a history of these levels (logs); each round as a whole is off by `drift`, and each launch by `spread`."""
+    rng = np.random.default_rng(seed)
+    spots, log = [Spot() for _ in levels], []
+    while (decision := decide(spots, rules=rules)).launch:
+        number, offset = len(log), rng.normal(0, drift)
+        for place in decision.launch:
+            figure = levels[place] + offset + rng.normal(0, spread)
+            spots[place] = replace(
+                spots[place],
+                launches=spots[place].launches + 1,
+                states={"outcome": Evidence(good=spots[place].launches + 1)},
+                levels={"step_time": {**spots[place].levels.get("step_time", {}), number: figure}},
+            )
+        log.append(decision)
+    return spots, [*log, decision]
+
+
+def steps_of(versions: int, sizes: dict[int, float]) -> list[float]:
+    return [sum(size for first, size in sizes.items() if first <= place) for place in range(versions)]
+
+
+def named(spots: Sequence[Spot], rules: Rules = RULES) -> list[tuple[int | None, int]]:
+    return [(boundary.before, boundary.after) for boundary in conclude(spots, rules=rules)]
+
+
+@pytest.mark.parametrize("first", [1, 2, 7, 12, 18, 23])
+@pytest.mark.parametrize("size", [0.095, -0.2])
+def test_a_step_is_named_at_a_sixth_of_the_launches_of_full_rounds(first, size):
+    spots, log = measured(steps_of(24, {first: size}), spread=0.01, seed=first)
+    (found,) = conclude(spots, rules=RULES)
+    assert (found.before, found.after, found.worse, found.confirmed) == (first - 1, first, size > 0, True)
+    assert found.interval is not None
+    assert found.interval[0] < size < found.interval[1] or abs(found.size - size) < 0.02
+    assert sum(len(decision.launch) for decision in log) <= 24 * 8 / 6
+
+
+def test_two_steps_are_both_found():
+    """The middle level differs from both ends."""
+    spots, _ = measured(steps_of(24, {8: 0.05, 15: 0.05}), spread=0.005, seed=1)
+    assert named(spots) == [(7, 8), (14, 15)]
+
+
+def test_both_sides_ran_side_by_side_before_a_version_is_named():
+    """In three rounds at least: it is what the judge compares."""
+    spots, _ = measured(steps_of(24, {9: 0.2}), spread=0.01, seed=3)
+    assert len(spots[8].levels["step_time"].keys() & spots[9].levels["step_time"].keys()) >= 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_is_no_step(seed):
+    spots, log = measured(steps_of(24, {}), spread=0.03, seed=seed)
+    assert named(spots) == []
+    assert log[-1].reason.startswith("both ends are good")
+
+
+def test_noise_is_no_wrong_name():
+    """The version, or an interval that holds it."""
+    wrong = missed = 0
+    for seed in range(25):
+        first = 1 + seed % 23
+        spots, _ = measured(steps_of(24, {first: 0.095}), spread=0.05, seed=seed)
+        found = named(spots)
+        missed += not found
+        wrong += any(before is None or not before < first <= after for before, after in found)
+    assert wrong == 0
+    assert missed <= 2
+
+
+def test_a_quiet_lane_needs_fewer_rounds():
+    """What the lane's noise is was measured before."""
+    quiet = replace(RULES, noise=Noise(spread={"step_time": 0.01}, freedom={"step_time": 30}))
+    levels = steps_of(24, {})
+    _, unknown = measured(levels, spread=0.01, seed=2)
+    _, known = measured(levels, spread=0.01, seed=2, rules=quiet)
+    assert sum(len(each.launch) for each in known) <= sum(len(each.launch) for each in unknown)
+
+
+def test_versions_without_figures_are_not_compared():
+    """Launches that are too short to be timed: the ends are launched like any, and that is all."""
+    spots = [Spot() for _ in range(9)]
+    while (decision := decide(spots, rules=RULES)).launch:
+        assert set(decision.launch) <= {0, 8}
+        for place in decision.launch:
+            count = spots[place].launches + 1
+            spots[place] = Spot(launches=count, states={"outcome": Evidence(good=count)})
+    assert decision.kind == "done"

@@ -1,0 +1,104 @@
+"""Failures that come in a part of the launches only."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from harness.search import Evidence, Rules, Spot, conclude, decide
+from tests.unit.search.playing import coin, fresh, launched, launches, play, step_at
+
+SURE = Rules(agree=3)
+
+
+def verdict(first_bad: int, spots: list[Spot], rules: Rules) -> str:
+    found = conclude(spots, rules=rules)
+    if len(found) != 1:
+        return "none" if not found else "many"
+    before = -1 if found[0].before is None else found[0].before
+    return "right" if before < first_bad <= found[0].after else "wrong"
+
+
+def test_one_crash_in_five_is_not_blamed_on_an_innocent_version():
+    """From a newest version that was seen to crash once and to end well once."""
+    told = []
+    for seed in range(100, 150):
+        rng = random.Random(seed)
+        first_bad = rng.randrange(1, 24)
+        spots = fresh(24)
+        spots[-1] = launched(launched(spots[-1], "bad"), "good")
+        spots, _ = play(spots, coin(rng, first_bad, rate=0.2))
+        told.append(verdict(first_bad, spots, Rules()))
+    assert told.count("right") == len(told)
+
+
+def test_what_one_more_launch_that_agrees_is_worth():
+    """A failure of every second launch looks like one of every launch, a few times in a row."""
+    wrong = {agree: sum(_is_wrong(seed, Rules(agree=agree)) for seed in range(80)) for agree in (2, 3)}
+    assert wrong[3] < wrong[2] <= 80 * 0.15
+
+
+def _is_wrong(seed: int, rules: Rules) -> bool:
+    rng = random.Random(seed)
+    first_bad = rng.randrange(1, 24)
+    spots, _ = play(fresh(24), coin(rng, first_bad, rate=0.5), rules=rules)
+    return verdict(first_bad, spots, rules) == "wrong"
+
+
+def test_the_posterior_is_told():
+    spots = fresh(8)
+    spots[0] = launched(spots[0], "good")
+    spots[7] = launched(launched(spots[7], "bad"), "good")
+    decision = decide(spots, rules=Rules())
+    assert decision.kind == "repeat"
+    assert decision.bracket == (0, 7)
+    assert sum(chance for _, chance in decision.posterior) == pytest.approx(1, abs=0.001)
+    assert "fails in about" in decision.reason
+
+
+def test_a_contradicted_confirmation_goes_on_from_there():
+    """The bad side ends well when it is launched again: nobody is named before it is known how far the failure goes."""
+    spots = [Spot(launches=1, states={"outcome": Evidence(good=1)}) for _ in range(6)]
+    spots[5] = Spot(launches=2, states={"outcome": Evidence(good=1, bad=1)})
+    assert decide(spots, rules=Rules()).launch != ()
+    assert conclude(spots, rules=Rules())[0].before is None
+
+
+def test_images_at_hand_are_preferred_where_they_tell_nearly_as_much():
+    spots = [Spot(launches=1, states={"outcome": Evidence(good=1)}) for _ in range(12)]
+    spots[11] = Spot(launches=3, states={"outcome": Evidence(good=1, bad=2)})
+    (usual,) = decide(spots, rules=SURE).launch
+    near = usual - 1
+    spots[near] = Spot(launches=1, states=spots[near].states, at_hand=True)
+    assert decide(spots, rules=SURE).launch == (near,)
+
+
+@pytest.mark.parametrize("versions", [*range(2, 40), 64, 65, 129, 1000])
+def test_a_failure_is_seen_three_times_for_no_launch_more(versions):
+    """The newest version is the only one that fails: a failure of every fifth launch looks so, twice in a row."""
+    spots, log = play(fresh(versions), step_at(versions - 1))
+    assert spots[-1].states["outcome"].bad >= 3
+    assert launches(log) <= math.ceil(math.log2(versions)) + 4
+
+
+def test_what_is_left_of_the_launches_is_spent_on_the_accused():
+    """What a search of 24 versions can afford when its halving was lucky."""
+    failed = {}
+    for first_bad in range(1, 24):
+        spots, log = play(fresh(24), step_at(first_bad))
+        assert launches(log) <= 5 + 4
+        failed[first_bad] = sum(spot.states.get("outcome", Evidence()).bad for spot in spots)
+    assert min(failed.values()) == 3
+    assert sum(count >= 4 for count in failed.values()) >= 18
+
+
+def test_what_a_few_failures_cannot_tell_is_said():
+    """A failure of every second launch looks like one of every launch, now and then: the reader must know."""
+    _, log = play(fresh(24), step_at(23))
+    assert log[-1].reason.startswith(
+        "outcome: version 23 is the first bad (all 3 launches from there on failed; should"
+    )
+    _, leak = play(fresh(24), step_at(23), metric="memory")
+    assert leak[-1].reason == "memory: version 23 is the first bad"
