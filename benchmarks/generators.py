@@ -1,7 +1,7 @@
 """Made traces whose truth is known: quiet ones, that must never be called bad, and leaks, that should be found.
 
-Each generator takes a random generator and the number of steps and returns memory in KiB, shape (n,), or for the
-step-time ones durations in seconds. A leak's true rate is returned beside it. Depths, rates, times and noise are drawn
+Each generator takes a random generator and the number of steps, leaks also their true rate in KiB a step, and returns
+memory in KiB, shape (n,). Depths, rates, times and noise are drawn
 anew for every trace, so that a rule tuned to one figure shows.
 """
 
@@ -32,14 +32,14 @@ def noise(rng: Generator, count: int) -> Floats:
     sigma = float(rng.choice([0.0, 4.0, 32.0, 64.0, 128.0]))
     white = rng.normal(0, sigma, count)
     memory = float(rng.choice([0.0, 0.5, 0.9]))
-    return white if memory == 0 else _ar1(white, memory)
+    return white if memory == 0 else ar1(white, memory)
 
 
-def _ar1(shocks: Floats, memory: float) -> Floats:
+def ar1(shocks: Floats, memory: float) -> Floats:
     return np.asarray(lfilter([np.sqrt(1 - memory**2)], [1, -memory], shocks), dtype=np.float64)
 
 
-def _log_uniform(rng: Generator, low: float, high: float) -> float:
+def log_uniform(rng: Generator, low: float, high: float) -> float:
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
@@ -51,12 +51,12 @@ def steady(rng: Generator, count: int) -> Floats:
 
 
 def warm_up_exponential(rng: Generator, count: int) -> Floats:
-    height = _log_uniform(rng, 1e3, 3e5)
+    height = log_uniform(rng, 1e3, 3e5)
     return height * (1 - np.exp(-np.arange(count) / (count * rng.uniform(0.01, 0.15)))) + noise(rng, count)
 
 
 def warm_up_logarithmic(rng: Generator, count: int) -> Floats:
-    return _log_uniform(rng, 300, 2e4) * np.log1p(np.arange(count) / rng.uniform(1, 50)) + noise(rng, count)
+    return log_uniform(rng, 300, 2e4) * np.log1p(np.arange(count) / rng.uniform(1, 50)) + noise(rng, count)
 
 
 def plateaus(rng: Generator, count: int) -> Floats:
@@ -65,7 +65,7 @@ def plateaus(rng: Generator, count: int) -> Floats:
     for _ in range(int(rng.integers(1, 4))):
         begin = rng.uniform(0, 0.35) * count
         length = rng.uniform(0.01, 0.15) * count
-        total += _log_uniform(rng, 500, 2e5) * np.clip((np.arange(count) - begin) / length, 0, 1)
+        total += log_uniform(rng, 500, 2e5) * np.clip((np.arange(count) - begin) / length, 0, 1)
     return total + noise(rng, count)
 
 
@@ -73,30 +73,30 @@ def saw_teeth(rng: Generator, count: int) -> Floats:
     """A collector runs when enough garbage has come together."""
     period = int(rng.uniform(0.005, 0.05) * count)
     garbage = (np.arange(count) + rng.integers(0, period)) % period
-    return garbage * _log_uniform(rng, 4, 400) + noise(rng, count)
+    return garbage * log_uniform(rng, 4, 400) + noise(rng, count)
 
 
 def uneven_saw_teeth(rng: Generator, count: int) -> Floats:
     """As above, with teeth of unequal length and of up to an eighth of the trace."""
     edges = np.cumsum(rng.uniform(0.02, 0.125, 64) * count)
     since = np.arange(count) - np.concatenate(([0], edges))[np.searchsorted(edges, np.arange(count), side="right")]
-    return since * _log_uniform(rng, 4, 100) + noise(rng, count)
+    return since * log_uniform(rng, 4, 100) + noise(rng, count)
 
 
 def random_walk(rng: Generator, count: int) -> Floats:
-    moves = rng.normal(0, _log_uniform(rng, 4, 256), count)
+    moves = rng.normal(0, log_uniform(rng, 4, 256), count)
     return np.asarray(np.cumsum(moves), dtype=np.float64) + noise(rng, count)
 
 
 def lazy_random_walk(rng: Generator, count: int) -> Floats:
-    moves = rng.normal(0, _log_uniform(rng, 16, 2048), count) * (rng.random(count) < rng.uniform(0.005, 0.1))
+    moves = rng.normal(0, log_uniform(rng, 16, 2048), count) * (rng.random(count) < rng.uniform(0.005, 0.1))
     return np.asarray(np.cumsum(moves), dtype=np.float64) + noise(rng, count)
 
 
 def staircase(rng: Generator, count: int) -> Floats:
     """An arena that grows by 1 or 2 MiB whenever a need that wanders about a mean is higher than ever before."""
     chunk = float(rng.choice([1024.0, 2048.0]))
-    need = _ar1(rng.normal(0, chunk * rng.uniform(0.5, 2), count), float(rng.choice([0.9, 0.99])))
+    need = ar1(rng.normal(0, chunk * rng.uniform(0.5, 2), count), float(rng.choice([0.9, 0.99])))
     return np.asarray(np.ceil(np.maximum.accumulate(need) / chunk) * chunk, dtype=np.float64) + noise(rng, count)
 
 
@@ -108,30 +108,30 @@ def few_chunks(rng: Generator, count: int) -> Floats:
 
 
 def spikes(rng: Generator, count: int) -> Floats:
-    return noise(rng, count) + _log_uniform(rng, 1e3, 1e5) * (rng.random(count) < 0.01)
+    return noise(rng, count) + log_uniform(rng, 1e3, 1e5) * (rng.random(count) < 0.01)
 
 
 def bursts(rng: Generator, count: int) -> Floats:
     total = noise(rng, count)
     for _ in range(int(rng.integers(2, 12))):
         begin = int(rng.uniform(0, count))
-        total[begin : begin + int(rng.uniform(0.01, 0.08) * count)] += _log_uniform(rng, 1e3, 5e4)
+        total[begin : begin + int(rng.uniform(0.01, 0.08) * count)] += log_uniform(rng, 1e3, 5e4)
     return total
 
 
 def cache_fill(rng: Generator, count: int) -> Floats:
     full = rng.uniform(0.1, 0.7) * count
-    return _log_uniform(rng, 1, 50) * np.minimum(np.arange(count), full) + noise(rng, count)
+    return log_uniform(rng, 1, 50) * np.minimum(np.arange(count), full) + noise(rng, count)
 
 
 def cache_fill_and_clear(rng: Generator, count: int) -> Floats:
     size = int(rng.uniform(0.1, 0.45) * count)
-    return _log_uniform(rng, 1, 50) * (np.arange(count) % size) + noise(rng, count)
+    return log_uniform(rng, 1, 50) * (np.arange(count) % size) + noise(rng, count)
 
 
 def late_steady_state(rng: Generator, count: int) -> Floats:
     reach = rng.uniform(0.4, 0.8) * count
-    return _log_uniform(rng, 1e3, 1e5) * np.minimum(np.arange(count) / reach, 1) ** rng.uniform(0.5, 1) + noise(
+    return log_uniform(rng, 1e3, 1e5) * np.minimum(np.arange(count) / reach, 1) ** rng.uniform(0.5, 1) + noise(
         rng, count
     )
 
@@ -139,29 +139,29 @@ def late_steady_state(rng: Generator, count: int) -> Floats:
 def slow_wave(rng: Generator, count: int) -> Floats:
     """Demand that comes and goes, as by day and night."""
     phase = np.arange(count) / count * rng.uniform(1.5, 6) * 2 * np.pi + rng.uniform(0, 2 * np.pi)
-    return _log_uniform(rng, 300, 3e4) * np.sin(phase) + noise(rng, count)
+    return log_uniform(rng, 300, 3e4) * np.sin(phase) + noise(rng, count)
 
 
 def slower_wave(rng: Generator, count: int) -> Floats:
     """As above, with so long a period that memory falls in the first half and rises in the second."""
     trough, period = rng.uniform(0.45, 0.55) * count, rng.uniform(1.2, 2.1) * count
     wave = np.cos((np.arange(count) - trough) / period * 2 * np.pi)
-    return -_log_uniform(rng, 300, 3e4) * wave + noise(rng, count)
+    return -log_uniform(rng, 300, 3e4) * wave + noise(rng, count)
 
 
 def square_root(rng: Generator, count: int) -> Floats:
     """A table of what was seen, of things that come back ever more often."""
-    return _log_uniform(rng, 30, 3e3) * np.sqrt(np.arange(count)) + noise(rng, count)
+    return log_uniform(rng, 30, 3e3) * np.sqrt(np.arange(count)) + noise(rng, count)
 
 
 def late_plateau(rng: Generator, count: int) -> Floats:
     """A cache that is full shortly before the end."""
-    return _log_uniform(rng, 1, 50) * np.minimum(np.arange(count), rng.uniform(0.8, 0.92) * count) + noise(rng, count)
+    return log_uniform(rng, 1, 50) * np.minimum(np.arange(count), rng.uniform(0.8, 0.92) * count) + noise(rng, count)
 
 
 def one_workspace(rng: Generator, count: int) -> Floats:
     """Allocated at once, in the first half, and kept; nothing else ever moves."""
-    return _log_uniform(rng, 3e3, 3e5) * (np.arange(count) >= int(rng.uniform(0, 0.5) * count))
+    return log_uniform(rng, 3e3, 3e5) * (np.arange(count) >= int(rng.uniform(0, 0.5) * count))
 
 
 def stairs_that_end(rng: Generator, count: int) -> Floats:
@@ -224,7 +224,7 @@ def accelerating(rng: Generator, count: int, rate: float) -> Floats:
 
 
 def under_noise(rng: Generator, count: int, rate: float) -> Floats:
-    loud = _ar1(rng.normal(0, rate * count / 20, count), float(rng.choice([0.0, 0.7])))
+    loud = ar1(rng.normal(0, rate * count / 20, count), float(rng.choice([0.0, 0.7])))
     return rate * np.arange(count) + loud
 
 
@@ -254,51 +254,3 @@ LEAKS: Mapping[str, Leak] = {
     "wide saw-teeth": wide_saw_teeth,
     "rare large losses": rare_large,
 }
-
-
-# ---------------------------------------------------------------- step times, in seconds
-
-
-def _times(rng: Generator, count: int) -> Floats:
-    spread = float(rng.choice([0.005, 0.02, 0.1]))
-    return np.asarray(rng.lognormal(np.log(1e-3), spread, count), dtype=np.float64)
-
-
-def steady_times(rng: Generator, count: int) -> Floats:
-    return _times(rng, count) * np.where(rng.random(count) < 0.01, rng.uniform(2, 20), 1.0)
-
-
-def cpu_steps(rng: Generator, count: int) -> Floats:
-    """The clock changes now and then, or a neighbour comes: two states, up to a factor of 2 apart."""
-    edges = rng.random(count) < rng.uniform(1, 8) / count
-    return _times(rng, count) * np.where(np.cumsum(edges) % 2 == 1, rng.uniform(1.1, 2.0), 1.0)
-
-
-def thermal_drift(rng: Generator, count: int) -> Floats:
-    """The card or CPU gets warm: a few per cent slower, by a time constant."""
-    warm = 1 - np.exp(-np.arange(count) / (count * rng.uniform(0.05, 0.5)))
-    return _times(rng, count) * (1 + rng.uniform(0.01, 0.09) * warm)
-
-
-def clock_walk(rng: Generator, count: int) -> Floats:
-    walk = np.cumsum(rng.normal(0, 1, count)) / np.sqrt(count) * rng.uniform(0.01, 0.08)
-    return _times(rng, count) * np.exp(walk)
-
-
-QUIET_TIMES: Mapping[str, Quiet] = {
-    "steady times": steady_times,
-    "CPU steps": cpu_steps,
-    "thermal drift": thermal_drift,
-    "clock walk": clock_walk,
-}
-
-
-def linear_slowdown(rng: Generator, count: int) -> Floats:
-    return _times(rng, count) * (1 + rng.uniform(0.3, 4) * np.arange(count) / count)
-
-
-def compound_slowdown(rng: Generator, count: int) -> Floats:
-    return _times(rng, count) * np.exp(rng.uniform(0.3, 1.5) * np.arange(count) / count)
-
-
-SLOWDOWNS: Mapping[str, Quiet] = {"linear slowdown": linear_slowdown, "compound slowdown": compound_slowdown}

@@ -1,0 +1,290 @@
+"""How often the judge names the wrong version, or none, for a level that changes along a made history.
+
+    python -m benchmarks.accuracy_histories --seed 1 --count 200
+
+Histories are made as tables of logs (what a launch's step times come down to), and go through the judge's own code from
+there on, the number of rounds included. Beside it: simple rules on the same launches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from benchmarks.generators import Floats, Generator
+from benchmarks.history_rules import SIMPLE, Answer
+from harness.judge.levels import Rule, step_time_changes
+from harness.judge.rounds import too_wide
+from harness.judge.tables import Table
+
+LEAST_ROUNDS, MOST_ROUNDS = 3, 8
+
+SHARE = 4
+"""A case of one of these takes as long as so many traces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """A kind of history. `rounds`: how many, or None for as many as the judge asks for. `effect`: of each change.
+
+    `shape`: "step"; "two" steps up; "middle": a single bad version; "none". `gaps`: share of versions that cannot run.
+    """
+
+    noise: str = "normal"
+    versions: int = 24
+    rounds: int | None = None
+    sigma: float = 0.02
+    effect: float = 0.10
+    limit: float = 0.03
+    shape: str = "step"
+    gaps: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryRow:
+    """Shares of `count` histories: all changes named exactly; all named or held by an interval, and nothing else told;
+    an answer that leaves the truth out; not all found. `launches` is the mean number. `simple`: exact, wrong and
+    launches by rule.
+    """
+
+    history: History
+    count: int
+    exact: float
+    held: float
+    wrong: float
+    missed: float
+    launches: float
+    simple: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- made launches
+
+
+def normal(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
+    return rng.normal(0, sigma, shape)
+
+
+def heavy_tails(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
+    """Student errors with three degrees of freedom."""
+    return np.asarray(rng.standard_t(3, shape) / math.sqrt(3) * sigma)
+
+
+def one_outlier(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
+    """A neighbour takes half of the machine during one of the first launches."""
+    errors = normal(rng, shape, sigma)
+    errors[rng.integers(LEAST_ROUNDS), rng.integers(shape[1])] += math.log(2)
+    return errors
+
+
+def drift(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
+    """The machine is another one every round, more or less as in the round before."""
+    return np.asarray(normal(rng, shape, sigma) + np.cumsum(rng.normal(0, 2 * sigma, (shape[0], 1)), axis=0))
+
+
+def drift_within(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
+    """It wanders from launch to launch; the order within a round is random."""
+    wander = np.cumsum(rng.normal(0, sigma / 3, shape), axis=1)
+    return np.asarray(normal(rng, shape, sigma) + rng.permuted(wander, axis=1))
+
+
+def two_states(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
+    """Half of the rounds are twice as slow."""
+    return np.asarray(normal(rng, shape, sigma) + math.log(2) * (rng.random((shape[0], 1)) < 0.5))
+
+
+NOISES: Mapping[str, Callable[[Generator, tuple[int, int], float], Floats]] = {
+    "normal": normal,
+    "heavy tails": heavy_tails,
+    "one outlier": one_outlier,
+    "drift": drift,
+    "drift within": drift_within,
+    "two states": two_states,
+}
+
+
+def levels(rng: Generator, history: History) -> tuple[Floats, list[int]]:
+    """The true logs of the versions, and the first versions of new levels."""
+    count, step = history.versions, math.log1p(history.effect)
+    starts: list[int] = []
+    if history.shape == "step":
+        starts = [int(rng.integers(1, count))]
+    elif history.shape == "middle":
+        bad = int(rng.integers(1, count - 1))
+        starts = [bad, bad + 1]
+    elif history.shape == "two":
+        starts = sorted(map(int, rng.choice(np.arange(2, count - 1, 2), 2, replace=False)))
+    signs = [1, -1] if history.shape == "middle" else [1, 1]
+    true = np.zeros(count)
+    for start, sign in zip(starts, signs, strict=False):
+        true[start:] += sign * step
+    return true, starts
+
+
+# ---------------------------------------------------------------- answers
+
+
+def by_judge(rng: Generator, launches: Floats, history: History, positions: Sequence[int]) -> tuple[list[Answer], int]:
+    """What the judge says, and the launches that it took. Best blocks follow the medians, with noise of their own.
+
+    The oldest version of one that is bad from the start has position -1 before it.
+    """
+    best = launches + rng.normal(0, history.sigma / 4, launches.shape)
+    rounds = history.rounds or LEAST_ROUNDS
+    while history.rounds is None and too_wide(
+        "step_time", _table(launches[:rounds], positions), limit=history.limit, most=MOST_ROUNDS
+    ):
+        rounds += 1
+    rule = Rule(least=math.log1p(history.limit), seed=int(rng.integers(1 << 31)))
+    found = step_time_changes(_table(launches[:rounds], positions), _table(best[:rounds], positions), rule)
+    return [(-1 if one.before is None else one.before, one.after) for one in found], rounds * len(positions)
+
+
+def _table(values: Floats, positions: Sequence[int]) -> Table:
+    return Table(values=values, positions=tuple(positions))
+
+
+# ---------------------------------------------------------------- scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    exact: bool
+    held: bool
+    wrong: bool
+    missed: bool
+    launches: int
+
+
+def score(answers: Sequence[Answer], truth: Sequence[Answer], launches: int) -> Score:
+    """`truth`: for each change its neighbours among the versions that can run."""
+    holds = [any(before <= good and bad <= after for before, after in answers) for good, bad in truth]
+    wrong = any(not any(before <= good and bad <= after for good, bad in truth) for before, after in answers)
+    return Score(
+        exact=list(answers) == list(truth),
+        held=all(holds) and not wrong,
+        wrong=wrong,
+        missed=not all(holds),
+        launches=launches,
+    )
+
+
+def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
+    ours: list[Score] = []
+    simple: dict[str, list[Score]] = {name: [] for name in SIMPLE}
+    for _ in range(count):
+        true, starts = levels(rng, history)
+        able = _able(rng, history)
+        launches = (true + NOISES[history.noise](rng, (MOST_ROUNDS, history.versions), history.sigma))[:, able]
+        truth = [(_last_before(able, start), _first_from(able, start)) for start in starts]
+        answers, used = by_judge(rng, launches, history, able)
+        ours.append(score(answers, truth, used))
+        for name, rule in SIMPLE.items():
+            answers, used = rule(launches, math.log1p(history.effect or history.limit) / 2)
+            simple[name].append(score([(able[old], able[new]) for old, new in answers], truth, used))
+    return HistoryRow(
+        history=history,
+        count=count,
+        exact=_share(ours, "exact"),
+        held=_share(ours, "held"),
+        wrong=_share(ours, "wrong"),
+        missed=_share(ours, "missed"),
+        launches=_share(ours, "launches"),
+        simple={
+            name: (_share(each, "exact"), _share(each, "wrong"), _share(each, "launches"))
+            for name, each in simple.items()
+        },
+    )
+
+
+def _able(rng: Generator, history: History) -> list[int]:
+    """The versions that can run: both ends, and most of the others."""
+    return [place for place in range(history.versions)
+            if place in (0, history.versions - 1) or rng.random() >= history.gaps]  # fmt: skip
+
+
+def _last_before(able: Sequence[int], start: int) -> int:
+    return max(place for place in able if place < start)
+
+
+def _first_from(able: Sequence[int], start: int) -> int:
+    return min(place for place in able if place >= start)
+
+
+def _share(scores: Sequence[Score], name: str) -> float:
+    return float(np.mean([getattr(each, name) for each in scores]))
+
+
+# ---------------------------------------------------------------- all of them
+
+STEP = History()
+HISTORIES: tuple[History, ...] = (
+    *(replace(STEP, sigma=sigma) for sigma in (0.01, 0.02, 0.03, 0.05)),
+    replace(STEP, shape="two", effect=0.05, sigma=0.01),
+    replace(STEP, shape="two", effect=0.05, sigma=0.03),
+    replace(STEP, shape="middle", sigma=0.02),
+    replace(STEP, effect=0.04, sigma=0.03),
+    replace(STEP, effect=0.06, sigma=0.05),
+    replace(STEP, gaps=0.4, sigma=0.03),
+    *(replace(STEP, noise=name, sigma=0.02) for name in NOISES if name != "normal"),
+    *(replace(STEP, noise=name, sigma=0.05, versions=10, rounds=3) for name in NOISES),
+    *(replace(STEP, versions=versions, rounds=3, effect=0.5, limit=0.10, sigma=0.05) for versions in (2, 3, 4)),
+    *(replace(STEP, versions=versions, noise="heavy tails", sigma=0.03) for versions in (3, 4, 6)),
+    *(replace(STEP, shape="none", effect=0.0, noise=name, sigma=0.05) for name in NOISES),
+    *(replace(STEP, shape="none", effect=0.0, noise=name, sigma=0.05, rounds=3) for name in NOISES),
+    *(replace(STEP, shape="none", effect=0.0, versions=versions, sigma=0.05) for versions in (2, 3, 4)),
+    replace(STEP, shape="none", effect=0.0, sigma=0.02, limit=0.10),
+)
+
+
+def each_row(*, seed: int, count: int) -> Iterator[HistoryRow]:
+    """`count` histories a kind. Each kind has a random stream of its own, so that one more changes no other."""
+    for history in HISTORIES:
+        yield history_row(np.random.default_rng([seed, *repr(history).encode()]), history, count=count)
+
+
+def rows(*, seed: int, count: int) -> list[HistoryRow]:
+    return list(each_row(seed=seed, count=count))
+
+
+def table(rows: Sequence[HistoryRow]) -> str:
+    return "\n".join([*_head(), *map(_line, rows)])
+
+
+def _head() -> tuple[str, str]:
+    rules = f"{'':46}{'harness':>42}" + "".join(f"{name:>24}" for name in SIMPLE)
+    names = (
+        f"{'noise':13}{'shape':10}{'versions':>5}{'rounds':>7}{'effect':>7}{'sigma':>6}"
+        f"{'exact':>9}{'held':>7}{'wrong':>8}{'missed':>8}{'launches':>10}"
+    )
+    return rules, names + f"{'exact':>8}{'wrong':>7}{'launches':>9}" * len(SIMPLE)
+
+
+def _line(row: HistoryRow) -> str:
+    kind = row.history
+    simple = "".join(f"{exact:8.2f}{wrong:7.2f}{used:9.0f}" for exact, wrong, used in row.simple.values())
+    shape = kind.shape + (" gaps" if kind.gaps else "")
+    return (
+        f"{kind.noise:13}{shape:10}{kind.versions:5}{kind.rounds or '≤8':>7}{kind.effect:7.2f}{kind.sigma:6.2f}"
+        f"{row.exact:9.3f}{row.held:7.3f}{row.wrong:8.4f}{row.missed:8.3f}{row.launches:10.0f}{simple}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=200, help="histories of a kind")
+    options = parser.parse_args()
+    begun = time.monotonic()
+    print(*_head(), sep="\n")
+    for row in each_row(seed=options.seed, count=options.count):
+        print(_line(row), flush=True)
+    print(f"\nseed {options.seed}, {options.count} histories of a kind, {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""How often a search names the wrong version, and how many launches it takes, beside plain bisections.
+
+The rivals launch both ends and then halve, once or three times a version, and believe what they see: bad is what
+failed in any of the launches, or lies beyond the middle of the two ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from benchmarks.generators import Generator
+from harness.search import Evidence, Rules, Spot, conclude, decide
+
+ROUND_DRIFT = 0.01
+"""By how much a round as a whole is faster or slower than another (sigma of the log)."""
+LIMIT = math.log1p(0.03)
+Named = Sequence[tuple[int | None, int]]
+
+SHARE = 4
+"""A case of one of these takes as long as so many traces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRow:
+    """`share` of launches in which a bad version fails; or `effect` on its step time, with `spread` between launches.
+    `gaps`: how many versions cannot be asked, in runs of up to four, which nobody knows before.
+    """
+
+    method: str
+    versions: int
+    changes: int
+    gaps: int
+    share: float
+    effect: float
+    spread: float
+    count: int
+    exact: float
+    interval: float
+    wrong: float
+    missed: float
+    launches: float
+    most_launches: int
+
+
+@dataclass(kw_only=True)
+class Made:
+    """A history that answers launches. `level` is how often it has changed at each version."""
+
+    rng: Generator
+    level: Sequence[int]
+    silent: frozenset[int]
+    share: float
+    effect: float
+    spread: float
+    launches: int = 0
+
+    def fails(self, place: int) -> bool:
+        return self.effect == 1 and self.level[place] % 2 == 1 and bool(self.rng.random() < self.share)
+
+    def figures(self, places: Sequence[int]) -> list[float]:
+        """Logs of step times, side by side."""
+        drift = self.rng.normal(0, ROUND_DRIFT)
+        noise = self.rng.normal(0, self.spread, len(places))
+        return [
+            float(self.level[p] * math.log(self.effect) + drift + each) for p, each in zip(places, noise, strict=True)
+        ]
+
+    @property
+    def truth(self) -> list[tuple[int, int]]:
+        """The changes as they can be known: between neighbours that can be asked."""
+        known = [place for place in range(len(self.level)) if place not in self.silent]
+        return [(a, b) for a, b in pairwise(known) if self._side(a) != self._side(b)]
+
+    def _side(self, place: int) -> int:
+        return self.level[place] % 2 if self.effect == 1 else self.level[place]
+
+
+# ---------------------------------------------------------------- methods
+
+
+def searched(made: Made) -> Named:
+    rules = Rules(limits={} if made.effect == 1 else {"step_time": LIMIT})
+    return _searched(made, rules)
+
+
+def searched_thrice(made: Made) -> Named:
+    """Three launches have to agree on each side."""
+    return _searched(made, Rules(agree=3))
+
+
+def _searched(made: Made, rules: Rules) -> Named:
+    spots, number = [Spot() for _ in made.level], 0
+    while (decision := decide(spots, rules=rules)).launch:
+        asked = [place for place in decision.launch if place not in made.silent]
+        for place in set(decision.launch) - set(asked):
+            spots[place] = replace(spots[place], testable=False)
+        for place, figure in zip(asked, made.figures(asked), strict=True):
+            spots[place] = _launched(made, spots[place], place, number=number, figure=figure)
+        made.launches += len(decision.launch)
+        number += 1
+    return [(boundary.before, boundary.after) for boundary in conclude(spots, rules=rules)]
+
+
+def _launched(made: Made, spot: Spot, place: int, *, number: int, figure: float) -> Spot:
+    seen, bad = spot.states.get("outcome", Evidence()), made.fails(place)
+    states = {"outcome": Evidence(good=seen.good + (not bad), bad=seen.bad + bad)}
+    levels = {} if made.effect == 1 else {"step_time": {**spot.levels.get("step_time", {}), number: figure}}
+    return Spot(launches=spot.launches + 1, states=states, levels=levels)
+
+
+def bisected(made: Made, *, each: int) -> Named:
+    """`each` launches a version; a version that cannot be asked gives way to the next one."""
+
+    def ask(place: int) -> float | None:
+        made.launches += 1 if place in made.silent else each
+        if place in made.silent:
+            return None
+        if made.effect == 1:
+            return float(sum(made.fails(place) for _ in range(each)) > 0)
+        return float(np.median([made.figures([place])[0] for _ in range(each)]))
+
+    known = [place for place in range(len(made.level)) if place not in made.silent]
+    old, new = known[0], known[-1]
+    lower, upper = ask(old), ask(new)
+    if lower is None or upper is None or abs(upper - lower) < LIMIT:
+        return []
+    return [_halved(ask, old, new, lower=lower, upper=upper)]
+
+
+def _halved(ask: Callable[[int], float | None], old: int, new: int, *, lower: float, upper: float) -> tuple[int, int]:
+    left = list(range(old + 1, new))
+    while left:
+        place = left[len(left) // 2]
+        said = ask(place)
+        if said is None:
+            left.remove(place)
+        elif abs(said - lower) < abs(said - upper):
+            old, left = place, [p for p in left if p > place]
+        else:
+            new, left = place, [p for p in left if p < place]
+    return old, new
+
+
+METHODS: Mapping[str, Callable[[Made], Named]] = {
+    "search": searched,
+    "search, 3 agree": searched_thrice,
+    "bisect": lambda made: bisected(made, each=1),
+    "bisect x 3": lambda made: bisected(made, each=3),
+}
+
+
+# ---------------------------------------------------------------- histories
+
+CASES: tuple[Mapping[str, Any], ...] = (
+    {"versions": 24, "share": 1.0},
+    {"versions": 1000, "share": 1.0},
+    {"versions": 24, "share": 1.0, "gaps": 6},
+    {"versions": 24, "share": 1.0, "changes": 3},
+    {"versions": 24, "share": 0.5},
+    {"versions": 24, "share": 0.2},
+    {"versions": 24, "share": 0.2, "gaps": 6},
+    {"versions": 24, "share": 1.0, "changes": 0},
+    {"versions": 24, "effect": 1.1, "spread": 0.01},
+    {"versions": 24, "effect": 1.1, "spread": 0.02},
+    {"versions": 24, "effect": 1.1, "spread": 0.03},
+    {"versions": 24, "effect": 1.1, "spread": 0.05},
+    {"versions": 24, "effect": 1.1, "spread": 0.02, "gaps": 6},
+    {"versions": 24, "effect": 1.05, "spread": 0.01, "changes": 2},
+    {"versions": 24, "effect": 1.1, "spread": 0.03, "changes": 0},
+)
+
+
+def make(
+    rng: Generator,
+    *,
+    versions: int,
+    changes: int = 1,
+    gaps: int = 0,
+    share: float = 0.0,
+    effect: float = 1.0,
+    spread: float = 0.0,
+) -> Made:
+    """A history whose ends can be asked."""
+    cuts = rng.choice(np.arange(1, versions), changes, replace=False)
+    silent: set[int] = set()
+    while len(silent) < gaps:
+        first = int(rng.integers(1, versions - 1))
+        silent |= set(range(first, min(versions - 1, first + int(rng.integers(1, 5)))))
+    level = [int((cuts <= place).sum()) for place in range(versions)]
+    return Made(rng=rng, level=level, silent=frozenset(silent), share=share, effect=effect, spread=spread)
+
+
+def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -> SearchRow:
+    """`count` histories, the same ones for each method."""
+    told, launches = [], []
+    for number in range(count):
+        made = make(np.random.default_rng([seed, number, *str(case).encode()]), **case)
+        told.append(_score(METHODS[method](made), made.truth, made))
+        launches.append(made.launches)
+    shares = {word: told.count(word) / count for word in ("exact", "interval", "wrong", "missed")}
+    usual = {"changes": 1, "gaps": 0, "share": 0.0, "effect": 1.0, "spread": 0.0}
+    return SearchRow(
+        method=method, count=count, launches=float(np.mean(launches)), most_launches=max(launches),
+        **{**usual, **case}, **shares,
+    )  # fmt: skip
+
+
+def _score(named: Named, truth: Sequence[tuple[int, int]], made: Made) -> str:
+    """Wrong: an answer that holds no true change. Missed: no answer (levels: not all of them) where there is one."""
+    if any(not any((-1 if old is None else old) <= a and b <= new for a, b in truth) for old, new in named):
+        return "wrong"
+    wanted = len(truth) if made.effect != 1 else min(1, len(truth))
+    if len(named) < wanted:
+        return "missed"
+    return "exact" if all(each in truth for each in named) else "interval"
+
+
+def rows(*, seed: int, count: int) -> list[SearchRow]:
+    """All methods on the same histories; three launches that agree are tried on failures only."""
+    return [
+        search_row(method, case, seed=seed, count=count)
+        for case in CASES
+        for method in METHODS
+        if method != "search, 3 agree" or (case.get("share", 0) and not case.get("effect"))
+    ]
+
+
+def table(rows: Sequence[SearchRow]) -> str:
+    head = (
+        f"{'versions':>8}{'changes':>8}{'gaps':>5}{'fails':>6}{'effect':>7}{'spread':>7}  {'method':16}"
+        f"{'exact':>6}{'interval':>9}{'wrong':>7}{'missed':>7}{'launches':>9}{'worst':>6}"
+    )
+    return "\n".join([head, *(_line(row) for row in rows)])
+
+
+def _line(row: SearchRow) -> str:
+    history = f"{row.versions:8}{row.changes:8}{row.gaps:5}{row.share:6.1f}{row.effect:7.2f}{row.spread:7.2f}"
+    shares = f"{row.exact:6.3f}{row.interval:9.3f}{row.wrong:7.3f}{row.missed:7.3f}"
+    return f"{history}  {row.method:16}{shares}{row.launches:9.1f}{row.most_launches:6}"

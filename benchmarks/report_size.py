@@ -1,0 +1,94 @@
+"""How long the reports of large runs take, their memory and their size: `python -m benchmarks.report_size`.
+
+Made results, three trials a cell with five columns, of as many rows as a run of that size keeps. Each size is measured
+in a process of its own, so that the most memory is that size's; what the result itself holds is among it, and told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+from harness.flows.blocks import shown_rows
+from harness.model import RunResult, Trace
+from harness.report import cells_csv, html, junit, markdown, terminal
+from harness.report.library import chart_library
+from harness.report.summary import summarise
+from tests.unit.report import build
+
+SIZES = ((25, 4), (50, 20), (100, 100))
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    cells: int
+    made_mib: float
+    peak_mib: float
+    rows: tuple[tuple[str, float, float], ...]
+    """Format, seconds, MiB."""
+
+
+def result_of(versions: int, variants: int) -> RunResult:
+    result = build.large(versions=versions, variants=variants)
+    shape = build.full_trace(rows=shown_rows(3 * versions * variants))
+    cells = tuple(
+        replace(cell, trials=tuple(replace(trial, trace=_copy(shape)) for trial in cell.trials))
+        for cell in result.cells
+    )
+    return replace(result, cells=cells)
+
+
+def _copy(trace: Trace) -> Trace:
+    """Arrays of its own: memory is what is measured here."""
+    return replace(trace, step=trace.step.copy(), columns={name: each.copy() for name, each in trace.columns.items()})
+
+
+def measure(size: tuple[int, int]) -> Measured:
+    result = result_of(*size)
+    made_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows = tuple(_timed(result))
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Measured(cells=len(result.cells), made_mib=made_kib / 1024, peak_mib=peak_kib / 1024, rows=rows)
+
+
+def _timed(result: RunResult) -> Iterator[tuple[str, float, float]]:
+    library = chart_library(os.environ)
+    formats = {
+        "html": lambda: html.render(result, library=library),
+        "md": lambda: markdown.render(result),
+        "junit": lambda: junit.render(result),
+        "csv": lambda: cells_csv.render(result),
+        "json": lambda: str(summarise(result)),
+        "terminal": lambda: terminal.text(result),
+    }
+    for name, render in formats.items():
+        began = time.perf_counter()
+        size = len(render().encode())
+        yield name, time.perf_counter() - began, size / MIB
+
+
+def show(one: Measured) -> str:
+    seconds = sum(took for _, took, _ in one.rows)
+    head = (
+        f"{one.cells:,} cells: {seconds:.1f} s, {one.peak_mib:.0f} MiB at most, {one.made_mib:.0f} of them the result"
+    )
+    return "\n".join([head, *(f"  {name:9}{took:7.2f} s {mib:8.2f} MiB" for name, took, mib in one.rows)])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.parse_args(arguments)
+    for size in SIZES:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            print(show(pool.submit(measure, size).result()))
+
+
+if __name__ == "__main__":
+    main()

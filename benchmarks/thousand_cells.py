@@ -1,0 +1,182 @@
+"""What the harness itself takes to run 1,000 cells: processor time beside the wall time, and memory.
+
+    python -m benchmarks.thousand_cells [--cells 1000] [--hosts 20] [--trial-s 3]
+
+Everything is the real thing but the engine: its trials sleep, and then say what an agent says of 200 quiet steps. As a
+host runs one trial at a time, so many hosts run side by side that it takes minutes, not an hour: the bound is on the
+processor time of one host's share, 2 % of the time that its trials take. Memory is compared between the first fifth of
+the trials and all of them. Ends with 1 if a bound does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.world import World
+from harness.model import Host, Image
+from harness.run.engine import Exit, Launch, Prepared, Session
+
+CPU_BOUND, MEMORY_BOUND_MIB = 0.02, 32.0
+STEPS = 200
+MATRIX = """\
+version: 1
+series: {{s: {{images: {{{images}}}}}}}
+hosts: {{{hosts}}}
+scenarios: {{quiet: {{script: quiet.py, params: {{part: {parts}}}, steps: {{first: 100, budget: {steps}}}}}}}
+trials: {{least: 1, most: 1}}
+"""
+IMAGES = 10
+
+
+@dataclass(kw_only=True)
+class Asleep:
+    """An agent that slept so long, and then has everything to say at once."""
+
+    marker: str
+    sleep_s: float
+    said: bool = False
+    answered: list[bytes] = field(default_factory=list)
+
+    def send(self, data: bytes) -> None:
+        self.answered.append(data)
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        if self.said:
+            return None
+        nap_s = min(timeout_s, self.sleep_s)
+        time.sleep(nap_s)
+        self.sleep_s -= nap_s
+        if self.sleep_s > 0:
+            return b""
+        self.said = True
+        return b"".join(f"\n{self.marker} {json.dumps(one)}\n".encode() for one in MESSAGES)
+
+    def exit(self) -> Exit:
+        return Exit(exit_code=0)
+
+
+def messages() -> list[dict[str, Any]]:
+    steps = range(1, STEPS + 1)
+    columns = {"step": list(steps), "rss_kib": [80_000 + number % 3 for number in steps], "step_s": [0.015] * STEPS}
+    return [
+        {"type": "hello", "protocol": 1, "agent": "2", "python": "3.11.2"},
+        {"type": "ready", "setup_s": 0.1, "first_step_s": 0.015},
+        {"type": "samples", "columns": columns},
+        {"type": "done", "end": "completed", "message": "", "signal": None, "exit_code": None, "last_step": STEPS,
+         "peak_rss_kib": 81_000.0, "probe_cost": 0.001, "output_tail": "", "stacks": ""},
+    ]  # fmt: skip
+
+
+MESSAGES = messages()
+
+
+class Engine:
+    """A host whose images are all there and whose trials sleep."""
+
+    def __init__(self, *, trial_s: float, ended: Callable[[], None]) -> None:
+        self.facts = {"engine": "asleep", "cpu": "none", "cpus": 1}
+        self._trial_s, self._ended = trial_s, ended
+
+    def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
+        return Prepared(image=image, reference=image.version, digest=f"sha256:{image.version}")
+
+    def at_hand(self, image: Image) -> bool:
+        return True
+
+    def holds(self, prepared: Prepared) -> bool:
+        return True
+
+    @contextlib.contextmanager
+    def launch(self, launch: Launch) -> Iterator[Session]:
+        yield Asleep(marker=launch.payload.job["marker"], sleep_s=self._trial_s)
+        self._ended()
+
+    @contextlib.contextmanager
+    def lease(self, say: Callable[[str], None], stopped: Callable[[], bool]) -> Iterator[Engine]:
+        yield self
+
+    def check(self) -> None:
+        """The lease holds."""
+
+    def remove_leftovers(self) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a sweep of images that are there does not ask an engine for {name}")
+
+
+class Quiet:
+    """A watcher that only counts; the terminal's cost is not what is measured."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+def main() -> int:
+    options = arguments()
+    memory: list[int] = []
+    process = psutil.Process()
+    with tempfile.TemporaryDirectory() as folder:
+        matrix = Path(folder, "matrix.yaml")
+        matrix.write_text(text_of(options))
+        matrix.with_name("quiet.py").write_text('"""Nothing."""\ndef setup(part=0):\n    return lambda: None\n')
+
+        def open_engine(host: Host, **_: Any) -> Engine:
+            return Engine(trial_s=options.trial_s, ended=lambda: memory.append(process.memory_info().rss))
+
+        asked = SweepOptions(out=Path(folder, "reports"), seed=1)
+        plan = plan_sweep(matrix, asked, os.environ)
+        world = World(environ=os.environ, watcher=Quiet(), stopped=threading.Event(), open_engine=open_engine)
+        begun_s, used_s = time.perf_counter(), time.process_time()
+        result, _ = sweep(plan, asked, world)
+        used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s
+    assert {cell.verdict.verdict for cell in result.cells} <= {"flat", "inconclusive"}, result.cells[0].verdict
+    return report(used_s, took_s, memory, options)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=int, default=1000)
+    parser.add_argument("--hosts", type=int, default=20)
+    parser.add_argument("--trial-s", type=float, default=3.0)
+    return parser.parse_args()
+
+
+def text_of(options: argparse.Namespace) -> str:
+    parts = list(range(options.cells // options.hosts // IMAGES))
+    return MATRIX.format(
+        images=", ".join(f'v{number}: "i:{number}"' for number in range(IMAGES)),
+        hosts=", ".join(f"h{number}: {{engine: docker}}" for number in range(options.hosts)),
+        parts=parts,
+        steps=STEPS,
+    )
+
+
+def report(used_s: float, took_s: float, memory: list[int], options: argparse.Namespace) -> int:
+    trials = len(memory)
+    share = used_s / (trials * options.trial_s)
+    grown_mib = (max(memory) - max(memory[: trials // 5])) / 2**20
+    print(f"{trials} trials of {options.trial_s:.0f} s on {options.hosts} hosts in {took_s:.0f} s")
+    print(f"processor {used_s:.1f} s: {used_s / trials * 1000:.1f} ms a trial, {share:.2%} of the time of the trials")
+    print(f"memory {max(memory) / 2**20:.0f} MiB, {grown_mib:.1f} MiB more than after a fifth of them")
+    return 0 if share <= CPU_BOUND and grown_mib <= MEMORY_BOUND_MIB else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
