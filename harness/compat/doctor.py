@@ -1,0 +1,52 @@
+"""The host × image table of `harness doctor`: what can run where, before anything is pulled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.compat.images import ImageFacts
+from harness.compat.rules import Compatibility, State, compatibility
+from harness.compat.table import Table
+from harness.model import HostState
+from harness.model.gpus import Gpu
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorRow:
+    """One image on one GPU of one host. `gpu`: None for a host that is asked to use none, or whose GPUs are unknown."""
+
+    host: str
+    gpu: Gpu | None
+    image: str
+    state: State
+    why: str
+
+
+def doctor_rows(
+    hosts: Sequence[HostState],
+    images: Mapping[str, ImageFacts],
+    *,
+    gpus: Mapping[str, Sequence[Gpu]],
+    table: Table | None = None,
+) -> tuple[DoctorRow, ...]:
+    """A row for every host, GPU and image, in their order. `images` by the names they have in the matrix; `gpus` are
+    those that the hosts' lanes use, by host name.
+    """
+    rows = []
+    for state in hosts:
+        for gpu in gpus.get(state.host.name) or (None,):
+            for name, image in images.items():
+                found = _found(state, gpu, image, table)
+                rows.append(DoctorRow(host=state.host.name, gpu=gpu, image=name, state=found.state, why=found.why))
+    return tuple(rows)
+
+
+def _found(state: HostState, gpu: Gpu | None, image: ImageFacts, table: Table | None) -> Compatibility:
+    if state.problem is not None:
+        return Compatibility(state="unknown", why=state.problem)
+    if gpu is not None:
+        return compatibility(image, gpu, table=table)
+    if state.host.gpus == "none":
+        return Compatibility(state="runs", why="without a GPU")
+    return Compatibility(state="unknown", why="the host told of no GPU")

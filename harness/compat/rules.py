@@ -1,0 +1,133 @@
+"""Image × GPU, before anything is started: it runs, it cannot, or nobody knows yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.compat.cards import is_data_centre
+from harness.compat.images import ImageFacts, Needs, needs_of
+from harness.compat.requirements import holds
+from harness.compat.table import Table, shipped
+from harness.compat.versions import Numbers, numbers, short, sm
+from harness.model.gpus import Gpu
+
+State = Literal["runs", "incompatible", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compatibility:
+    """`why` says what the state rests on, in a few plain words."""
+
+    state: State
+    why: str
+
+
+def can_run(image: ImageFacts, gpu: Gpu, *, table: Table | None = None) -> str | None:
+    """Why `image` cannot run on `gpu`: "CUDA 11.1 has no code for sm_89"; None if it can, or if nobody knows."""
+    found = compatibility(image, gpu, table=table)
+    return found.why if found.state == "incompatible" else None
+
+
+def compatibility(image: ImageFacts, gpu: Gpu, *, table: Table | None = None) -> Compatibility:
+    """What is known of `image` on `gpu`. The first thing that forbids it counts, then the first that leaves doubt."""
+    table = table or shipped()
+    needs = needs_of(image, table)
+    if not needs.known:
+        return _unknown("nothing is known of what it needs")
+    checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu, table))
+    told = [check for check in checks if check is not None]
+    forbidden = [check for check in told if check.state == "incompatible"]
+    return (forbidden or told or [Compatibility(state="runs", why=_met(needs, gpu))])[0]
+
+
+def _unknown(why: str) -> Compatibility:
+    return Compatibility(state="unknown", why=why)
+
+
+def _incompatible(why: str) -> Compatibility:
+    return Compatibility(state="incompatible", why=why)
+
+
+def _met(needs: Needs, gpu: Gpu) -> str:
+    cuda = f"CUDA {short(needs.cuda)} on {sm(gpu.compute_capability)}" if needs.cuda and gpu.compute_capability else ""
+    driver = f"driver {gpu.driver}, {needs.driver} asked for" if needs.driver else ""
+    return ", ".join(part for part in (cuda, driver) if part) or "its requirements are met"
+
+
+# ---------------------------------------------------------------- each check: None where all is well
+
+
+def _requirements(needs: Needs, gpu: Gpu) -> Compatibility | None:
+    """What the container runtime refuses to start."""
+    for name, text in needs.requirements.items():
+        if holds(text, gpu) is False:
+            return _incompatible(f"{name} asks for {text}; {_host(gpu)}")
+    return None
+
+
+def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
+    """A driver older than the one that the image was built for needs a forward compatibility package."""
+    had, wanted = numbers(gpu.driver), numbers(needs.driver)
+    if wanted is None:
+        return None
+    if had is None:
+        return _unknown(f"the driver's version is not known; {needs.driver} or later is asked for")
+    if had >= wanted:
+        return None
+    older = f"needs driver {needs.driver} or later, the host has {gpu.driver}"
+    if is_data_centre(gpu.name) is False and needs.said_driver:
+        return _incompatible(older)
+    return _unknown(f"{older}; a forward compatibility package in the image may do")
+
+
+def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
+    """Within one major version an older driver may do; beyond it, and without such a package, none does."""
+    had, wanted = numbers(gpu.cuda), numbers(needs.cuda)
+    if had is None or wanted is None or had[:1] >= wanted[:1]:
+        return None
+    older = f"CUDA {short(needs.cuda or '')} needs a driver with CUDA {wanted[0]}; {_host(gpu)}"
+    if is_data_centre(gpu.name) is False and needs.said_cuda:
+        return _incompatible(older)
+    return _unknown(f"{older}; a forward compatibility package in the image may do")
+
+
+def _code(needs: Needs, gpu: Gpu, table: Table) -> Compatibility | None:
+    """Whether anything in the image was compiled for the GPU."""
+    if gpu.compute_capability is None:
+        return _unknown("the GPU's compute capability is not known")
+    if needs.architectures:
+        return _built_code(needs, gpu.compute_capability)
+    least = table.capabilities.get(gpu.compute_capability)
+    if needs.cuda is None or least is None:
+        return _unknown(f"nobody knows whether it has code for {sm(gpu.compute_capability)}")
+    newest = numbers(needs.cuda_newest) or ()
+    wanted = numbers(least) or ()
+    if newest[:2] >= wanted:
+        return None
+    lacks = f"CUDA {short(needs.cuda)} has no code for {sm(gpu.compute_capability)}"
+    if not needs.said_cuda and _next_minor(newest) >= wanted:
+        return _unknown(f"{lacks}, if that is its version: {short(least)} has, and the table may be off by one")
+    return _incompatible(lacks)
+
+
+def _built_code(needs: Needs, capability: str) -> Compatibility | None:
+    """Machine code runs on later GPUs of its major version; PTX is compiled anew for any later one."""
+    card = numbers(capability) or ()
+    listed = [(numbers(one.capability) or (), one.ptx) for one in needs.architectures]
+    if any(built[:1] == card[:1] and built <= card for built, _ in listed):
+        return None
+    if any(ptx and built <= card for built, ptx in listed):
+        return _unknown(f"only PTX can run on {sm(capability)}: compiled anew at the first start, or refused")
+    names = " ".join(sm(one.capability) for one in needs.architectures)
+    return _incompatible(f"it has code for {names}, and none for {sm(capability)}")
+
+
+def _next_minor(version: Numbers) -> Numbers:
+    major, minor = (*version, 0, 0)[:2]
+    return (major, minor + 1)
+
+
+def _host(gpu: Gpu) -> str:
+    cuda = f" has CUDA {gpu.cuda}" if gpu.cuda else " is what the host has"
+    return f"the host's driver {gpu.driver or 'of unknown version'}{cuda}"

@@ -1,0 +1,159 @@
+"""After the fact: what a failed trial printed says that it was not the image's own failure, or that it ran out of
+memory. The table below is all there is; the tests hold it to texts that people really met.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from harness.model import Trial
+
+Kind = Literal["infrastructure", "incompatible", "oom"]
+FAILURES = ("crash", "hang", "setup", "infrastructure")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """What a text says: `infrastructure` (ask again), `incompatible` (cannot run there), `oom` (bad)."""
+
+    kind: Kind
+    why: str
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One form of words. `{1}` in `why` is the pattern's first group. `at_start`: it counts only where no step was
+    made, as what makes steps on a GPU can run there.
+    """
+
+    kind: Kind
+    pattern: str
+    why: str
+    at_start: bool = True
+
+    def read(self, text: str) -> Signature | None:
+        found = re.search(self.pattern, text, re.IGNORECASE)
+        if found is None:
+            return None
+        return Signature(kind=self.kind, why=self.why.format(found[0], *(group or "" for group in found.groups())))
+
+
+BROKEN_XIDS = "48|62|63|64|74|79|92|94|95|119|120|140|154"
+"""Errors of the hardware or of the driver itself; the others (13, 31, 43, 45, …) a program can cause."""
+
+SIGNS = (
+    # The first that fits counts: a card that is gone causes errors of every other kind.
+    Sign(
+        "infrastructure", r"fallen off the bus|\bGPU is lost",
+        "the GPU has fallen off the bus; see `dmesg` of the host", at_start=False,
+    ),
+    Sign(
+        "infrastructure", rf"\bXid(?: \(PCI:[^)]*\):)? ({BROKEN_XIDS})\b",
+        "the driver reported Xid {1}, a fault of the GPU; see `dmesg` of the host", at_start=False,
+    ),
+    Sign(
+        "infrastructure", r"uncorrectable (?:NVLink |ECC )?error",
+        "the GPU reported an error that it could not correct", at_start=False,
+    ),
+    Sign(
+        "infrastructure", r"Failed to initialize NVML: ([\w/ ]+)",
+        "the container has lost the driver (NVML: {1}); see `nvidia-smi` of the host", at_start=False,
+    ),
+    Sign("infrastructure", r"nvidia-container-cli: (?:initialization|detection) error: ([^\n\"]+)", "no GPU: {1}"),
+    Sign(
+        "infrastructure", r"Error 802: system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY",
+        "the host's GPUs are not ready (CUDA error 802): its fabric manager does not run",
+    ),
+    Sign(
+        "infrastructure", r"device\(s\) is/are busy or unavailable|CUDA_ERROR_DEVICE_UNAVAILABLE",
+        "the GPU is busy: another process has it for itself",
+    ),
+    Sign(
+        "incompatible", r"unsatisfied condition: ([^,\n\\\"]+)",
+        "the image requires {1}, and the host's driver is older",
+    ),
+    Sign(
+        "incompatible", r"forward compatibility was attempted on non supported HW|cuInit\(0\) returned 804",
+        "the image needs a newer driver, and its forward compatibility package works on data-centre cards only "
+        "(CUDA error 804)",
+    ),
+    Sign(
+        "incompatible",
+        r"built for NVIDIA Driver Release ([\d.]+) or later, *but\s*version ([\d.]+) was detected and\s+compatibility "
+        r"mode is UNAVAILABLE",
+        "needs driver {1} or later, the host has {2}",
+    ),
+    Sign(
+        "incompatible", r"CUDA driver version is insufficient for CUDA runtime version|CUDA_ERROR_INSUFFICIENT_DRIVER",
+        "the host's driver is too old for the image's CUDA",
+    ),
+    Sign(
+        "incompatible", r"PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        "the host's driver is too old for the code in the image",
+    ),
+    Sign(
+        "incompatible", r"with CUDA capability (sm_\d+) is not compatible with the current PyTorch installation",
+        "its PyTorch was not built for {1}",
+    ),
+    Sign(
+        "incompatible",
+        r"no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU|cudaErrorNoKernelImageForDevice",
+        "nothing in the image was compiled for this GPU (no kernel image)",
+    ),
+    Sign(
+        "incompatible", r"(cuBLAS|cuDNN)_STATUS_ARCH_MISMATCH|cudnnStatusArchMismatch",
+        "its libraries do not support this GPU (architecture mismatch)",
+    ),
+    Sign(
+        "incompatible", r"failed to (?:make|create) cuFFT batched plan: ?(?:5|11)\b|CUFFT_INTERNAL_ERROR",
+        "its cuFFT cannot make a plan on this GPU",
+    ),
+    Sign(
+        "incompatible", r"Detected (?:NVIDIA )+([^\n]+?) GPU, which is not (?:yet )?supported",
+        "the container does not support the {1}",
+    ),
+    Sign(
+        "incompatible", r"No (?:NVIDIA )?supported GPU\(s\) detected to run this container",
+        "the container supports no GPU of this host",
+    ),
+    Sign(
+        "infrastructure", r"The NVIDIA Driver was not detected|no CUDA-capable device is detected|CUDA_ERROR_NO_DEVICE",
+        "the container sees no GPU; see `harness doctor`",
+    ),
+    Sign(
+        "oom",
+        r"CUDA (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|OOM when allocating tensor"
+        r"|RESOURCE_EXHAUSTED: Out of memory|(?:CUBLAS|CUDNN|CUFFT)_(?:STATUS_)?ALLOC_FAILED"
+        r"|failed to (?:make|create) cuFFT batched plan: ?2\b",
+        "out of GPU memory", at_start=False,
+    ),
+)  # fmt: skip
+
+
+def signature(text: str, *, steps: int = 0) -> Signature | None:
+    """What the output or message of a trial says that failed after `steps` steps; None: it may be the image's fault."""
+    for sign in SIGNS:
+        found = sign.read(text) if steps == 0 or not sign.at_start else None
+        if found is not None:
+            return found
+    return None
+
+
+def explain(trial: Trial) -> Signature | None:
+    """What a trial's message and output say of its failure. A trial that ended well, or by the word of the kernel or of
+    Python, needs no explanation: NVIDIA's images print some of these warnings and then run.
+    """
+    if trial.end not in FAILURES:
+        return None
+    return signature(f"{trial.message}\n{trial.output_tail}", steps=_steps(trial))
+
+
+def _steps(trial: Trial) -> int:
+    """The steps that were made; 0 for a command that is sampled in time alone: its rows have no durations."""
+    durations = trial.trace.column("step_s") if trial.trace is not None else None
+    timed = durations is not None and bool(np.isfinite(durations).any())
+    return trial.last_step if timed or trial.trace is None else 0

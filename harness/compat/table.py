@@ -1,0 +1,90 @@
+"""The table of what is known about images that do not say it themselves: `harness/data/ngc.yaml`."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
+
+from harness.compat.versions import Numbers, numbers
+from harness.errors import UsageError
+
+Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)*$")]
+ReleaseName = Annotated[str, StringConstraints(pattern=r"^\d\d\.\d\d$")]
+
+TAG = re.compile(r"(?:^|:)(\d\d\.\d\d?)-tf1(?:-|$)")
+WHEEL = re.compile(r"\b1\.\d+(?:\.\d+)?\+nv(\d\d\.\d\d?)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """Releases that need the same. `cuda_newest`: where the version is only known to lie between two."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    releases: tuple[ReleaseName, ...]
+    tensorflow: Version
+    python: Version
+    cuda: Version
+    driver: Version
+    cuda_newest: Version | None = None
+    confirmed: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """`capabilities`: compute capability -> the oldest CUDA that has code for it."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    version: Literal[1]
+    capabilities: Mapping[Version, Version]
+    tensorflow1: tuple[Release, ...]
+
+    def named(self, text: str) -> Release | None:
+        """The release that a reference, tag, or version of a wheel names: `…:20.12-tf1-py3`, `1.15.5+nv22.12`."""
+        found = TAG.search(text) or WHEEL.search(text)
+        return None if found is None else self.release(found[1])
+
+    def release(self, name: str) -> Release | None:
+        """`20.12`; wheels call `21.02` also `21.2`."""
+        return self._by_number.get(numbers(name) or ())
+
+    @functools.cached_property
+    def _by_number(self) -> dict[Numbers, Release]:
+        return {numbers(name) or (): row for row in self.tensorflow1 for name in row.releases}
+
+
+def load(text: str, *, source: str = "ngc.yaml") -> Table:
+    """The table in a YAML text. Raises UsageError with the place of what is wrong."""
+    try:
+        table = TypeAdapter(Table).validate_python(yaml.safe_load(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{source}: {place}: {first['msg']}") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source}: no YAML: {error}") from error
+    return _checked(table, source=source)
+
+
+def _checked(table: Table, *, source: str) -> Table:
+    names = [name for row in table.tensorflow1 for name in row.releases]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"{source}: tensorflow1: releases listed twice: {', '.join(twice)}")
+    if names != sorted(names):
+        raise UsageError(f"{source}: tensorflow1: releases must stand oldest first")
+    return table
+
+
+@functools.cache
+def shipped() -> Table:
+    """The table of this version of the harness."""
+    return load((resources.files("harness") / "data/ngc.yaml").read_text(encoding="utf-8"))

@@ -1,0 +1,39 @@
+"""Whether a GPU's clocks were held down in a trial: its step times then say nothing about the image."""
+
+from __future__ import annotations
+
+from harness.model import Look, Trial
+
+LEAST_SHARE = 0.05
+"""Of the working time between two looks: less moves no median."""
+CLOCK_FELL = 0.9
+"""Of the highest clock in the trial. Most cards run at their power cap all the time, in every trial alike: that holds
+nothing down as long as the clock stays.
+"""
+HARDWARE = 0x08 | 0x80
+"""The bits of NVML for the hardware's own brakes: draw, power supply or an external signal."""
+
+
+def throttled(trial: Trial) -> str | None:
+    """Why the step times of `trial` must not be compared, in a few words; None where nothing held the clocks down."""
+    looks = trial.trace.looks if trial.trace is not None else ()
+    clocks = [look.gpu_clock_mhz for look in looks if look.gpu_clock_mhz is not None]
+    highest = max(clocks, default=0.0)
+    told = (_told(look, highest_mhz=highest) for look in looks)
+    return next((words for words in told if words is not None), None)
+
+
+def _told(look: Look, *, highest_mhz: float) -> str | None:
+    if (look.gpu_heat_share or 0.0) >= LEAST_SHARE:
+        return _words("heat", look.gpu_heat_share or 0.0, look)
+    if (look.gpu_power_share or 0.0) < LEAST_SHARE:
+        return None
+    braked = int(look.gpu_reasons or 0) & HARDWARE
+    fell = look.gpu_clock_mhz is not None and look.gpu_clock_mhz < CLOCK_FELL * highest_mhz
+    return _words("power", look.gpu_power_share or 0.0, look) if braked or fell else None
+
+
+def _words(cause: str, share: float, look: Look) -> str:
+    clock = f", {look.gpu_clock_mhz:.0f} MHz" if look.gpu_clock_mhz is not None else ""
+    heat = f", {look.gpu_temperature_c:.0f} °C" if look.gpu_temperature_c is not None else ""
+    return f"the GPU's clock was held down by {cause} for {share:.0%} of the time before step {look.step}{clock}{heat}"

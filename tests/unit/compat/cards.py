@@ -1,0 +1,27 @@
+"""GPUs for the tests of compatibility."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.compat import ImageFacts
+from harness.model.gpus import Gpu
+
+
+def gpu(name: str = "NVIDIA GeForce RTX 4090", **more: Any) -> Gpu:
+    facts: dict[str, Any] = {"compute_capability": "8.9", "driver": "535.104.05", "cuda": "12.2", **more}
+    return Gpu(uuid="GPU-1", name=name, index=0, **facts)
+
+
+RTX_4090 = gpu()
+RTX_3090 = gpu("NVIDIA GeForce RTX 3090", compute_capability="8.6")
+A100 = gpu("NVIDIA A100-SXM4-40GB", compute_capability="8.0")
+H100 = gpu("NVIDIA H100 80GB HBM3", compute_capability="9.0")
+
+
+def ngc(release: str) -> ImageFacts:
+    return ImageFacts(reference=f"nvcr.io/nvidia/tensorflow:{release}-tf1-py3", version=f"{release}-tf1-py3")
+
+
+def image(**environment: str) -> ImageFacts:
+    return ImageFacts(environment=environment)
