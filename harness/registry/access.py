@@ -1,0 +1,154 @@
+"""The way into a registry: its address, and who we are to it. Asked once, and remembered while the process lives."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from harness.registry.challenge import Challenge, read_challenges
+from harness.registry.credentials import Login, Logins
+from harness.registry.documents import Token, is_json_object
+from harness.registry.errors import RegistryDenied, RegistryTrouble
+from harness.registry.exchange import Answer, Exchange, Question, host_of, may_lead
+from harness.registry.names import Name
+
+CERTIFICATES = Path("/etc/docker/certs.d")
+HANDSHAKE_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """Where the API is, and whose certificates are taken: everybody's known, one file's, or (False) any."""
+
+    base: str
+    verify: bool | str
+
+    def url(self, path: str) -> str:
+        return f"{self.base}/v2/{path}"
+
+
+class Access:
+    """Asks with whatever authorization a repository wants."""
+
+    def __init__(self, *, exchange: Exchange, logins: Logins, certificates: Path = CERTIFICATES) -> None:
+        self._exchange = exchange
+        self._logins = logins
+        self._certificates = certificates
+        self._servers: dict[str, Server] = {}
+        self._authorizations: dict[str, str] = {}
+
+    def server(self, name: Name) -> Server:
+        """As Docker finds it: always TLS, but on this machine whatever answers."""
+        if name.host not in self._servers:
+            scheme = "http" if name.is_loopback and not _speaks_tls(name.server) else "https"
+            self._servers[name.host] = Server(base=f"{scheme}://{name.server}", verify=self._verify(name))
+        return self._servers[name.host]
+
+    def _verify(self, name: Name) -> bool | str:
+        authority = self._certificates / name.host / "ca.crt"
+        if authority.is_file():
+            return str(authority)
+        return not name.is_loopback
+
+    def ask(self, name: Name, url: str, *, method: str = "GET", accept: str = "") -> Answer:
+        """The answer of the repository's registry, whatever its status, once it was told who we are."""
+        answer = self._ask(name, url, method=method, accept=accept)
+        if answer.status == 401:
+            self._authorizations[str(name)] = self._authorize(name, answer)
+            answer = self._ask(name, url, method=method, accept=accept)
+        if answer.status in (401, 403):
+            raise RegistryDenied(
+                f"{name.host}: does not let us read {name.repository} (HTTP {answer.status}); "
+                f"check the name, or `docker login {name.host}`"
+            )
+        return answer
+
+    def _ask(self, name: Name, url: str, *, method: str, accept: str) -> Answer:
+        question = Question(
+            url=url,
+            method=method,
+            headers={"Accept": accept} if accept else {},
+            authorization=self._authorizations.get(str(name)),
+            verify=self.server(name).verify,
+            is_whole=_is_whole,
+        )
+        return self._exchange.ask(question)
+
+    def _authorize(self, name: Name, answer: Answer) -> str:
+        """The `Authorization` that a challenge asks for: a token if that is one of the choices."""
+        challenges = {each.scheme: each for each in read_challenges(answer.headers.get("WWW-Authenticate", ""))}
+        login = self._logins.of(name.host)
+        if "bearer" in challenges:
+            return f"Bearer {self._token(challenges['bearer'], name, login)}"
+        if "basic" in challenges and login and login.user:
+            return login.basic
+        raise RegistryDenied(f"{name.host}: wants a login for {name.repository}; `docker login {name.host}`")
+
+    def _token(self, challenge: Challenge, name: Name, login: Login | None) -> str:
+        if not may_lead(self.server(name).base, challenge.realm):
+            raise RegistryTrouble(f"{name.host}: names no token service that is safe to ask; is it a registry?")
+        url = challenge.token_url(name.repository)
+        service = host_of(url)
+        answer = self._exchange.ask(self._token_question(url, challenge, name, login))
+        if answer.status in (400, 401, 403):
+            remedy = "does not take the login that Docker has" if login else "gives no token without a login"
+            raise RegistryDenied(
+                f"{service}: {remedy} for {name} (HTTP {answer.status}); check the name, or `docker login {name.host}`"
+            )
+        try:
+            said = Token.model_validate_json(answer.body)
+        except ValidationError:
+            said = Token()
+        token = said.token or said.access_token
+        if not token or answer.status != 200:
+            raise RegistryTrouble(
+                f"{service}: does not answer as a token service (HTTP {answer.status}); try again later"
+            )
+        return token
+
+    def _token_question(self, url: str, challenge: Challenge, name: Name, login: Login | None) -> Question:
+        host = Name(host=host_of(url), repository="")
+        form = None
+        if login and login.identity:
+            form = {
+                "grant_type": "refresh_token",
+                "refresh_token": login.identity,
+                "client_id": "harness",
+                "service": challenge.service,
+                "scope": f"repository:{name.repository}:pull",
+            }
+        return Question(
+            url=url,
+            method="POST" if form else "GET",
+            form=form,
+            authorization=login.basic if login and not form else None,
+            verify=self._verify(host),
+            is_whole=_is_whole,
+        )
+
+
+def _is_whole(answer: Answer) -> bool:
+    """JSON that cannot be read broke off; other kinds are for whoever asked to refuse."""
+    says_json = "json" in answer.headers.get("Content-Type", "")
+    return not (says_json and answer.status == 200 and answer.body) or is_json_object(answer.body)
+
+
+def _speaks_tls(server: str) -> bool:
+    """Whether a server of this machine begins a TLS handshake; if it is not there at all, asking will say so."""
+    parts = urlsplit(f"//{server}")
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((parts.hostname or "", parts.port or 443), timeout=HANDSHAKE_S) as connection,
+            context.wrap_socket(connection, server_hostname=parts.hostname),
+        ):
+            return True
+    except OSError:
+        return False

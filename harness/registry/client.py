@@ -1,0 +1,204 @@
+"""A registry's answers as records: tags, digests, and what an image's configuration says."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from pydantic import BaseModel, ValidationError
+
+from harness.registry.access import Access
+from harness.registry.credentials import Logins
+from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, Index, Manifest, TagPage
+from harness.registry.errors import RegistryDenied, RegistryTrouble
+from harness.registry.exchange import Answer, Exchange, Pause, host_of
+from harness.registry.names import DIGEST, TAG, Name, parse
+
+PAGE_TAGS = 1000
+MOST_TAGS = 100_000
+ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))
+
+Document = TypeVar("Document", bound=BaseModel)
+
+
+class TagSource(Protocol):
+    """Something to ask for the tags of a repository."""
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """All tags, in the registry's order. Raises RegistryTrouble: half a list is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """`size_bytes`: as it is pulled, compressed."""
+
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """What an image says of itself. `digest`: that of its reference (of the index, where that is one)."""
+
+    digest: str
+    created: datetime | None
+    architecture: str | None
+    labels: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The manifest of one image; `digest` is that of what the reference names."""
+
+    digest: str
+    manifest: Manifest
+
+
+class Registry:
+    """The registries of any number of images, by their references. Remembers tokens while it lives."""
+
+    def __init__(self, *, exchange: Exchange, access: Access) -> None:
+        self._exchange = exchange
+        self._access = access
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str], *, pause: Pause = time.sleep) -> Registry:
+        """With Docker's own logins. `pause` waits, and may raise Interrupted."""
+        exchange = Exchange(pause=pause)
+        return cls(exchange=exchange, access=Access(exchange=exchange, logins=Logins(environ=environ)))
+
+    @property
+    def requests(self) -> int:
+        """How many requests were made so far."""
+        return self._exchange.requests
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """As TagSource says. Names that no tag can have are left out: nothing could be pulled by them."""
+        name = parse(repository)
+        url: str | None = self._url(name, f"tags/list?n={PAGE_TAGS}")
+        found: dict[str, None] = {}
+        while url:
+            answer = self._ask(name, url, what="repository")
+            before = len(found)
+            found.update((tag, None) for tag in _read(TagPage, answer, name, what="a list of tags").tags or ())
+            url = _next_page(answer, url)
+            if len(found) > MOST_TAGS or (url and len(found) == before):
+                raise RegistryTrouble(
+                    f"{name.host}: the list of tags of {name.repository} has no end; nothing of it is used"
+                )
+        return tuple(tag for tag in found if TAG.fullmatch(tag))
+
+    def digest(self, reference: str) -> str | None:
+        """What a tag points to, as `docker pull` has it; None if there is no such tag (any more)."""
+        name = parse(reference)
+        url = self._url(name, f"manifests/{name.reference}")
+        answer = self._access.ask(name, url, method="HEAD", accept=ACCEPT)
+        if answer.status == 404:
+            return None
+        _check(answer, name, what=f"tag {name.reference}")
+        said = answer.headers.get("Docker-Content-Digest", "")
+        return said if DIGEST.fullmatch(said) else _hash(self._ask(name, url, what=f"tag {name.reference}").body)
+
+    def facts(self, reference: str, *, architecture: str = "amd64") -> ImageFacts:
+        """Of an index, those of its image for Linux on this architecture."""
+        name = parse(reference)
+        found = self._find(name, architecture)
+        digest = found.manifest.config.digest
+        answer = self._ask(name, self._url(name, f"blobs/{digest}"), what="configuration")
+        config = _read(Config, answer, name, what="an image's configuration", digest=digest)
+        return ImageFacts(
+            digest=found.digest,
+            created=config.created,
+            architecture=config.architecture,
+            labels=config.config.Labels or {},
+            environment=dict(item.partition("=")[::2] for item in config.config.Env or ()),
+        )
+
+    def layers(self, reference: str, *, architecture: str = "amd64") -> tuple[Layer, ...]:
+        """What a pull of this image fetches, its configuration included."""
+        manifest = self._find(parse(reference), architecture).manifest
+        return tuple(Layer(digest=each.digest, size_bytes=each.size) for each in (manifest.config, *manifest.layers))
+
+    def _find(self, name: Name, architecture: str) -> _Found:
+        answer = self._manifest(name)
+        digest = _hash(answer.body)
+        if _type(answer) in INDEX_TYPES:
+            index = _read(Index, answer, name, what="an index of images")
+            answer = self._manifest(name.at(_chosen(index, name, architecture)))
+        return _Found(digest=digest, manifest=_read(Manifest, answer, name, what="a manifest that is still in use"))
+
+    def _manifest(self, name: Name) -> Answer:
+        answer = self._ask(name, self._url(name, f"manifests/{name.reference}"), what=f"image {name.reference}")
+        if DIGEST.fullmatch(name.reference) and _hash(answer.body) != name.reference:
+            raise _other_content(name)
+        return answer
+
+    def _url(self, name: Name, path: str) -> str:
+        return self._access.server(name).url(f"{name.repository}/{path}")
+
+    def _ask(self, name: Name, url: str, *, what: str) -> Answer:
+        answer = self._access.ask(name, url, accept=ACCEPT)
+        _check(answer, name, what=what)
+        return answer
+
+
+def _check(answer: Answer, name: Name, *, what: str) -> None:
+    """Raises RegistryTrouble unless it is an answer that counts."""
+    if answer.status == 404:
+        raise RegistryDenied(f"{name.host}: has no {what} of {name.repository}; check the name")
+    if answer.status != 200:
+        raise RegistryTrouble(
+            f"{name.host}: answers with HTTP {answer.status} for {name.repository}; is it a registry?"
+        )
+
+
+def _read(model: type[Document], answer: Answer, name: Name, *, what: str, digest: str | None = None) -> Document:
+    if digest is not None and _hash(answer.body) != digest:
+        raise _other_content(name)
+    try:
+        return model.model_validate_json(answer.body)
+    except ValidationError:
+        raise RegistryTrouble(
+            f"{name.host}: does not send {what} for {name.repository}; is it a registry, or a proxy's own page?"
+        ) from None
+
+
+def _other_content(name: Name) -> RegistryTrouble:
+    return RegistryTrouble(f"{name.host}: sends other content than its digest says for {name.repository}; not used")
+
+
+def _hash(body: bytes) -> str:
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def _type(answer: Answer) -> str:
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip()
+
+
+def _chosen(index: Index, name: Name, architecture: str) -> str:
+    for entry in index.manifests:
+        if entry.platform and (entry.platform.os, entry.platform.architecture) == ("linux", architecture):
+            return entry.digest
+    raise RegistryTrouble(f"{name.host}: {name.repository} {name.reference} has no image for linux/{architecture}")
+
+
+def _next_page(answer: Answer, url: str) -> str | None:
+    """The address of the next page, from its `Link`. Only its path and query count: our token goes nowhere else."""
+    links = requests.utils.parse_header_links(answer.headers.get("Link", ""))
+    following = next((link["url"] for link in links if link.get("rel") == "next"), None)
+    if following is None:
+        return None
+    try:
+        target = urlsplit(urljoin(url, following))
+    except ValueError:
+        raise RegistryTrouble(
+            f"{host_of(url)}: the next page of its list has no address; nothing of it is used"
+        ) from None
+    return urlsplit(url)._replace(path=target.path, query=target.query).geturl()

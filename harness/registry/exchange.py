@@ -1,0 +1,226 @@
+"""One question over HTTP, with bounds on everything: time, size, redirects, attempts.
+
+`requests` brings proxies and certificates of the environment. What it would do by itself and must not: follow redirects
+with credentials, take a login from ~/.netrc, wait for ever, read for ever.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urljoin, urlsplit
+
+import requests
+import urllib3
+
+from harness.registry.errors import Fleeting, RegistryTrouble
+
+Pause = Callable[[float], object]
+"""Waits so many seconds; with 0 it only looks whether to stop. May raise Interrupted."""
+
+BUSY = frozenset({429, 500, 502, 503, 504})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+MOST_REDIRECTS = 5
+MOST_BYTES = 16 << 20
+CHUNK_BYTES = 1 << 16
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """`socket_s`: between two packets; `answer_s`: for a whole answer. A registry that asks for a longer pause than
+    `most_pause_s` is not waited for."""
+
+    socket_s: float = 10.0
+    answer_s: float = 60.0
+    attempts: int = 5
+    first_pause_s: float = 1.0
+    most_pause_s: float = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """`authorization` goes to the origin of `url` only. `verify`: False, or a file with the authorities to trust.
+    `is_whole`: whether what arrived is all of an answer, as far as can be seen."""
+
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] | None = None
+    authorization: str | None = field(default=None, repr=False)
+    verify: bool | str = True
+    is_whole: Callable[[Answer], bool] = lambda answer: True
+
+
+class _Session(requests.Session):
+    """Does not look where an answer leads: even unasked, requests prepares to go there."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        return None
+
+
+class Exchange:
+    """Asks, and counts what was asked. One question at a time."""
+
+    def __init__(
+        self, *, pause: Pause = time.sleep, patience: Patience | None = None, now_s: Callable[[], float] = time.time
+    ) -> None:
+        self.requests = 0
+        self._pause = pause
+        self._patience = patience or Patience()
+        self._now_s = now_s
+        self._session = _Session()
+
+    def ask(self, question: Question) -> Answer:
+        """The answer, whatever its status; a busy registry is asked again. Raises RegistryTrouble."""
+        host = host_of(question.url)
+        pause_s = trouble = None
+        for attempt in range(self._patience.attempts):
+            if attempt:
+                self._pause(pause_s or self._patience.first_pause_s * 2 ** (attempt - 1))
+            try:
+                answer = self._follow(question)
+            except Fleeting as error:
+                pause_s, trouble = None, str(error)
+                continue
+            if answer.status not in BUSY:
+                return answer
+            trouble = f"answers with HTTP {answer.status}"
+            pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._now_s())
+            if pause_s is not None and pause_s > self._patience.most_pause_s:
+                raise RegistryTrouble(f"{host}: {trouble} and asks to wait {pause_s:.0f} s; try again then")
+        raise RegistryTrouble(f"{host}: {trouble} ({self._patience.attempts} attempts); try again later")
+
+    def _follow(self, question: Question) -> Answer:
+        """The answer behind all redirects. A store of blobs has a signature in the address, and no need of ours."""
+        url = question.url
+        for _ in range(MOST_REDIRECTS):
+            same = origin(url) == origin(question.url)
+            answer = self._bounded(question, url=url, authorization=question.authorization if same else None)
+            if answer.status not in REDIRECTS:
+                return answer
+            url = _joined(url, answer.headers.get("Location", ""))
+            if not may_lead(question.url, url):
+                raise RegistryTrouble(f"{host_of(question.url)}: leads to an address that is not safe; not followed")
+        raise RegistryTrouble(f"{host_of(question.url)}: leads from one address to the next without end")
+
+    def _bounded(self, question: Question, *, url: str, authorization: str | None) -> Answer:
+        """One request in a thread of its own: one that trickles is given up, and a stop is not kept waiting."""
+        outcome: list[Answer | Exception] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                outcome.append(self._request(question, url=url, authorization=authorization))
+            except Exception as error:  # noqa: BLE001 - raised again by the thread that waits
+                outcome.append(error)
+            done.set()
+
+        self.requests += 1
+        ends_s = time.monotonic() + self._patience.answer_s
+        threading.Thread(target=work, daemon=True).start()
+        while not done.wait(POLL_S):
+            self._pause(0)
+            if time.monotonic() > ends_s:
+                self._session = _Session()  # the other one is still in use by what we gave up
+                raise Fleeting(f"has not finished its answer in {self._patience.answer_s:.0f} s")
+        found = outcome[0]
+        if isinstance(found, Answer):
+            return found
+        raise _explained(found, host_of(url)) from None
+
+    def _request(self, question: Question, *, url: str, authorization: str | None) -> Answer:
+        headers = {"User-Agent": "harness", **question.headers}
+        if authorization:
+            headers["Authorization"] = authorization
+        if question.verify is False:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        response = self._session.request(
+            question.method, url, headers=headers, data=question.form, auth=_as_it_is, allow_redirects=False,
+            stream=True, timeout=self._patience.socket_s, verify=question.verify,
+        )  # fmt: skip
+        with response:
+            answer = Answer(status=response.status_code, headers=response.headers, body=_body(response))
+        if not question.is_whole(answer):
+            raise Fleeting("breaks off in the middle of its answer")
+        return answer
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Without this, requests would look for a login in ~/.netrc."""
+    return request
+
+
+def _body(response: requests.Response) -> bytes:
+    parts, size = [], 0
+    for part in response.iter_content(CHUNK_BYTES):
+        size += len(part)
+        if size > MOST_BYTES:
+            raise RegistryTrouble(f"{host_of(response.url)}: answers with more than {MOST_BYTES >> 20} MiB; not read")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _explained(error: Exception, host: str) -> Exception:
+    """The errors of requests hold addresses with what may be secret in them: only their kind is told."""
+    if isinstance(error, requests.exceptions.SSLError):
+        return RegistryTrouble(
+            f"{host}: its certificate is not trusted; put its authority's into /etc/docker/certs.d/{host}/ca.crt, "
+            "as Docker needs it, or set REQUESTS_CA_BUNDLE"
+        )
+    if isinstance(error, requests.Timeout):
+        return Fleeting("does not answer in time")
+    if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
+        return Fleeting("breaks off in the middle of its answer")
+    if isinstance(error, requests.ConnectionError):
+        return Fleeting("cannot be reached")
+    if isinstance(error, requests.RequestException):
+        return RegistryTrouble(f"{host}: cannot be asked ({type(error).__name__}); is the address right?")
+    return error
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError:  # no address at all
+        return ""
+
+
+def may_lead(asked: str, url: str) -> bool:
+    """Whether one address may lead to another: never out of the web, nor from a safe one to one that is not."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.scheme in ("https", urlsplit(asked).scheme)
+    except ValueError:
+        return False
+
+
+def retry_after_s(text: str, *, now_s: float) -> float | None:
+    """Seconds, from either form of Retry-After; None if it says nothing."""
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now_s)
+    except (ValueError, OverflowError):
+        return None
+
+
+def host_of(url: str) -> str:
+    """`nvcr.io`, `localhost:5000`: without user, password, path and query."""
+    return urlsplit(url).netloc.rpartition("@")[2] or "the registry"
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Whom an `Authorization` header is for."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)

@@ -1,0 +1,55 @@
+"""Image references as Docker reads them: `ubuntu`, `nvcr.io/nvidia/tensorflow:20.12`, `localhost:5000/x@sha256:…`."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+DOCKER_HUB = "docker.io"
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Name:
+    """`host` as users and Docker's configuration name it; `reference` is a tag or a digest."""
+
+    host: str
+    repository: str
+    reference: str = "latest"
+
+    @property
+    def server(self) -> str:
+        """The host that serves the API: the hub's is another one."""
+        return "registry-1.docker.io" if self.host == DOCKER_HUB else self.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Docker takes registries of this machine without TLS, and any certificate of theirs."""
+        host = self.host.rpartition(":")[0] if re.search(r":\d+$", self.host) else self.host
+        try:
+            return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+    def at(self, reference: str) -> Name:
+        """The same repository at another tag or digest."""
+        return Name(host=self.host, repository=self.repository, reference=reference)
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.repository}"
+
+
+def parse(reference: str) -> Name:
+    """`reference` as Docker reads it; without a tag it is `latest`."""
+    rest, at, digest = reference.partition("@")
+    host, slash, path = rest.partition("/")
+    if not slash or not (set(".:") & set(host) or host == "localhost"):
+        host, path = DOCKER_HUB, rest
+    if host == "index.docker.io":
+        host = DOCKER_HUB
+    path, _, tag = path.partition(":")
+    if host == DOCKER_HUB and "/" not in path:
+        path = f"library/{path}"
+    return Name(host=host, repository=path, reference=(digest if at else tag) or "latest")

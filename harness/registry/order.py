@@ -1,0 +1,56 @@
+"""Which tags a pattern and two bounds mean, and their order: by the version in them, 20.12 < 21.02 < 22.12. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from packaging.version import Version
+
+VERSION = re.compile(
+    r"v?(?P<version>\d+(?:\.\d+)*(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?\d*)?(?:\.(?:post|dev)\d+)?)(?=$|[-_.+])",
+    re.IGNORECASE | re.ASCII,
+)
+WILDCARD = re.compile(r"[*?\[]")
+PIECE = re.compile(r"\d+|\D+", re.ASCII)
+
+
+def is_bound(text: str) -> bool:
+    """Whether a text can be `from` or `to`: 20.12, v2.1, 2.0.0rc1."""
+    return VERSION.fullmatch(text) is not None
+
+
+def in_range(tags: Iterable[str], *, match: str, first: str | None = None, last: str | None = None) -> list[str]:
+    """The tags that fit `match` and lie between two bounds (both belong to it), oldest first.
+
+    The version begins where the pattern's first wildcard does; tags without one there, such as `latest`, have no
+    place in a history and are left out. Only as much as a bound says counts: `last="23.03"` takes 23.03.1 as well.
+    """
+    start = WILDCARD.search(match)
+    prefix = start.start() if start else 0
+    found = {tag: version for tag in tags if fnmatchcase(tag, match) and (version := _version(tag[prefix:]))}
+    low, high = (_version(bound) if bound else None for bound in (first, last))
+    chosen = [
+        tag
+        for tag, version in found.items()
+        if (low is None or _upto(version, low) >= low) and (high is None or _upto(version, high) <= high)
+    ]
+    return sorted(chosen, key=lambda tag: (found[tag], _pieces(tag), tag))
+
+
+def _version(text: str) -> Version | None:
+    begins = VERSION.match(text)
+    return Version(begins["version"]) if begins else None
+
+
+def _upto(version: Version, bound: Version) -> Version:
+    """`version` with no more of its parts than the bound has; for a bound that is a pre-release or such, all of it."""
+    if bound.pre or bound.dev is not None or bound.post is not None:
+        return version
+    return Version(".".join(str(part) for part in version.release[: len(bound.release)]))
+
+
+def _pieces(tag: str) -> list[tuple[int, int, str]]:
+    """py3 before py10: numbers by their value."""
+    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in PIECE.findall(tag)]

@@ -1,0 +1,166 @@
+"""A real registry on loopback: Debian's docker-registry, with images that a real engine pushes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import socket
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import docker
+import requests
+import yaml
+
+from tests.registry.tokens import ISSUER, SERVICE, TokenService
+
+USER, PASSWORD = "$oauthtoken", "hunter2-of-the-registry"
+ACCEPT = "application/vnd.docker.distribution.manifest.v2+json"
+START_S = 20.0
+
+
+@dataclass(kw_only=True)
+class Held:
+    """A registry that runs."""
+
+    host: str
+    client: docker.DockerClient
+    tokens: TokenService | None = None
+
+    def push(self, repository: str, tag: str, *, base: str | None = None, files: Mapping[str, str]) -> str:
+        """An image with these files (over `base`, or nothing else), pushed; its digest."""
+        name = f"{self.host}/{repository}"
+        self.client.images.build(
+            fileobj=_context(base or "scratch", files), custom_context=True, tag=f"{name}:{tag}", rm=True
+        )
+        said = self.client.api.push(name, tag=tag, stream=True, decode=True, auth_config=self.login)
+        events = list(said)
+        problems = [event["error"] for event in events if "error" in event]
+        assert not problems, problems
+        return next(event["aux"]["Digest"] for event in events if "aux" in event)
+
+    @property
+    def login(self) -> dict[str, str]:
+        return {"username": USER, "password": PASSWORD}
+
+    def delete(self, repository: str, digest: str) -> None:
+        self._write("DELETE", repository, digest)
+
+    def tag_many(self, repository: str, tag: str, names: list[str]) -> None:
+        """Let many tags point to what one points to."""
+        manifest = self._write("GET", repository, tag).content
+        for name in names:
+            self._write("PUT", repository, name, data=manifest, headers={"Content-Type": ACCEPT})
+
+    def _write(self, method: str, repository: str, reference: str, **more: Any) -> requests.Response:
+        url = f"http://{self.host}/v2/{repository}/manifests/{reference}"
+        headers = {"Accept": ACCEPT, "Authorization": self._authorization(repository), **more.pop("headers", {})}
+        response = requests.request(method, url, headers=headers, timeout=10, **more)
+        response.raise_for_status()
+        return response
+
+    def _authorization(self, repository: str) -> str:
+        if self.tokens is None:
+            return "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        return "Bearer " + self.tokens.token([f"repository:{repository}:pull,push,delete"], may_write=True)
+
+    def clean(self) -> None:
+        """Remove what the engine has of this registry: built, pulled, or left without a name by a later push."""
+        for image in self.client.images.list():
+            names = [*image.tags, *image.attrs["RepoDigests"]]
+            if any(name.startswith(f"{self.host}/") for name in names):
+                self.client.images.remove(image.id, force=True)
+
+
+def _context(base: str, files: Mapping[str, str]) -> io.BytesIO:
+    copies = "".join(f"COPY {name} /{name}\n" for name in files)
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        for name, text in {
+            "Dockerfile": f"FROM {base}\n{copies}LABEL of=tests\nENV CUDA_VERSION=11.8\n",
+            **files,
+        }.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text.encode())
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    context.seek(0)
+    return context
+
+
+def anonymous(folder: Path) -> dict[str, Any]:
+    """No login at all."""
+    return {}
+
+
+def basic(folder: Path) -> dict[str, Any]:
+    """A login for everything."""
+    hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(rounds=4)).decode()
+    (folder / "users").write_text(f"{USER}:{hashed}\n")
+    return {"htpasswd": {"realm": "tests", "path": str(folder / "users")}}
+
+
+def bearer(folder: Path, service: TokenService) -> dict[str, Any]:
+    """Tokens of a token service."""
+    bundle = service.write_certificate(folder / "service.pem")
+    return {
+        "token": {"realm": service.realm, "service": SERVICE, "issuer": ISSUER, "rootcertbundle": str(bundle)},
+    }
+
+
+@contextmanager
+def held(
+    folder: Path, *, auth: Mapping[str, Any], client: docker.DockerClient, tokens: TokenService | None = None
+) -> Iterator[Held]:
+    """A registry with its data in `folder`, on a port of its own."""
+    host = f"127.0.0.1:{_free_port()}"
+    config = {
+        "version": 0.1,
+        "log": {"level": "error", "accesslog": {"disabled": True}},
+        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}, "delete": {"enabled": True}},
+        "http": {"addr": host, "secret": "of the tests"},
+        **({"auth": dict(auth)} if auth else {}),
+    }
+    (folder / "config.yml").write_text(yaml.safe_dump(config))
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
+    registry = Held(host=host, client=client, tokens=tokens)
+    try:
+        _await(registry.host, process, folder / "log")
+        yield registry
+    finally:
+        registry.clean()
+        process.terminate()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _await(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    ends_s = time.monotonic() + START_S
+    while time.monotonic() < ends_s and process.poll() is None:
+        try:
+            if requests.get(f"http://{host}/v2/", timeout=1).status_code in (200, 401):
+                return
+        except requests.ConnectionError:
+            time.sleep(0.05)
+    raise AssertionError(f"docker-registry did not come up: {log.read_text()[-2000:]}")
+
+
+def docker_config(folder: Path, host: str, *, password: str = PASSWORD) -> Path:
+    """What `docker login` leaves behind."""
+    folder.mkdir(exist_ok=True)
+    auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
+    (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+    return folder

@@ -1,0 +1,83 @@
+"""The client against a real registry, by every way in, with images that an engine really pushed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.registry import Registry, RegistryDenied, pull_bytes, pull_plan
+from tests.registry.held import Held, docker_config
+from tests.registry.tokens import TokenService
+
+pytestmark = pytest.mark.docker
+
+
+def test_pushed_republished_and_deleted(registry: Held, environ: dict[str, str]) -> None:
+    """The whole life of a tag, as a watch sees it."""
+    first = registry.push("team/app", "1.0", files={"answer": "1"})
+    registry.push("team/app", "1.1", files={"answer": "2"})
+    asked = Registry.from_environ(environ)
+    repository = f"{registry.host}/team/app"
+    assert sorted(asked.tags(repository)) == ["1.0", "1.1"]
+    assert asked.digest(f"{repository}:1.0") == first
+    again = registry.push("team/app", "1.0", files={"answer": "3"})
+    assert asked.digest(f"{repository}:1.0") == again != first
+    registry.delete("team/app", again)
+    assert asked.digest(f"{repository}:1.0") is None
+    assert asked.tags(repository) == ("1.1",)
+
+
+def test_what_an_image_says_of_itself(registry: Held, environ: dict[str, str]) -> None:
+    digest = registry.push("team/facts", "1", files={"answer": "1"})
+    found = Registry.from_environ(environ).facts(f"{registry.host}/team/facts:1")
+    assert (found.digest, found.labels) == (digest, {"of": "tests"})
+    assert found.environment["CUDA_VERSION"] == "11.8"
+    local = registry.client.images.get(f"{registry.host}/team/facts:1").attrs
+    assert found.created is not None
+    assert found.created.isoformat()[:19] == local["Created"][:19]
+
+
+def test_sizes_of_pulls(registry: Held, environ: dict[str, str]) -> None:
+    """Both share a layer; it is fetched once."""
+    shared = {"shared": "x" * 50_000}
+    registry.push("team/base", "1", files=shared)
+    base = f"{registry.host}/team/base:1"
+    registry.push("team/sizes", "1", base=base, files={"own": "1"})
+    own = f"{registry.host}/team/sizes:1"
+    asked = Registry.from_environ(environ)
+    plan = pull_plan(asked, [base, own])
+    assert 0 < pull_bytes(asked, base) < pull_bytes(asked, own)
+    assert plan.total_bytes < sum(plan.by_reference.values())
+    assert not plan.unknown
+
+
+def test_a_repository_that_is_not_there(registry: Held, environ: dict[str, str]) -> None:
+    with pytest.raises(RegistryDenied, match=f"^{registry.host}: has no repository of team/nothing"):
+        Registry.from_environ(environ).tags(f"{registry.host}/team/nothing")
+
+
+# ---------------------------------------------------------------- nobody, and the wrong one
+
+
+def test_anonymous_as_on_nvcr(guarded: Held, tokens: TokenService, tmp_path: Path) -> None:
+    """Everybody may read, with a token that is had for nothing."""
+    guarded.push("team/open", "1", files={"answer": "1"})
+    tokens.asked.clear()
+    asked = Registry.from_environ({"DOCKER_CONFIG": str(tmp_path)})
+    assert asked.tags(f"{guarded.host}/team/open") == ("1",)
+    assert [query["scope"] for query in tokens.asked] == [["repository:team/open:pull"]]
+
+
+def test_nobody_is_told_to_log_in(private: Held, tmp_path: Path) -> None:
+    with pytest.raises(RegistryDenied, match=f"wants a login for team/app; `docker login {private.host}`"):
+        Registry.from_environ({"DOCKER_CONFIG": str(tmp_path)}).tags(f"{private.host}/team/app")
+
+
+@pytest.mark.parametrize("registry", ["private", "guarded"], indirect=True)
+def test_a_wrong_login_is_refused_without_being_told(registry: Held, tmp_path: Path) -> None:
+    secret = "wrong-but-secret"
+    config = docker_config(tmp_path / "docker", registry.host, password=secret)
+    with pytest.raises(RegistryDenied, match="docker login") as caught:
+        Registry.from_environ({"DOCKER_CONFIG": str(config)}).tags(f"{registry.host}/team/app")
+    assert secret not in str(caught.value)

@@ -1,0 +1,174 @@
+"""`harness watch` from the outside: a real registry, a real engine, images that are pushed, republished and deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.registry.held import PASSWORD, Held, docker_config
+
+pytestmark = pytest.mark.docker
+
+BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
+MATRIX = """\
+version: 1
+name: nightly
+series:
+  app:
+    repository: {host}/{repository}
+    tags: {{match: "v*-app", from: "{first}"}}
+hosts: {{here: {{engine: docker}}}}
+scenarios:
+  answer: {{command: ["sh", "-c", "exit $(cat /answer)"], judge: exit}}
+trials: {{least: 2, most: 2}}
+"""
+
+
+@dataclass(kw_only=True)
+class Place:
+    """A folder with a matrix in it, and the command that watches it."""
+
+    folder: Path
+    registry: Held
+
+    def matrix(self, repository: str, *, first: str = "1") -> None:
+        text = MATRIX.format(host=self.registry.host, repository=repository, first=first)
+        (self.folder / "matrix.yaml").write_text(text)
+
+    def command(self, *options: str) -> list[str]:
+        return [sys.executable, "-m", "harness", "watch", "matrix.yaml", "--json", *options]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, "DOCKER_CONFIG": str(docker_config(self.folder / "docker", self.registry.host))}
+
+    def once(self) -> tuple[int, dict[str, Any], str]:
+        """The exit code, what the look showed, and the versions that were run."""
+        done = subprocess.run(
+            self.command("--once"), cwd=self.folder, env=self.environ, capture_output=True, text=True, check=False,
+            timeout=180,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        assert PASSWORD not in done.stdout + done.stderr
+        first, _, rest = done.stdout.partition("\n")
+        assert first, done.stderr
+        ran = sorted({cell["image"] for cell in json.loads(rest)["cells"]}) if rest.strip() else []
+        return done.returncode, json.loads(first), " ".join(ran)
+
+
+def names(seen: dict[str, Any], what: str) -> list[str]:
+    return [entry["image"] for entry in seen[what]]
+
+
+@pytest.fixture
+def place(tmp_path: Path, guarded: Held) -> Place:
+    return Place(folder=tmp_path, registry=guarded)
+
+
+@pytest.fixture(scope="session")
+def base(client: docker.DockerClient) -> str:
+    """An image in which Python is: the agent needs it."""
+    if not client.images.list(name=BASE):
+        pytest.skip(f"no image {BASE} on this engine; `make base` makes it")
+    return BASE
+
+
+def test_new_republished_and_gone(place: Place, base: str) -> None:
+    """Only what is new runs, beside the last good image; nothing new runs nothing."""
+
+    def push(tag: str, answer: str, *, mark: str = "") -> str:
+        return place.registry.push("team/watched", tag, base=base, files={"answer": answer, "mark": mark})
+
+    place.matrix("team/watched")
+    push("v1.0-app", "0")
+    second = push("v1.1-app", "0", mark="other")
+    code, seen, ran = place.once()
+    assert (code, names(seen, "new"), ran) == (0, ["v1.0-app", "v1.1-app"], "v1.0-app v1.1-app")
+
+    code, seen, ran = place.once()
+    assert (code, seen["new"], seen["republished"], seen["gone"], ran) == (0, [], [], [], "")
+
+    push("v1.2-app", "1")
+    code, seen, ran = place.once()
+    assert (code, names(seen, "new"), ran) == (1, ["v1.2-app"], "v1.1-app v1.2-app")
+    summary = json.loads((place.folder / "reports/nightly/latest/summary.json").read_text())
+    finding = summary["findings"][0]
+    assert (finding["last_good"], finding["first_bad"]) == ("v1.1-app", "v1.2-app")
+
+    push("v1.0-app", "0", mark="again")
+    place.registry.delete("team/watched", second)
+    code, seen, ran = place.once()
+    assert (names(seen, "republished"), names(seen, "gone")) == (["v1.0-app"], ["v1.1-app"])
+    assert (code, ran) == (1, "v1.0-app v1.2-app")
+    kept = "".join(path.read_text(errors="replace") for path in (place.folder / "reports").rglob("*") if path.is_file())
+    assert PASSWORD not in kept
+
+
+def test_nothing_new_among_600_tags(place: Place, base: str) -> None:
+    """The figure: at most 5 requests and 2 seconds."""
+    place.registry.push("team/many", "v0-app", base=base, files={"answer": "0"})
+    place.registry.tag_many("team/many", "v0-app", [f"v1.{number}-app" for number in range(599)])
+    place.matrix("team/many", first="1.596")
+    assert place.once()[0] == 0
+    code, seen, ran = place.once()
+    assert (code, seen["images"], seen["new"], ran) == (0, 3, [], "")
+    assert seen["requests"] <= 5
+    assert seen["duration_s"] <= 2
+
+
+def test_sigterm_between_two_looks_ends_it_cleanly(place: Place, base: str) -> None:
+    place.registry.push("team/calm", "v1-app", base=base, files={"answer": "0"})
+    place.matrix("team/calm")
+    assert place.once()[0] == 0
+    with subprocess.Popen(
+        place.command("--interval", "1h"), cwd=place.folder, env=place.environ, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["new"] == []
+        code, said = second_watch(place)
+        assert (code, "another watch of this matrix is at work" in said) == (3, True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+def second_watch(place: Place) -> tuple[int, str]:
+    done = subprocess.run(
+        place.command("--once"), cwd=place.folder, env=place.environ, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+def test_kill_9_during_a_run_loses_nothing_but_the_run(place: Place, base: str) -> None:
+    place.registry.push("team/killed", "v1-app", base=base, files={"answer": "0"})
+    place.matrix("team/killed")
+    with subprocess.Popen(
+        place.command("--once"), cwd=place.folder, env=place.environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert len(json.loads(process.stdout.readline())["new"]) == 1
+        time.sleep(0.5)  # in its run
+        process.kill()
+    code, seen, ran = place.once()
+    assert (code, names(seen, "new"), ran) == (0, ["v1-app"], "v1-app")
+
+
+def test_a_registry_that_is_down_is_infrastructure(place: Place) -> None:
+    (place.folder / "matrix.yaml").write_text(MATRIX.format(host="127.0.0.1:9", repository="team/x", first="1"))
+    began_s = time.monotonic()
+    done = subprocess.run(
+        place.command("--once"), cwd=place.folder, env=place.environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("harness: matrix.yaml:6: series.app.tags: 127.0.0.1:9: cannot be reached")
+    assert time.monotonic() - began_s < 40

@@ -1,0 +1,125 @@
+"""A token service, as `docker-registry` wants one: it signs what somebody may do (Docker's token specification)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.x509.oid import NameOID
+
+SERVICE = "registry of the tests"
+ISSUER = "token service of the tests"
+
+
+class TokenService(ThreadingHTTPServer):
+    """Everybody may pull; who has the login may do everything. `asked` are the queries that came."""
+
+    daemon_threads = True
+
+    def __init__(self, *, user: str, password: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.login = f"{user}:{password}"
+        self.asked: list[dict[str, list[str]]] = []
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.certificate = _self_signed(self._key)
+
+    @property
+    def realm(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/token"
+
+    def write_certificate(self, path: Path) -> Path:
+        path.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
+        return path
+
+    def token(self, scopes: list[str], *, may_write: bool) -> str:
+        now = int(time.time())
+        header = {
+            "typ": "JWT",
+            "alg": "RS256",
+            "x5c": [base64.b64encode(self.certificate.public_bytes(serialization.Encoding.DER)).decode()],
+        }
+        claims = {
+            "iss": ISSUER, "aud": SERVICE, "sub": "", "jti": secrets.token_hex(8),
+            "iat": now, "nbf": now - 10, "exp": now + 300,
+            "access": [_access(scope, may_write=may_write) for scope in scopes],
+        }  # fmt: skip
+        signed = f"{_encoded(json.dumps(header).encode())}.{_encoded(json.dumps(claims).encode())}"
+        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{signed}.{_encoded(signature)}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: TokenService
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)
+        self.server.asked.append(query)
+        basic = self.headers.get("Authorization", "")
+        known = basic == "Basic " + base64.b64encode(self.server.login.encode()).decode()
+        if basic and not known:
+            self._say(401, {"errors": []})
+        else:
+            scopes = [scope for value in query.get("scope", ()) for scope in value.split(" ")]
+            self._say(200, {"token": self.server.token(scopes, may_write=known)})
+
+    def _say(self, status: int, content: dict[str, Any]) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Tests are quiet."""
+
+
+@contextmanager
+def serving(service: TokenService) -> Iterator[TokenService]:
+    thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield service
+    finally:
+        service.shutdown()
+        service.server_close()
+        thread.join()
+
+
+def _access(scope: str, *, may_write: bool) -> dict[str, Any]:
+    kind, name, actions = scope.split(":")
+    allowed = [action for action in actions.split(",") if may_write or action == "pull"]
+    return {"type": kind, "name": name, "actions": allowed}
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _self_signed(key: rsa.RSAPrivateKey) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, ISSUER)])
+    now = datetime.now(timezone.utc)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )

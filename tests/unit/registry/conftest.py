@@ -1,0 +1,132 @@
+"""A server on loopback that answers as a test tells it to, well or badly."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from harness.registry import Registry
+from harness.registry.access import Access
+from harness.registry.credentials import Logins
+from harness.registry.exchange import Exchange, Patience
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """`raw`: written instead of everything else."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    raw: Iterator[bytes] | None = None
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[Request] = []
+        self.answer: Callable[[Request], Reply] = lambda request: Reply(status=404)
+        self.host = f"127.0.0.1:{self.server_port}"
+
+    def handle_error(self, *_: object) -> None:
+        """A client that gave up is part of these tests."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def handle_one_request(self) -> None:
+        self.raw_requestline = self.rfile.readline(65537)
+        if not self.raw_requestline or not self.raw_requestline[:1].isalpha():
+            self.close_connection = True  # the beginning of a TLS handshake, or the end
+            return
+        if self.parse_request():
+            self.reply()
+
+    def reply(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        request = Request(method=self.command, path=self.path, headers=dict(self.headers), body=body)
+        self.server.asked.append(request)
+        reply = self.server.answer(request)
+        if reply.raw is not None:
+            for part in reply.raw:
+                self.wfile.write(part)
+            self.close_connection = True
+            return
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        if "Content-Length" not in reply.headers:
+            self.send_header("Content-Length", str(len(reply.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(reply.body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Tests are quiet."""
+
+
+def started() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    yield from started()
+
+
+@pytest.fixture
+def other() -> Iterator[Server]:
+    """Another server, which must not learn what is for the first."""
+    yield from started()
+
+
+@dataclass(kw_only=True)
+class World:
+    """A registry client whose pauses are counted instead of made."""
+
+    home: Path
+    pauses: list[float] = field(default_factory=list)
+    patience: Patience = field(default_factory=lambda: Patience(socket_s=0.5, answer_s=1.0, attempts=3))
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def registry(self) -> Registry:
+        exchange = Exchange(pause=self.pause, patience=self.patience, now_s=lambda: 1_000_000_000.0)
+        logins = Logins(environ={"HOME": str(self.home), **self.environ})
+        access = Access(exchange=exchange, logins=logins, certificates=self.home / "certs.d")
+        return Registry(exchange=exchange, access=access)
+
+    def pause(self, seconds: float) -> None:
+        if seconds:
+            self.pauses.append(seconds)
+
+    def docker_config(self, text: str) -> None:
+        (self.home / ".docker").mkdir(exist_ok=True)
+        (self.home / ".docker" / "config.json").write_text(text)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(home=tmp_path)

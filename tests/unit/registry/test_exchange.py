@@ -1,0 +1,170 @@
+"""A registry that is busy, slow, broken or sly: bounded attempts, no endless loop, one line that says why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from harness.errors import Interrupted
+from harness.registry import RegistryTrouble
+from harness.registry.exchange import Exchange, Patience, retry_after_s
+from harness.registry.exchange import Question as Ask
+from tests.unit.registry.conftest import Reply, Request, Server, World
+
+OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')
+
+
+def replies(server: Server, *script: Reply) -> None:
+    """These in turn; the last one for ever."""
+    server.answer = lambda request: script[min(len(server.asked), len(script)) - 1]
+
+
+def tags(server: Server, world: World) -> tuple[str, ...]:
+    return world.registry().tags(f"{server.host}/team/app")
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_busy_registry_is_asked_again(server: Server, world: World, status: int) -> None:
+    replies(server, Reply(status=status), Reply(status=status), OK)
+    assert tags(server, world) == ("1",)
+    assert world.pauses == [1, 2]
+
+
+def test_the_pause_is_the_one_asked_for(server: Server, world: World) -> None:
+    date = "Sun, 09 Sep 2001 01:47:00 GMT"  # 20 s after the world's now
+    replies(
+        server, Reply(status=429, headers={"Retry-After": "7"}), Reply(status=503, headers={"Retry-After": date}), OK
+    )
+    assert tags(server, world) == ("1",)
+    assert world.pauses == [7, 20]
+
+
+def test_a_pause_that_is_too_long_is_told(server: Server, world: World) -> None:
+    replies(server, Reply(status=429, headers={"Retry-After": "21600"}))
+    with pytest.raises(RegistryTrouble, match=r"answers with HTTP 429 and asks to wait 21600 s; try again then"):
+        tags(server, world)
+    assert (len(server.asked), world.pauses) == (1, [])
+
+
+def test_one_that_stays_busy_is_left(server: Server, world: World) -> None:
+    replies(server, Reply(status=503))
+    with pytest.raises(RegistryTrouble, match=r"answers with HTTP 503 \(3 attempts\); try again later"):
+        tags(server, world)
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(("text", "expected"), [("5", 5.0), ("", None), ("soon", None), ("-3", None), ("1.5", None)])
+def test_retry_after(text: str, expected: float | None) -> None:
+    assert retry_after_s(text, now_s=0.0) == expected
+
+
+def test_a_date_that_is_past_means_now() -> None:
+    assert retry_after_s("Sun, 09 Sep 2001 01:46:40 GMT", now_s=2e9) == 0
+
+
+HALF = [
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"],
+    [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"tags\": ["],
+    [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ta"],
+    [b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope"],
+    [b"HTTP/1.1 2"],
+    [b""],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", HALF, ids=["length", "json", "chunked", "gzip", "header", "nothing"])
+def test_half_an_answer_is_asked_for_again(server: Server, world: World, parts: list[bytes]) -> None:
+    def answer(request: Request) -> Reply:
+        return Reply(raw=iter(parts)) if len(server.asked) < 3 else OK
+
+    server.answer = answer
+    assert tags(server, world) == ("1",)
+    assert len(server.asked) == 3
+
+
+def trickle(every_s: float) -> Iterator[bytes]:
+    yield b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
+    for _ in range(100):
+        time.sleep(every_s)
+        yield b"x"
+
+
+@pytest.mark.parametrize("every_s", [0.1, 3.0], ids=["trickles", "stalls"])
+def test_an_answer_that_never_ends_is_given_up(server: Server, world: World, every_s: float) -> None:
+    world.patience = Patience(socket_s=0.3, answer_s=0.5, attempts=2)
+    server.answer = lambda request: Reply(raw=trickle(every_s))
+    began = time.monotonic()
+    with pytest.raises(RegistryTrouble, match="2 attempts"):
+        tags(server, world)
+    assert time.monotonic() - began < 5
+
+
+def test_an_answer_that_is_too_large_is_not_read(server: Server, world: World) -> None:
+    chunk = b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (1 << 20)
+    server.answer = lambda request: Reply(raw=iter([chunk] * 20))
+    with pytest.raises(RegistryTrouble, match="more than 16 MiB"):
+        tags(server, world)
+
+
+def test_nobody_there(world: World) -> None:
+    with pytest.raises(RegistryTrouble, match=r"^127\.0\.0\.1:9: cannot be reached \(3 attempts\)"):
+        world.registry().tags("127.0.0.1:9/team/app")
+
+
+def test_stopping_does_not_wait_for_the_registry(server: Server, world: World) -> None:
+    server.answer = lambda request: Reply(raw=trickle(10))
+
+    def stop(seconds: float) -> None:
+        raise Interrupted("stopped")
+
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        Exchange(pause=stop).ask(Ask(url=f"http://{server.host}/"))
+    assert time.monotonic() - began < 2
+
+
+# ---------------------------------------------------------------- redirects
+
+
+def redirected(server: Server, to: str, *, status: int = 307) -> Exchange:
+    server.answer = lambda request: Reply(status=status, headers={"Location": to}) if request.path == "/" else OK
+    return Exchange(pause=lambda seconds: None, patience=Patience(attempts=1))
+
+
+def test_another_server_does_not_get_our_authorization(server: Server, other: Server) -> None:
+    other.answer = lambda request: OK
+    exchange = redirected(server, f"http://{other.host}/blob?signature=s")
+    assert exchange.ask(Ask(url=f"http://{server.host}/", authorization="Bearer secret")).status == 200
+    assert server.asked[0].headers["Authorization"] == "Bearer secret"
+    assert "Authorization" not in other.asked[0].headers
+
+
+def test_the_same_server_does(server: Server) -> None:
+    exchange = redirected(server, "/there")
+    exchange.ask(Ask(url=f"http://{server.host}/", authorization="Bearer secret"))
+    assert [request.headers.get("Authorization") for request in server.asked] == ["Bearer secret"] * 2
+
+
+def test_a_circle_is_left(server: Server) -> None:
+    exchange = redirected(server, "/")
+    with pytest.raises(RegistryTrouble, match="from one address to the next without end"):
+        exchange.ask(Ask(url=f"http://{server.host}/"))
+    assert len(server.asked) == 5
+
+
+@pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://x/y", "http://[bad", "//", "gopher:x"])
+def test_an_address_that_is_none(server: Server, to: str) -> None:
+    with pytest.raises(RegistryTrouble):
+        redirected(server, to).ask(Ask(url=f"http://{server.host}/"))
+
+
+def test_a_login_of_netrc_is_not_used(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = world.home / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    server.answer = lambda request: OK
+    tags(server, world)
+    assert "Authorization" not in server.asked[0].headers
