@@ -17,6 +17,7 @@ job.json
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
      "timeout_s": 1200.0,                       most seconds for setup and all the steps
      "answer_timeout_s": 300.0,                 most seconds to wait for an answer to a look
+     "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (wrapping.py)
      "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may tell
 
 Every message to the harness is one line on stdout, after a newline: marker, a space, a JSON object with "type".
@@ -24,29 +25,40 @@ Anything else on stdout is noise of the image. Messages, in order:
 
     hello     {"protocol": 1, "agent": "…", "python": "3.8.10", "implementation": "CPython", "libc": "glibc 2.36",
                "packages": {"numpy": "1.26.4", …}, "cpu": "model name", "page_kib": 4, "huge_pages": "madvise",
-               "cgroup": {"version": 1, "limit_bytes": 123 or null}, "environment": {"CUDA_VERSION": "11.8"},
-               "environment_names": ["PATH", …]}
+               "rlimits": {"stack": "67108864:-1", …}, "cgroup": {"version": 1, "limit_bytes": 123 or null},
+               "environment": {"CUDA_VERSION": "11.8"},
+               "environment_names": ["PATH", …],
+               "gpus": [{"index": 0, "uuid": "GPU-…", "name": "NVIDIA GeForce RTX 4090", "compute_capability": "8.9",
+                         "driver": "535.104.05", "cuda": "12.2", "memory_mib": 24564, "power_limit_w": 450.0,
+                         "ecc": false, "mig": null, "parent": null, "processes": 0}, …]}
+                                                where the driver's library is; a MIG instance stands in the place of
+                                                its card, whose UUID is `parent`; what the driver does not tell is
+                                                null. "gpu_problem": "…" instead, when that library does not start
     ready     {"setup_s": 0.2, "first_step_s": 0.1, "libraries": ["libcufft.so.10.3", …], "probes": ["rss", …],
                "stride": 1}                     after setup and the first step
     progress  {"step": 1234, "rss_kib": 81234}  about once a second
-    samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "heap_kib": […], "blocks": […], "step_s": […]}}
+    samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "heap_kib": […], "blocks": […], "step_s": […],
+               "gpu_pool_kib": […], "gpu_kib": […], "gpu_process_kib": […]}}
                the rows since the last one, in chunks of at most 10,000 (fewer where a line would pass 1 MiB);
                null for a missing number; no column for a probe that this process does not have
     look      {"step": 500, "look": {fields of model.Look}, "last": false}      after the samples it covers.
                One with "last": true is never answered; `done` follows. It is taken at the budget, and once more
                at the same step after an answer of stop, or where the time limit ended the steps. A trial that
                failed has none.
+    file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004,
                "output_tail": "last 64 KiB of the scenario's stdout and stderr", "stacks": "…"}
                always the last, after the samples not yet sent. probe_cost: probe time / step time, a fraction.
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
-its first row (setup_s null), and its looks have rss_kib only.
+its first row (setup_s null), and its looks have rss_kib and what the driver tells of the GPUs.
+
+    python -B ROOT/start.py gpus        prints the GPUs of `hello` as one JSON object, and ends
 
 The harness answers each look but the last with one line on stdin: {"answer": "go"} or {"answer": "stop"}.
 End of stdin means that the harness is gone: the agent kills the scenario and ends.
 """
 
 PROTOCOL = 1
-VERSION = "1"
+VERSION = "2"

@@ -7,7 +7,7 @@ held up while the harness thinks about a look; what it does meanwhile is not cou
 import os
 import re
 
-from . import ending, samples, wire
+from . import ending, samples, wire, wrapping
 from .probes import tree
 from .watch import Watch
 
@@ -18,9 +18,9 @@ STEP_S, RSS_KIB = 0, 1
 class CommandWatch(Watch):
     """Watches a command; the table is the supervisor's own."""
 
-    def __init__(self, job, root, outbox):
-        Watch.__init__(self, job, root, outbox)
-        self.table = samples.Table(-1, self.rows, self.stride)
+    def __init__(self, job, root, outbox, gpus):
+        Watch.__init__(self, job, root, outbox, gpus)
+        self.measure_in(samples.Table(-1, self.rows, self.stride))
         self.table.clear(STEP_S, 2)
         self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}
         self._pattern = re.compile(job["step_pattern"].encode("utf-8")) if job["step_pattern"] else None
@@ -31,6 +31,8 @@ class CommandWatch(Watch):
     def open(self):
         try:
             self.start(self.job["command"])
+        except wrapping.Missing as error:
+            self.end("setup", str(error))
         except OSError as error:
             self.end("setup", "cannot start %s: %s" % (self.job["command"][0], os.strerror(error.errno)))
 

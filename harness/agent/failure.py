@@ -7,11 +7,19 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_LINES = 40
 MOST_CHARACTERS = 8192
 OOM_NAMES = {"ResourceExhaustedError", "OutOfMemoryError"}
-OOM_TEXTS = ("CUDA out of memory",)
+OOM_TEXTS = (
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "cudaErrorMemoryAllocation",
+    "RESOURCE_EXHAUSTED: Out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
 
 
 def is_oom(error):
-    """Whether it says that memory ran out: Python's, TensorFlow's or torch's way of saying so."""
+    """Whether it says that memory ran out: Python's, TensorFlow's, torch's, JAX's or CUDA's way of saying so."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return isinstance(error, MemoryError) or bool(names & OOM_NAMES) or any(text in _text(error) for text in OOM_TEXTS)
 

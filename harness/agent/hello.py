@@ -4,6 +4,7 @@ import fnmatch
 import os
 import platform
 import re
+import resource
 import sys
 
 from . import PROTOCOL, VERSION
@@ -28,6 +29,7 @@ def facts(patterns, environment, cgroup):
         "cpu": _cpu(),
         "page_kib": os.sysconf("SC_PAGE_SIZE") // 1024,
         "huge_pages": _huge_pages(),
+        "rlimits": _rlimits(),
         "cgroup": {"version": cgroup.version, "limit_bytes": cgroup.limit_bytes()},
         "environment": shown,
         "environment_names": sorted(set(environment) - set(shown)),
@@ -83,6 +85,12 @@ def _cpu():
 def _huge_pages():
     match = re.search(r"\[(\w+)\]", _read("/sys/kernel/mm/transparent_hugepage/enabled"))
     return match.group(1) if match else None
+
+
+def _rlimits():
+    """Name -> "soft:hard"; -1 is no limit."""
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {name[len("RLIMIT_") :].lower(): "%d:%d" % resource.getrlimit(getattr(resource, name)) for name in names}
 
 
 def _read(path):

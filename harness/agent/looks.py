@@ -8,9 +8,10 @@ from .probes import heap, status
 class Looker(object):
     """Takes looks with the readers that this process has; what cannot be read is missing in a look."""
 
-    def __init__(self, rss, heap_in_use, blocks, cgroup):
+    def __init__(self, rss, heap_in_use, blocks, cgroup, pool):
         self._readers = (("rss%s_kib", rss), ("heap%s_kib", heap_in_use), ("blocks%s", blocks))
         self._cgroup = cgroup
+        self._pool = pool
 
     def look(self):
         """The fields of model.Look, but for its step."""
@@ -18,6 +19,7 @@ class Looker(object):
         gc.collect()
         fields.update(self._sample(""))
         fields.update(status.read())
+        fields.update(self._pool.look())
         fields["cgroup_kib"] = self._cgroup.usage_kib()
         return fields
 

@@ -20,7 +20,8 @@ BUSY_S = 4  # time spent in those steps
 LOST = 5  # set by the scenario process: it can no longer talk with the supervisor
 HEADER = 8
 
-COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks")
+COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib")
+ALWAYS = 4  # of them, which every process has; the others only where there is a GPU
 MOST_METRICS = 16
 MOST_ROWS = 200000
 PAGE = 4096

@@ -4,10 +4,11 @@ It has a process of its own because it may die in any way. It writes events, JSO
 answers from another; the samples lie in shared memory (samples.py).
 
     {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step
-    {"type": "look", "step": 500, "look": {…}, "last": false}                           then waits for go or stop
+    {"type": "look", "step": 500, "look": {…}, "last": false}   then waits for go or stop; after the last for stop
     {"type": "failed", "setup": true, "oom": false, "message": "…"}                     an exception: no more steps
     {"type": "ended", "end": "completed" or "stopped"}                                  then teardown
     {"type": "note", "text": "…"}
+    {"type": "file", "name": "optrace.json", "text": "…"}   of a wrapping probe, before `ended`; long ones in parts
 """
 
 import faulthandler
@@ -18,8 +19,8 @@ import sys
 import time
 import types
 
-from . import failure, looks, samples, stepping
-from .probes import cgroup, heap, libraries, python, rss
+from . import failure, looks, samples, stepping, wrapping
+from .probes import cgroup, heap, libraries, pools, python, rss
 
 STACKS_SIGNAL = signal.SIGUSR2
 
@@ -50,7 +51,7 @@ class Link(object):
 
     def ask(self, **fields):
         """Tell of a look and wait: "go" or "stop"."""
-        self.tell("look", last=False, **fields)
+        self.tell("look", **fields)
         try:
             answer = os.read(self._answers_fd, 64)  # one line, written at once
         except OSError:
@@ -72,6 +73,12 @@ def main(root, fds):
     table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
     link = Link(events_fd, answers_fd)
     return Scenario(job, os.path.join(root, job["script"]), table, link).run()
+
+
+def _line_of(function, script):
+    """` (table.py:12 in setup)`, the author's own line; nothing for what is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return " (%s:%d in %s)" % (os.path.basename(script), code.co_firstlineno, code.co_name) if code else ""
 
 
 class Scenario(object):
@@ -110,22 +117,43 @@ class Scenario(object):
 
     def _measure(self):
         readers = self._readers()
-        self.table.clear(0, len(samples.COLUMNS))
+        self.table.clear(0, samples.ALWAYS)
         started = time.perf_counter()
         step = self._set_up()
+        probe = wrapping.find(self.job, self.module, step)
+        step = step if probe is None else probe.wrap(step)
         setup_s = time.perf_counter() - started
         self.where = "step"
         stepper = stepping.Stepper(step, self.table, readers)
         stepper.run(0, 1)
+        pool = self._follow_pool(stepper)
         self.link.tell(
             "ready",
             setup_s=setup_s,
             first_step_s=stepper.busy_s,
-            probes=[name for name, read in readers.items() if read is not None],
+            probes=stepper.probes,
             metrics=stepper.metrics.settle(),
         )
-        looker = looks.Looker(readers["rss_kib"], readers["heap_kib"], readers["blocks"], cgroup.find())
-        self.link.tell("ended", end=self._step_and_look(stepper, looker))
+        looker = looks.Looker(readers["rss_kib"], readers["heap_kib"], readers["blocks"], cgroup.find(), pool)
+        end = self._step_and_look(stepper, looker)
+        if probe is not None:
+            self._send(probe.files())
+        self.link.tell("ended", end=end)
+
+    def _send(self, files):
+        for name, text in files.items():
+            for piece in wrapping.pieces(text):
+                self.link.tell("file", name=name, text=piece)
+
+    def _follow_pool(self, stepper):
+        """The frameworks' pools: for the looks, and for the steps too where one is in use that is cheap to ask."""
+        pool = pools.find()
+        pool.look()  # what asking allocates once, it allocates now
+        read = pool.step_reader()
+        if read is not None:
+            self.table.clear(samples.COLUMNS.index("gpu_pool_kib"), 1)
+            stepper.add("gpu_pool_kib", read)
+        return pool
 
     def _readers(self):
         """Column -> function that reads it, None where there is nothing to read."""
@@ -141,7 +169,8 @@ class Scenario(object):
             raise ScriptError("%s has no function setup" % os.path.basename(self.script))
         step = self.module.setup(**self.job["params"])
         if not callable(step):
-            raise ScriptError("setup must return the step function; it returned %s" % type(step).__name__)
+            place = _line_of(self.module.setup, self.script)
+            raise ScriptError("setup must return the step function; it returned %s%s" % (type(step).__name__, place))
         return step
 
     def _load(self):
@@ -164,9 +193,9 @@ class Scenario(object):
             stepper.run(stepper.steps, count)
             if self.table.header[samples.STOP] or count == budget:
                 break
-            if self.link.ask(step=count, look=stepper.aside(looker.look)) == "stop":
+            if self.link.ask(step=count, look=stepper.aside(looker.look), last=False) == "stop":
                 break
-        self.link.tell("look", step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
+        self.link.ask(step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
         return "completed" if stepper.steps == budget else "stopped"
 
     def _fail(self, error):

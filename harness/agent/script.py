@@ -6,7 +6,7 @@ import re
 import sys
 import time
 
-from . import ending, libc, samples, wire
+from . import ending, libc, samples, wire, wrapping
 from .scenario import STACKS_SIGNAL
 from .watch import Watch
 
@@ -17,18 +17,18 @@ LOST = (
     "after step %d: the scenario closed the agent's own file descriptors, so nothing can be heard of it; it may close "
     "what it opened, but none from %d on"
 )
-PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python"}
+PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python", "gpu_pool_kib": "gpu pool"}
 
 
 class ScriptWatch(Watch):
     """Watches a script that runs in an interpreter of its own and samples itself into shared memory."""
 
-    def __init__(self, job, root, outbox):
-        Watch.__init__(self, job, root, outbox)
+    def __init__(self, job, root, outbox, gpus):
+        Watch.__init__(self, job, root, outbox, gpus)
         self._table_fd = libc.raised(samples.shared_file("samples", samples.size_bytes(self.rows)))
         self._stacks_fd = libc.raised(samples.shared_file("stacks", 0))
-        self.table = samples.Table(self._table_fd, self.rows, self.stride)
-        self.columns = {name: place for place, name in enumerate(samples.COLUMNS)}
+        self.measure_in(samples.Table(self._table_fd, self.rows, self.stride))
+        self.columns = {name: place for place, name in enumerate(samples.COLUMNS[: samples.ALWAYS])}
         self._events_fd = None
         self._lowest_fd = None
         self._answers_fd = None
@@ -46,7 +46,10 @@ class ScriptWatch(Watch):
         start = os.path.join(self.root, "start.py")
         # -u: what it printed before a segmentation fault must not be lost in a buffer.
         command = [sys.executable, "-B", "-u", start] + [str(fd) for fd in inherited]
-        self.start(command, inherited)
+        try:
+            self.start(command, inherited)
+        except wrapping.Missing as error:
+            self.end("setup", str(error))
         os.close(events)
         os.close(answers)
         self.listen(self._events_fd, self._events)
@@ -76,6 +79,8 @@ class ScriptWatch(Watch):
 
     def _on_look(self, step, look, last):
         self.look(step, look, last)
+        if last:
+            self.answered("stop")  # it waited, so that what its GPUs hold is not yet given back
 
     def _on_failed(self, **event):
         self._leave(ending.of_failure(event, self.oom_killed()))
@@ -87,9 +92,12 @@ class ScriptWatch(Watch):
     def _on_note(self, text):
         self.notes.append(text)
 
+    def _on_file(self, name, text):
+        self.file(name, text)
+
     def _leave(self, verdict):
         self._verdict = verdict
-        self._leave_by = self.clock() + AFTER_END_S
+        self._leave_by = self.clock() + (AFTER_END_S if self.wrapper is None else self.wrapper.after_end_s)
 
     # -------------------------------------------------------------- what happens to it
 

@@ -11,7 +11,7 @@ from . import samples
 # A probe may cost this share of the step that it follows, or the floor where a step is too short for that. Every
 # verdict on memory needs the resident memory: it is left out only where it costs ten times what it does elsewhere.
 SHARE = 0.0005
-FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6}
+FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
 
 
 class Stepper(object):
@@ -24,11 +24,16 @@ class Stepper(object):
         self._step = step
         self._table = table
         self._row_busy_s = 0.0
-        self._probes = [
-            thinned(read, table.column(samples.COLUMNS.index(name)), FLOOR_S[name])
-            for name, read in readers.items()
-            if read is not None
-        ]
+        self.probes = []
+        self._probes = []
+        for name, read in readers.items():
+            if read is not None:
+                self.add(name, read)
+
+    def add(self, name, read):
+        """Sample another column from the next step on. `probes` are the names of all of them."""
+        self.probes.append(name)
+        self._probes.append(thinned(read, self._table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
 
     def run(self, start, stop):
         """Make the steps from start to stop (0-based), fewer when the supervisor asks for an end."""

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from . import child, hello, libc, wire
+from . import child, gpu, hello, libc, wire
 from .command import CommandWatch
 from .probes import cgroup
 from .script import ScriptWatch
@@ -17,8 +17,12 @@ def main(root):
     child.set_oom_score(-500)
     libc.adopt_orphans()
     outbox = wire.Outbox(1, job["marker"])
-    outbox.send("hello", **hello.facts(job["environment"], os.environ, cgroup.find()))
-    watch = (CommandWatch if job["command"] else ScriptWatch)(job, root, outbox)
+    gpus = gpu.find()
+    if gpu.visible(gpus.cards, os.environ):
+        # Else TensorFlow takes nearly all of the memory at once, and no figure of it means anything.
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    outbox.send("hello", **dict(hello.facts(job["environment"], os.environ, cgroup.find()), **gpus.facts()))
+    watch = (CommandWatch if job["command"] else ScriptWatch)(job, root, outbox, gpus)
     watch.run()
     if outbox.pending:
         sys.stderr.write("the harness did not take what the agent had to say\n")

@@ -9,7 +9,7 @@ import signal
 import time
 import traceback
 
-from . import child, samples, wire
+from . import child, monitor, samples, wire, wrapping
 from .probes import cgroup, libraries
 
 PROGRESS_S = 1.0
@@ -39,17 +39,18 @@ class Countdown(object):
 class Watch(object):
     """Runs one job from the child's start to `done`.
 
-    A subclass has `open()` (starts the child), `answered(answer)`, `tick(now)`, `overdue(now)`, `died(death)` and
-    the attributes `table`, `columns` (name -> position in the table) and `resident()` (KiB now, or None).
+    A subclass has `open()` (starts the child), `answered(answer)`, `tick(now)`, `overdue(now)`, `died(death)`, the
+    attribute `columns` (name -> position in the table) and `resident()` (KiB now, or None); it calls `measure_in`.
     """
 
-    def __init__(self, job, root, outbox, clock=time.perf_counter):
+    def __init__(self, job, root, outbox, gpus, clock=time.perf_counter):
         self.job = job
         self.root = root
         self.outbox = outbox
         self.clock = clock
         self.rows, self.stride = samples.shape(job["looks"][-1])
         self.child = None
+        self.wrapper = wrapping.around(job, root)
         self.done = None
         self.gone = False
         self.notes = []
@@ -63,6 +64,13 @@ class Watch(object):
         self._sent = 0
         self._selector = selectors.PollSelector()
         self._signals = _signals_as_fd()
+        self._gpus = gpus
+        self.monitor = None
+
+    def measure_in(self, table):
+        """Take `table` for the samples, those of the GPUs among them."""
+        self.table = table
+        self.monitor = monitor.Monitor(self._gpus, table, os.environ, clock=self.clock)
 
     # -------------------------------------------------------------- the loop
 
@@ -89,6 +97,9 @@ class Watch(object):
     def start(self, command, inherited=()):
         """Start the child in the folder of the scenario's files. Raises OSError."""
         folder = os.path.join(self.root, "scenario")
+        if self.wrapper is not None:
+            command = self.wrapper.command(command)
+            os.environ.update(self.wrapper.environment)
         self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
         self.listen(self.child.output, self._output)
 
@@ -105,6 +116,8 @@ class Watch(object):
         elif self.countdown.left(now) <= 0:
             self.overdue(now)
         self._tell_progress(now)
+        if self.asked_at is None:
+            self.monitor.tick(now, self._sent)
         self.tick(now)
 
     def _exchange(self, pause_s):
@@ -123,7 +136,8 @@ class Watch(object):
         """Until the next thing that has a time: progress, the end of a wait, the deadline."""
         now = self.clock()
         left = self.countdown.left(now) if self.asked_at is None else self.deadline_of_answer() - now
-        return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, self.beat_s()))
+        beat_s = self.monitor.beat_s(self.beat_s())
+        return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, beat_s))
 
     def beat_s(self):
         """Most seconds between two ticks."""
@@ -190,12 +204,13 @@ class Watch(object):
             setup_s=setup_s,
             first_step_s=first_step_s,
             libraries=libraries.of_interest(self.child.pid),
-            probes=probes,
+            probes=probes + (["gpu"] if self.monitor.columns else []),
             stride=self.stride,
         )
 
     def look(self, step, look, last):
         """Tell of a look, after the samples that it covers; unless it is the last, wait for an answer."""
+        look = dict(look, **self.monitor.look())
         self.send_samples()
         self.outbox.send("look", step=step, look={name: wire.tidy(look[name]) for name in look}, last=last)
         if not last:
@@ -203,7 +218,8 @@ class Watch(object):
             self.countdown.pause(self.asked_at)
 
     def send_samples(self):
-        columns = [(name, self.table.column(place)) for name, place in self.columns.items()]
+        places = dict(self.columns, **self.monitor.columns)
+        columns = [(name, self.table.column(place)) for name, place in places.items()]
         for rows in wire.chunks(self._sent, self.table.taken(), len(columns)):
             chunk = {name: [wire.tidy(column[row]) for row in rows] for name, column in columns}
             chunk["step"] = [(row + 1) * self.stride for row in rows]
@@ -245,6 +261,8 @@ class Watch(object):
             self.child.kill()
             self.drain()
             self.send_samples()
+        self._send_files()
+        notes = self.notes + self.monitor.notes()
         busy_s = self.table.header[samples.BUSY_S]
         self.outbox.send(
             "done",
@@ -252,8 +270,18 @@ class Watch(object):
             peak_rss_kib=wire.tidy(self._peak_rss_kib()),
             probe_cost=wire.tidy(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             output_tail=self.tail.text(),
-            **dict(self.done, message="\n".join([self.done["message"], *self.notes]).strip()),
+            **dict(self.done, message="\n".join([self.done["message"], *notes]).strip()),
         )
+
+    def _send_files(self):
+        if self.wrapper is not None:
+            for name, text in self.wrapper.files().items():
+                self.file(name, text)
+
+    def file(self, name, text):
+        """Send what a wrapping probe found."""
+        for piece in wrapping.pieces(text):
+            self.outbox.send("file", name=name, text=piece)
 
     def _peak_rss_kib(self):
         """The largest sample, or what the kernel says when it lets go of the child: it sees between the samples."""

@@ -56,6 +56,20 @@ def test_an_exception_whose_text_cannot_be_had() -> None:
     assert "its __str__ raised KeyError" in failure.describe(Mute(), "step 1", "x.py")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity)", True),
+        ("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", True),
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("CUDA error: no kernel image is available for execution on the device", False),
+    ],
+)
+def test_which_errors_say_that_memory_ran_out(text: str, expected: bool) -> None:
+    assert failure.is_oom(RuntimeError(text)) is expected
+
+
 # ---------------------------------------------------------------- samples
 
 
@@ -156,7 +170,7 @@ def test_metrics_are_those_of_the_first_result() -> None:
     metrics.record(2, 7)
 
     assert metrics.settle() == ["loss", "text"]
-    assert list(table.column(4))[:2] == [1.5, 2.5]
+    assert list(table.column(len(samples.COLUMNS)))[:2] == [1.5, 2.5]
 
 
 def test_no_result_in_the_first_step_means_no_metrics() -> None:

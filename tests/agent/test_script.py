@@ -104,7 +104,10 @@ def test_failure_in_a_step(
         ("setup_error", r"setup: RuntimeError: planted failure of setup \(planted.py:\d+ in at_once\)$"),
         ("setup_exit", r"^setup: the process ended with exit code 3$"),
         ("import_error", r"setup: ModuleNotFoundError: No module named 'planted_module"),
-        ("no_step", r"^setup: ScriptError: setup must return the step function; it returned NoneType$"),
+        (
+            "no_step",
+            r"^setup: ScriptError: setup must return the step function; it returned NoneType \(planted.py:\d+ in ",
+        ),
     ],
 )
 def test_failure_before_the_first_step(tmp_path: Path, thorough_python: str, fault: str, message: str) -> None:

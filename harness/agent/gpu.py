@@ -1,0 +1,84 @@
+"""The GPUs that this container sees: what they are, and which of them CUDA will use."""
+
+import collections
+
+from . import nvml
+
+ORDER, SUBSET = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
+
+Card = collections.namedtuple("Card", "index device parent")
+Card.__doc__ = "A GPU, or a MIG instance of the card `parent`; `parent` is the device itself otherwise."
+
+
+class Gpus(object):
+    """The GPUs that can be seen. `problem`: why the driver's library has none, or ""."""
+
+    def __init__(self, library=None, problem=""):
+        self.library = library
+        self.problem = problem
+        self.cards = [] if library is None else _cards(library)
+
+    def facts(self):
+        """The fields of `hello`: `gpus`, if there are any, or `gpu_problem`."""
+        if self.problem:
+            return {"gpu_problem": self.problem}
+        return {"gpus": [self._fact(card) for card in self.cards]} if self.cards else {}
+
+    def _fact(self, card):
+        memory = card.device.memory_bytes()
+        processes = card.device.processes()
+        return {
+            "index": card.index,
+            "uuid": card.device.uuid(),
+            "name": card.device.name(),
+            "compute_capability": card.device.compute_capability() or card.parent.compute_capability(),
+            "driver": self.library.driver(),
+            "cuda": self.library.cuda(),
+            "memory_mib": memory and memory[1] >> 20,
+            "power_limit_w": card.parent.power_limit_w(),
+            "ecc": card.parent.ecc(),
+            "mig": card.parent.mig(),
+            "parent": None if card.parent is card.device else card.parent.uuid(),
+            "processes": None if processes is None else len(processes),
+        }
+
+
+def find(name=nvml.NAME):
+    """The GPUs of this container, asked of the driver's library; none where there is no such library."""
+    try:
+        return Gpus(nvml.load(name))
+    except nvml.Unavailable as error:
+        return Gpus(problem=str(error))
+
+
+def _cards(library):
+    """Every card, or its MIG instances in its place: a card that is cut up can be used in no other way."""
+    found = []
+    for index, device in library.devices():
+        instances = device.instances() if device.mig() else []
+        found += [Card(index, instance, device) for instance in instances] or [Card(index, device, device)]
+    return found
+
+
+def visible(cards, environment):
+    """Those that CUDA will use by CUDA_VISIBLE_DEVICES. All of them where its numbers could mean any."""
+    if SUBSET not in environment:
+        return cards
+    names = {card.parent.name() for card in cards}
+    numbered = len(names) <= 1 or environment.get(ORDER) == "PCI_BUS_ID"
+    chosen = []
+    for word in [word.strip() for word in environment[SUBSET].split(",")]:
+        if word.isdigit() and not numbered:
+            return cards  # CUDA counts the fastest card first, and does not say which that is
+        matching = [card for card in cards if _is_meant(card, word)]
+        if not matching:
+            break  # CUDA ends at the first that it does not know
+        chosen += [card for card in matching if card not in chosen]
+    return chosen
+
+
+def _is_meant(card, word):
+    if word.isdigit():
+        return card.index == int(word)
+    uuids = [uuid for uuid in (card.device.uuid(), card.parent.uuid()) if uuid]
+    return word.startswith(("GPU-", "MIG-")) and any(uuid.startswith(word) for uuid in uuids)

@@ -1,0 +1,273 @@
+"""The driver's own library, libnvidia-ml, by ctypes. The container toolkit puts it into every container with a GPU.
+
+Nothing of CUDA is started by this. Functions and structures came and went with driver versions: of several names the
+newest that answers counts, and whatever the driver does not tell is None. Nothing here raises but `load`.
+"""
+
+from . import libc
+
+NAME = "libnvidia-ml.so.1"
+SUCCESS = 0
+GPU_IS_LOST = 15
+ERRORS = {
+    2: "an argument is not valid",
+    4: "no permission",
+    9: "the driver is not loaded",
+    12: "the library of the driver was not found",
+    15: "the GPU is lost",
+    17: "the operating system blocks the GPU",
+    18: "driver and library have different versions",
+    999: "unknown error",
+}
+NOT_TOLD = (1 << 64) - 1
+MOST_DEVICES = 64
+MOST_PROCESSES = 192
+ROOM = 256  # rows: drivers 535.43 to 535.86 write 32 bytes for each process and not 24, at their _v3
+XID = 8
+TEXT_BYTES = 96
+
+
+class Unavailable(Exception):
+    """The library is there, and has no GPU to tell of: the text says why."""
+
+
+def load(name=NAME):
+    """The library, initialised; None where there is none. Raises Unavailable."""
+    if libc.ctypes is None:
+        return None
+    try:
+        library = libc.ctypes.CDLL(name)
+    except OSError:
+        return None
+    code = _call(library, ("nvmlInit_v2", "nvmlInit"))
+    if code != SUCCESS:
+        raise Unavailable("NVML does not start: %s" % words(code))
+    return Library(library)
+
+
+def words(code):
+    return "it lacks the function" if code is None else ERRORS.get(code, "error %d" % code)
+
+
+def _call(library, names, *arguments):
+    """The code of the first function of `names` that succeeds, else of the last that is there; None if none is."""
+    code = None
+    for name in names:
+        function = getattr(library, name, None)
+        if function is not None:
+            code = function(*arguments)
+            if code == SUCCESS:
+                break
+    return code
+
+
+class Asked(object):
+    """What a library and a device have in common: calls that give one value, or None."""
+
+    def __init__(self, library, *first):
+        self._library = library
+        self._first = first
+        self.lost = False
+
+    def _done(self, names, *arguments):
+        code = _call(self._library, names, *(self._first + arguments))
+        self.lost = self.lost or code == GPU_IS_LOST
+        return code == SUCCESS
+
+    def _number(self, names, kind, *arguments):
+        value = kind()
+        return value.value if self._done(names, *arguments, libc.ctypes.byref(value)) else None
+
+    def _unsigned(self, name, *arguments):
+        return self._number((name,), libc.ctypes.c_uint, *arguments)
+
+    def _pair(self, name):
+        """The first of the two values of a setting: what it is now, and what it will be."""
+        now, pending = libc.ctypes.c_int(), libc.ctypes.c_int()
+        done = self._done((name,), libc.ctypes.byref(now), libc.ctypes.byref(pending))
+        return (now.value, pending.value) if done else None
+
+    def _text(self, *names):
+        buffer = libc.ctypes.create_string_buffer(TEXT_BYTES)
+        if not self._done(names, buffer, libc.ctypes.c_uint(TEXT_BYTES)):
+            return None
+        return buffer.value.decode("utf-8", "replace")
+
+    def _device(self, names, index):
+        handle = libc.ctypes.c_void_p()
+        done = self._done(names, libc.ctypes.c_uint(index), libc.ctypes.byref(handle))
+        return Device(self._library, handle) if done and handle.value else None
+
+
+class Library(Asked):
+    """NVML itself."""
+
+    def driver(self):
+        """`535.104.05`"""
+        return self._text("nvmlSystemGetDriverVersion")
+
+    def cuda(self):
+        """The CUDA version of the driver's (or a compatibility package's) libcuda: `12.2`."""
+        number = self._number(
+            ("nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"), libc.ctypes.c_int
+        )
+        return "%d.%d" % (number // 1000, number % 1000 // 10) if number and number > 0 else None
+
+    def devices(self):
+        """The devices that this process may see, with their index, in the order of their PCI addresses."""
+        count = self._number(("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"), libc.ctypes.c_uint) or 0
+        names = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
+        found = [(index, self._device(names, index)) for index in range(min(count, MOST_DEVICES))]
+        return [(index, device) for index, device in found if device is not None]
+
+    def xids(self, devices):
+        """A function that returns the next Xid error of these devices or None, without waiting; None if untold."""
+        events = libc.ctypes.c_void_p()
+        if not self._done(("nvmlEventSetCreate",), libc.ctypes.byref(events)):
+            return None
+        told = [device.register(XID, events) for device in devices]
+        return EventReader(self._library, events).next_xid if any(told) else None
+
+
+class EventReader(Asked):
+    """Events of devices, as they come."""
+
+    def __init__(self, library, events):
+        Asked.__init__(self, library, events)
+        self._event = _event()
+
+    def next_xid(self):
+        wait = ("nvmlEventSetWait_v2", "nvmlEventSetWait")
+        done = self._done(wait, libc.ctypes.byref(self._event), libc.ctypes.c_uint(0))
+        return int(self._event.data) if done and self._event.kind == XID else None
+
+
+class Device(Asked):
+    """One GPU, or one MIG instance of it."""
+
+    def __init__(self, library, handle):
+        Asked.__init__(self, library, handle)
+        self._memory = ((("nvmlDeviceGetMemoryInfo_v2",), _memory(2)), (("nvmlDeviceGetMemoryInfo",), _memory(1)))
+        self._processes = (
+            (("nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3"), _processes(2)),
+            (("nvmlDeviceGetComputeRunningProcesses",), _processes(1)),
+        )
+        self._busy = _utilization()
+
+    def uuid(self):
+        return self._text("nvmlDeviceGetUUID")
+
+    def name(self):
+        return self._text("nvmlDeviceGetName")
+
+    def compute_capability(self):
+        """`8.9`"""
+        pair = self._pair("nvmlDeviceGetCudaComputeCapability")
+        return pair and "%d.%d" % pair
+
+    def ecc(self):
+        pair = self._pair("nvmlDeviceGetEccMode")
+        return pair and bool(pair[0])
+
+    def mig(self):
+        """Whether it is cut into MIG instances; None for a card that cannot be."""
+        pair = self._pair("nvmlDeviceGetMigMode")
+        return pair and bool(pair[0])
+
+    def instances(self):
+        """The MIG instances of a card."""
+        count = self._unsigned("nvmlDeviceGetMaxMigDeviceCount") or 0
+        names = ("nvmlDeviceGetMigDeviceHandleByIndex",)
+        found = [self._device(names, index) for index in range(min(count, MOST_DEVICES))]
+        return [device for device in found if device is not None]
+
+    def power_limit_w(self):
+        for name in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
+            milliwatts = self._unsigned(name)
+            if milliwatts:
+                return milliwatts / 1000.0
+        return None
+
+    def power_w(self):
+        milliwatts = self._unsigned("nvmlDeviceGetPowerUsage")
+        return None if milliwatts is None else milliwatts / 1000.0
+
+    def temperature_c(self):
+        return self._unsigned("nvmlDeviceGetTemperature", libc.ctypes.c_uint(0))
+
+    def clock_mhz(self):
+        """Of the streaming multiprocessors, now."""
+        return self._unsigned("nvmlDeviceGetClockInfo", libc.ctypes.c_uint(1))
+
+    def busy_percent(self):
+        """Of the time in the driver's last period in which a kernel ran."""
+        done = self._done(("nvmlDeviceGetUtilizationRates",), libc.ctypes.byref(self._busy))
+        return self._busy.gpu if done else None
+
+    def reasons(self):
+        """The bits that say why the clock is not higher."""
+        names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+        return self._number(names, libc.ctypes.c_ulonglong)
+
+    def memory_bytes(self):
+        """(used, total), or None. What the driver keeps for itself is not used, where it tells that apart."""
+        for names, memory in self._memory:
+            if self._done(names, libc.ctypes.byref(memory)) and 0 < memory.total < NOT_TOLD:
+                return min(memory.used, memory.total), memory.total
+        return None
+
+    def processes(self):
+        """pid -> bytes (None where the driver does not tell), of those that compute; None if it cannot be asked.
+
+        The pids are those of the machine; a container has others.
+        """
+        for names, rows in self._processes:
+            count = libc.ctypes.c_uint(MOST_PROCESSES)
+            if self._done(names, libc.ctypes.byref(count), rows):
+                told = rows[: min(count.value, MOST_PROCESSES)]
+                return {row.pid: None if row.used == NOT_TOLD else row.used for row in told}
+        return None
+
+    def register(self, kind, events):
+        """Have events of a kind put into a set. False where the device has none."""
+        return self._done(("nvmlDeviceRegisterEvents",), libc.ctypes.c_ulonglong(kind), events)
+
+
+# ---------------------------------------------------------------- structures of nvml.h
+
+
+def _structure(name, *fields):
+    return type(name, (libc.ctypes.Structure,), {"_fields_": list(fields)})
+
+
+def _memory(version):
+    number = libc.ctypes.c_ulonglong
+    if version == 1:
+        return _structure("Memory", ("total", number), ("free", number), ("used", number))()
+    fields = [(field, number) for field in ("total", "reserved", "free", "used")]
+    memory = _structure("MemoryV2", ("version", libc.ctypes.c_uint), *fields)()
+    memory.version = libc.ctypes.sizeof(memory) | 2 << 24
+    return memory
+
+
+def _processes(version):
+    fields = [("pid", libc.ctypes.c_uint), ("used", libc.ctypes.c_ulonglong)]
+    if version == 2:
+        fields += [("gpu_instance", libc.ctypes.c_uint), ("compute_instance", libc.ctypes.c_uint)]
+    return (_structure("Process", *fields) * ROOM)()
+
+
+def _utilization():
+    return _structure("Utilization", ("gpu", libc.ctypes.c_uint), ("memory", libc.ctypes.c_uint))()
+
+
+def _event():
+    number = libc.ctypes.c_uint
+    return _structure(
+        "Event",
+        ("device", libc.ctypes.c_void_p),
+        ("kind", libc.ctypes.c_ulonglong),
+        ("data", libc.ctypes.c_ulonglong),
+        ("gpu_instance", number),
+        ("compute_instance", number),
+    )()

@@ -1,0 +1,110 @@
+"""Memory and time of each line of a function, as memory_profiler and line_profiler print them.
+
+The function is the script's `profile` (a function, or several in a list), else the step itself. Reading memory at
+every line takes time, so memory is read in the odd steps and time in the even ones.
+"""
+
+import inspect
+import json
+import sys
+import threading
+import time
+
+from . import rss
+from .optrace import ProbeError
+
+
+class LineTables(object):
+    """Follows the profiled functions line by line, in all threads started by Python."""
+
+    def __init__(self, module, step, params):
+        asked = getattr(module, "profile", step)
+        self._functions = list(asked) if isinstance(asked, (list, tuple)) else [asked]
+        self._codes = {_code(function) for function in self._functions}
+        self._resident_kib = rss.reader()
+        self.memory = Ledger(self._resident_kib)
+        self.time = Ledger(time.perf_counter)
+
+    def wrap(self, step):
+        made = 0
+
+        def followed():
+            nonlocal made
+            made += 1
+            trace = follower(self._codes, self.memory if made % 2 else self.time)
+            threading.settrace(trace)
+            sys.settrace(trace)
+            try:
+                return step()
+            finally:
+                sys.settrace(None)
+                threading.settrace(None)
+
+        return followed
+
+    def files(self):
+        tables = [self._table(function) for function in self._functions]
+        return {"lines.json": json.dumps({"functions": tables})}
+
+    def _table(self, function):
+        code = _code(function)
+        source, first = inspect.getsourcelines(code)
+        lines = [self._row(code, first + offset, text.rstrip("\n")) for offset, text in enumerate(source)]
+        return {"name": code.co_name, "file": code.co_filename, "first_line": first, "lines": lines}
+
+    def _row(self, code, number, text):
+        grown_kib, memory_hits, resident_kib = self.memory.of(code, number)
+        time_s, time_hits, _ = self.time.of(code, number)
+        return {
+            "line": number, "text": text, "mem_kib": resident_kib, "increment_kib": grown_kib,
+            "occurrences": memory_hits, "hits": time_hits, "time_s": time_s,
+        }  # fmt: skip
+
+
+def _code(function):
+    """Raises ProbeError for what is not written in Python, and has no lines."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        raise ProbeError("lines: profile = %r is no function written in Python; name one in the script" % (function,))
+    return code
+
+
+class Ledger(object):
+    """What a reading rose by over each line: summed, counted, and the last reading after it."""
+
+    def __init__(self, read):
+        self.read = read
+        self._sums = {}
+
+    def add(self, place, risen, reading):
+        entry = self._sums.setdefault(place, [0.0, 0, 0.0])
+        entry[0] += risen
+        entry[1] += 1
+        entry[2] = reading
+
+    def of(self, code, line):
+        return self._sums.get((code, line), (0.0, 0, None))
+
+
+def follower(codes, ledger):
+    """A trace function for sys.settrace that books what happens between the lines of `codes`."""
+    read, add = ledger.read, ledger.add
+
+    def enter(frame, event, argument):
+        if frame.f_code not in codes:
+            return None
+        code, line, before = frame.f_code, None, 0.0
+
+        def follow(frame, event, argument):
+            nonlocal line, before
+            if event in ("line", "return"):
+                now = read()
+                if line is not None:
+                    add((code, line), now - before, now)
+                line = frame.f_lineno if event == "line" else None
+                before = read()
+            return follow
+
+        return follow
+
+    return enter

@@ -1,0 +1,155 @@
+"""The op trace: at chosen steps, what each operation took; early against late, and a Chrome trace of each.
+
+    {"at": [10, 120], "repeat": 5}      five traced steps from each of these on; medians over the five
+
+Who knows the operations: the scenario's own `trace_step()` (makes one step and returns [(op, start_s, duration_s)]),
+else TensorFlow (graph mode by RunMetadata of every Session.run, eager mode by the eager context), else torch.
+Tracing costs time and memory itself, so a traced trial is no measurement of either.
+"""
+
+import collections
+import json
+import sys
+
+Event = collections.namedtuple("Event", "op kind place start_us took_us bytes")
+Event.__doc__ = """One operation as it ran: its name, its kind (MatMul), the device or thread, when, and its output's
+bytes (0: not known)."""
+
+
+class ProbeError(Exception):
+    """The scenario cannot be probed so; the text says why and what to do."""
+
+
+class OpTrace(object):
+    """Traces `repeat` steps from each of the steps `at` on."""
+
+    def __init__(self, module, step, params, at=(10, 120), repeat=5):
+        self._tracer = find_tracer(module, step)
+        self._expected = expected_bytes(module, params)
+        self._at = [int(number) for number in at]
+        self._repeat = int(repeat)
+        self._traced = {}  # step -> events
+
+    def wrap(self, step):
+        wanted = {first + offset for first in self._at for offset in range(self._repeat)}
+        made = 0
+
+        def traced_or_plain():
+            nonlocal made
+            made += 1
+            if made not in wanted:
+                return step()
+            result, self._traced[made] = self._tracer(step)
+            return result
+
+        return traced_or_plain
+
+    def files(self):
+        groups = [[self._traced[n] for n in self._steps_of(first) if n in self._traced] for first in self._at]
+        found = {"at": self._at, "repeat": self._repeat, "ops": table(groups), "expected_bytes": self._expected}
+        files = {"optrace.json": json.dumps(found)}
+        for first in self._at:
+            if first in self._traced:
+                files["step-%d.trace.json" % first] = json.dumps(chrome_trace(self._traced[first]))
+        return files
+
+    def _steps_of(self, first):
+        return range(first, first + self._repeat)
+
+
+def expected_bytes(module, params):
+    """What arithmetic predicts for the outputs of operations, where the scenario says: {op: bytes}."""
+    predict = getattr(module, "expected_bytes", None)
+    return {} if predict is None else {str(op): int(count) for op, count in predict(**params).items()}
+
+
+# ---------------------------------------------------------------- the table
+
+
+def table(groups):
+    """Rows {op, kind, ms: [median of each group or null], bytes}, one for each op of any group.
+
+    An op that ran several times in a step counts with its sum; one that a step did not run counts as 0 there.
+    """
+    kinds, sizes = {}, {}
+    for events in (events for group in groups for events in group):
+        for event in events:
+            kinds[event.op] = event.kind
+            sizes[event.op] = max(sizes.get(event.op, 0), event.bytes)
+    sums = [[_sums_us(events) for events in group] for group in groups]
+    return [
+        {"op": op, "kind": kinds[op], "bytes": sizes[op], "ms": [_median_ms(group, op) for group in sums]}
+        for op in sorted(kinds)
+    ]
+
+
+def _sums_us(events):
+    sums = collections.Counter()
+    for event in events:
+        sums[event.op] += event.took_us
+    return sums
+
+
+def _median_ms(steps, op):
+    values = sorted(step[op] for step in steps)
+    if not values:
+        return None
+    return (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2e3
+
+
+# ---------------------------------------------------------------- Chrome's trace format, which Perfetto opens
+
+
+def chrome_trace(events):
+    """Complete events, a process for each device; what overlaps on a device lies on further lines of it."""
+    places = sorted({event.place for event in events})
+    rows = [{"ph": "M", "name": "process_name", "pid": n, "tid": 0, "args": {"name": p}} for n, p in enumerate(places)]
+    free_us = {place: [] for place in places}
+    origin_us = min((event.start_us for event in events), default=0)
+    for event in sorted(events, key=lambda event: (event.start_us, -event.took_us)):
+        rows.append({
+            "ph": "X", "cat": "op", "name": event.kind, "pid": places.index(event.place),
+            "tid": _line(free_us[event.place], event),
+            "ts": event.start_us - origin_us, "dur": event.took_us, "args": {"op": event.op, "bytes": event.bytes},
+        })  # fmt: skip
+    return {"traceEvents": rows, "displayTimeUnit": "ms"}
+
+
+def _line(free_us, event):
+    """The first line that is free when the event begins; `free_us` holds when each will be."""
+    for number, until_us in enumerate(free_us):
+        if until_us <= event.start_us:
+            free_us[number] = event.start_us + event.took_us
+            return number
+    free_us.append(event.start_us + event.took_us)
+    return len(free_us) - 1
+
+
+# ---------------------------------------------------------------- who knows the operations
+
+
+def find_tracer(module, step):
+    """A function step -> (its result, events). Raises ProbeError."""
+    if hasattr(module, "trace_step"):
+        return _own_tracer(module.trace_step)
+    if "tensorflow" in sys.modules:
+        from . import optrace_tensorflow
+
+        return optrace_tensorflow.tracer(sys.modules["tensorflow"])
+    if "torch" in sys.modules:
+        from . import optrace_torch
+
+        return optrace_torch.tracer(sys.modules["torch"])
+    raise ProbeError(
+        "optrace: setup imported neither tensorflow nor torch, and the script has no trace_step(); "
+        "let trace_step() make one step and return [(op, start_s, duration_s), ...]"
+    )
+
+
+def _own_tracer(trace_step):
+    def trace(_):
+        return None, [
+            Event(str(op), str(op), "scenario", start_s * 1e6, took_s * 1e6, 0) for op, start_s, took_s in trace_step()
+        ]
+
+    return trace

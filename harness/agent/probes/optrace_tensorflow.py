@@ -1,0 +1,93 @@
+"""Operations as TensorFlow's own step stats have them, in 1.15 and 2.x, graph and eager mode alike."""
+
+from .optrace import Event, ProbeError
+
+NOT_OPS = ("RecvTensor", "_SOURCE", "_SINK", "unknown")
+COPIES = (":stream", "/stream:", "memcpy", "/host:cpu")  # the same work once more, as streams and CUDA's host saw it
+
+
+def tracer(tf):
+    """A function step -> (its result, events)."""
+    return _eager_tracer() if tf.executing_eagerly() else _graph_tracer(tf)
+
+
+def _graph_tracer(tf):
+    """Every Session.run within a traced step also asks for RunMetadata."""
+    from tensorflow.python.client.session import BaseSession
+
+    plain_run = BaseSession.run
+    taken = []
+    tracing = False
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        if not tracing or run_metadata is not None:
+            return plain_run(self, fetches, feed_dict, options, run_metadata)
+        asked = tf.compat.v1.RunOptions()
+        if options is not None:
+            asked.CopyFrom(options)
+        asked.trace_level = tf.compat.v1.RunOptions.FULL_TRACE
+        metadata = tf.compat.v1.RunMetadata()
+        result = plain_run(self, fetches, feed_dict, asked, metadata)
+        taken.extend(events_of(metadata.step_stats))
+        return result
+
+    BaseSession.run = run
+
+    def trace(step):
+        nonlocal tracing
+        del taken[:]
+        tracing = True
+        try:
+            result = step()
+        finally:
+            tracing = False
+        return result, list(taken)
+
+    return trace
+
+
+def _eager_tracer():
+    from tensorflow.python.eager import context
+
+    if not hasattr(context, "enable_run_metadata"):
+        raise ProbeError("optrace: this TensorFlow has no run metadata in eager mode; trace a scenario in graph mode")
+
+    def trace(step):
+        context.enable_run_metadata()
+        try:
+            result = step()
+            metadata = context.export_run_metadata()
+        finally:
+            context.disable_run_metadata()
+        return result, events_of(metadata.step_stats)
+
+    return trace
+
+
+def events_of(step_stats):
+    """Events of a StepStats message; of a GPU those of the device, not those of its streams."""
+    return [
+        _event(device.device, node)
+        for device in step_stats.dev_stats
+        if not any(mark in device.device.lower() for mark in COPIES)
+        for node in device.node_stats
+        if node.node_name not in NOT_OPS
+    ]
+
+
+def _event(place, node):
+    sizes = [each.tensor_description.allocation_description.requested_bytes for each in node.output]
+    return Event(
+        node.node_name,
+        _kind(node),
+        place,
+        node.all_start_micros,
+        max(node.all_end_rel_micros, node.op_end_rel_micros),
+        int(max(sizes, default=0)),
+    )
+
+
+def _kind(node):
+    """`name = Kind(inputs)` is how TensorFlow labels a node; in eager mode the name is the kind."""
+    label = node.timeline_label
+    return label.split(" = ", 1)[1].split("(", 1)[0] if " = " in label else node.node_name.split(":")[0]

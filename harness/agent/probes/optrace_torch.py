@@ -1,0 +1,23 @@
+"""Operations as torch's profiler has them."""
+
+from .optrace import Event
+
+
+def tracer(torch):
+    """A function step -> (its result, events)."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+
+    def trace(step):
+        with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
+            result = step()
+        return result, [_event(event) for event in profiler.events()]
+
+    return trace
+
+
+def _event(event):
+    span = event.time_range
+    size = max(0, getattr(event, "cpu_memory_usage", 0) or 0)
+    return Event(event.name, event.name, str(event.device_type), span.start, span.end - span.start, int(size))

@@ -1,0 +1,141 @@
+"""What the framework's own allocator has taken of the GPUs: in use, and kept (reserved) for later.
+
+Asked only of a framework that the scenario has imported and that already uses a GPU: importing one, or asking it too
+early, would start CUDA in a scenario that never did, or take most of the GPU's memory. What a framework cannot tell
+is None, whatever it raises: a probe never sinks the run.
+"""
+
+import os
+import re
+import sys
+
+DEVICE_FILE = re.compile(r"^/dev/nvidia\d+$")
+NAN = float("nan")
+NOTHING = (None, None)
+FIELDS = ("gpu_pool_kib", "gpu_reserved_kib")
+
+
+def find(modules=None, in_use=None):
+    """The pools of this process."""
+    return Pools(sys.modules if modules is None else modules, in_use or cuda_in_use)
+
+
+def cuda_in_use(folder="/proc/self/fd"):
+    """Whether this process has opened a GPU, as CUDA does when it starts."""
+    try:
+        return any(DEVICE_FILE.match(_target(os.path.join(folder, name))) for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _target(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""  # it was closed meanwhile
+
+
+class Pools(object):
+    """The allocators of the frameworks in `modules`; `in_use` says whether the process uses a GPU at all."""
+
+    def __init__(self, modules, in_use):
+        self._modules = modules
+        self._in_use = in_use
+        self._cheap = (_torch, _tensorflow2, _jax)
+        self._readers = (*self._cheap, Tensorflow1())
+
+    def look(self):
+        """The fields of a look, summed over frameworks and devices; those that nobody tells are missing."""
+        told = [self._ask(reader) for reader in self._readers] if self._in_use() else []
+        sums = {name: _sum_kib([pair[place] for pair in told]) for place, name in enumerate(FIELDS)}
+        return {name: kib for name, kib in sums.items() if kib is not None}
+
+    def step_reader(self):
+        """A function that returns the KiB in use, NaN if untold: cheap enough to be called between steps.
+
+        None where no framework that can be asked so uses a GPU.
+        """
+        if self._in_use():
+            for reader in self._cheap:
+                if self._ask(reader)[0] is not None:
+                    return lambda: self._used_kib(reader)
+        return None
+
+    def _used_kib(self, reader):
+        used = self._ask(reader)[0]
+        return NAN if used is None else used / 1024.0
+
+    def _ask(self, reader):
+        try:
+            return reader(self._modules)
+        except Exception:  # a version that says it otherwise, or a CUDA error that the next step will meet itself
+            return NOTHING
+
+
+def _sum_kib(numbers):
+    told = [number for number in numbers if number is not None]
+    return sum(told) / 1024.0 if told else None
+
+
+# ---------------------------------------------------------------- the frameworks: (bytes in use, bytes reserved)
+
+
+def _torch(modules):
+    cuda = modules["torch"].cuda if "torch" in modules else None
+    if cuda is None or not cuda.is_initialized():
+        return NOTHING
+    reserved = getattr(cuda, "memory_reserved", None) or cuda.memory_cached  # its name before 1.4
+    devices = range(cuda.device_count())
+    return sum(cuda.memory_allocated(device) for device in devices), sum(reserved(device) for device in devices)
+
+
+def _tensorflow2(modules):
+    """Its question would start the runtime where that has not started: sessions of compat.v1 do not start it."""
+    context = getattr(modules.get("tensorflow.python.eager.context"), "_context", None)
+    if not getattr(context, "_initialized", False):
+        return NOTHING
+    config = modules["tensorflow"].config
+    devices = range(len(config.list_logical_devices("GPU")))
+    told = [config.experimental.get_memory_info("GPU:%d" % device)["current"] for device in devices]
+    return (sum(told), None) if told else NOTHING
+
+
+def _jax(modules):
+    """By the backends that have started: `jax.devices()` would start them."""
+    bridge = modules.get("jax._src.xla_bridge") or modules.get("jax.lib.xla_bridge")
+    backends = getattr(bridge, "_backends", None) or {}
+    devices = [device for backend in list(backends.values()) for device in backend.local_devices()]
+    told = [device.memory_stats() for device in devices if device.platform in ("gpu", "cuda")]
+    if not told:
+        return NOTHING
+    pools = [stats["pool_bytes"] for stats in told if "pool_bytes" in stats]
+    return sum(stats["bytes_in_use"] for stats in told), sum(pools) if pools else None
+
+
+class Tensorflow1(object):
+    """The first GPU's allocator, which all sessions of a process share, by an operation of tf.contrib.
+
+    The operation stands in a graph of its own, and so does nothing to the scenario's. Only where the scenario has
+    imported tf.contrib.memory_stats: importing tf.contrib takes seconds and much memory.
+    """
+
+    MODULE = "tensorflow.contrib.memory_stats.python.ops.memory_stats_ops"
+
+    def __init__(self):
+        self._run = None
+        self._tried = False
+
+    def __call__(self, modules):
+        if self.MODULE in modules and not self._tried:
+            self._tried = True
+            self._run = self._open(modules["tensorflow"], modules[self.MODULE])
+        return NOTHING if self._run is None else (int(self._run()), None)
+
+    def _open(self, tensorflow, operations):
+        graph = tensorflow.Graph()
+        with graph.as_default(), graph.device("/gpu:0"):
+            in_use = operations.BytesInUse()
+        config = tensorflow.ConfigProto()
+        config.gpu_options.allow_growth = True
+        session = tensorflow.Session(graph=graph, config=config)
+        return lambda: session.run(in_use)

@@ -1,0 +1,83 @@
+"""Runs the scenario, or a command, under valgrind's memcheck and reads the leak records that it leaves.
+
+Python's own allocator is switched off there (PYTHONMALLOC=malloc), as it would hide every block from valgrind.
+"""
+
+import json
+import os
+import shutil
+import xml.etree.ElementTree
+
+OPTIONS = (
+    "--tool=memcheck", "--leak-check=full", "--show-leak-kinds=all", "--num-callers=40", "--read-inline-info=no",
+    "--error-limit=no", "--xml=yes", "--child-silent-after-fork=yes",
+)  # fmt: skip
+MOST_RECORDS = 2000
+
+
+class Missing(Exception):
+    """The program that should run the scenario is not in the image."""
+
+
+class Valgrind(object):
+    """One run: `command(...)` to start instead, `environment` for it, and `files()` after its end."""
+
+    after_end_s = 600.0  # it searches the whole memory for pointers only when the process ends
+
+    def __init__(self, folder):
+        self.environment = {"PYTHONMALLOC": "malloc"}
+        self._report = os.path.join(folder, "valgrind.xml")
+
+    def command(self, command):
+        """Raises Missing."""
+        program = shutil.which("valgrind")
+        if program is None:
+            raise Missing("valgrind: not in this image; install Debian's package valgrind in the image's Dockerfile")
+        return [program, *OPTIONS, "--xml-file=" + self._report, *command]
+
+    def files(self):
+        """Name -> text; nothing if valgrind left no report."""
+        if not os.path.exists(self._report):
+            return {}
+        records, errors, whole = read(self._report)
+        found = {"records": records[:MOST_RECORDS], "left_out": len(records[MOST_RECORDS:]), "errors": errors}
+        return {"valgrind.json": json.dumps(dict(found, complete=whole))}
+
+
+def read(path):
+    """(leak records, most bytes first; counts of other errors by kind; whether the report is whole)."""
+    records, errors, whole = [], {}, True
+    try:
+        for _, element in xml.etree.ElementTree.iterparse(path):
+            if element.tag != "error":
+                continue
+            kind = element.findtext("kind")
+            if kind.startswith("Leak_"):
+                records.append(_record(kind, element))
+            else:
+                errors[kind] = errors.get(kind, 0) + 1
+            element.clear()
+    except xml.etree.ElementTree.ParseError:  # the process was killed while valgrind wrote
+        whole = False
+    records.sort(key=lambda record: (-record["bytes"], record["stack"]))
+    return records, errors, whole
+
+
+def _record(kind, element):
+    return {
+        "kind": kind[len("Leak_") :],
+        "bytes": int(element.findtext("xwhat/leakedbytes")),
+        "blocks": int(element.findtext("xwhat/leakedblocks")),
+        "stack": [_place(frame) for frame in element.findall("stack/frame")],
+    }
+
+
+def _place(frame):
+    """`function (file:line)`, or the library where there are no debug symbols."""
+    name = frame.findtext("fn") or "???"
+    where = frame.findtext("file")
+    if where:
+        where += ":" + (frame.findtext("line") or "?")
+    else:
+        where = os.path.basename(frame.findtext("obj") or "?")
+    return "%s (%s)" % (name, where)

@@ -1,0 +1,92 @@
+"""What programs and kernels say when memory ran out, read from a trial's message and output.
+
+Formats: TensorFlow's ResourceExhaustedError with `report_tensor_allocations_upon_oom` (GPU and CPU alike), torch's
+"CUDA out of memory" in its older (GiB, "already allocated") and newer form, and the kernel's log of an OOM kill.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from harness.model import Holder, OomReport
+
+UNITS = {"B": 1, "KB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 1 << 10}
+SIZE = r"([\d.]+) ?(B|KB|KiB|MiB|GiB|TiB|kB)\b"
+TYPE_BYTES = {
+    "float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "int8": 1, "bool": 1,
+    "complex64": 8, "complex128": 16,
+}  # fmt: skip
+
+WANTED = re.compile(r"OOM when allocating tensor with shape ?\[([\d,]*)\] and type (\w+) on (\S+) by allocator (\w+)")
+USAGE = re.compile(r"Current usage from device: ([^,\n]+), allocator: (\S+)\n((?: {2}[^\n]+\n?)*)")
+HOLDER = re.compile(rf"^ {{2}}{SIZE} from (\S+)", re.MULTILINE)
+REMAINING = re.compile(rf"Remaining (\d+) nodes with {SIZE}")
+CUDA = re.compile(rf"CUDA out of memory\. Tried to allocate {SIZE}")
+CUDA_TOTAL = re.compile(rf"{SIZE} total capacity|total capacity of {SIZE}")
+CUDA_FREE = re.compile(rf"{SIZE} free|of which {SIZE} is free")
+CUDA_USED = re.compile(rf"{SIZE} already allocated|{SIZE} is allocated by PyTorch")
+KERNEL = re.compile(r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)")
+KERNEL_RSS = re.compile(r"(?:anon|file|shmem)-rss:(\d+)kB")
+
+
+def read_oom(text: str) -> OomReport | None:
+    """The report in the text, None if there is none: the framework's, which knows tensors, before the kernel's."""
+    return _tensorflow(text) or _cuda(text) or _kernel(text)
+
+
+def _tensorflow(text: str) -> OomReport | None:
+    wanted, usage, rest = WANTED.search(text), USAGE.search(text), REMAINING.search(text)
+    if wanted is None and usage is None:
+        return None
+    holders = tuple(
+        Holder(op=op, bytes=_bytes(number, unit)) for number, unit, op in HOLDER.findall(usage[3] if usage else "")
+    )
+    shape = tuple(int(size) for size in wanted[1].split(",") if size) if wanted else ()
+    return OomReport(
+        source="tensorflow",
+        wanted_bytes=math.prod(shape) * TYPE_BYTES[wanted[2]] if wanted and wanted[2] in TYPE_BYTES else None,
+        shape=shape,
+        device=wanted[3] if wanted else usage[1] if usage else "",
+        allocator=wanted[4] if wanted else usage[2] if usage else "",
+        holders=tuple(sorted(holders, key=lambda each: -each.bytes)),
+        remaining_nodes=int(rest[1]) if rest else None,
+        remaining_bytes=_bytes(rest[2], rest[3]) if rest else None,
+    )
+
+
+def _cuda(text: str) -> OomReport | None:
+    wanted = CUDA.search(text)
+    if wanted is None:
+        return None
+    return OomReport(
+        source="cuda",
+        wanted_bytes=_bytes(wanted[1], wanted[2]),
+        total_bytes=_size(CUDA_TOTAL, text),
+        free_bytes=_size(CUDA_FREE, text),
+        used_bytes=_size(CUDA_USED, text),
+    )
+
+
+def _kernel(text: str) -> OomReport | None:
+    killed = KERNEL.search(text)
+    if killed is None:
+        return None
+    line = text[killed.start() :].split("\n", 1)[0]
+    return OomReport(
+        source="kernel",
+        process=killed[2],
+        used_bytes=sum(int(kib) << 10 for kib in KERNEL_RSS.findall(line)) or None,
+    )
+
+
+def _size(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    if found is None:
+        return None
+    number, unit = [group for group in found.groups() if group is not None]
+    return _bytes(number, unit)
+
+
+def _bytes(number: str, unit: str) -> int:
+    return round(float(number) * UNITS[unit])

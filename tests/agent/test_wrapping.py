@@ -1,0 +1,169 @@
+"""Probes that wrap the scenario: what was planted is what they show, to the figures that we promise."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.agent.probes import optrace, valgrind
+from harness.agent.wrapping import PIECE, pieces
+from tests.agent.driver import Agent, Told, pack
+
+LINES = '''
+"""Two lines of 1 MiB and one of 2 ms."""
+import time
+KEPT = []
+
+def grow():
+    KEPT.append(b"x" * (1 << 20))
+    KEPT.append(b"y" * (1 << 20))
+    time.sleep(0.002)
+
+profile = grow
+
+def setup():
+    return lambda: grow()
+'''
+OPS = '''
+"""One operation becomes slower, another does not."""
+import time
+made = [0]
+
+def trace_step():
+    made[0] += 1
+    begun = time.perf_counter()
+    return [("slow", begun, 0.001 + 0.0001 * made[0]), ("fast", begun, 0.002)]
+
+def setup():
+    def step():
+        made[0] += 1
+    return step
+'''
+LEAK = '''
+"""Forgets eleven blocks of 100 bytes a step."""
+import ctypes
+
+def setup(blocks):
+    malloc = ctypes.CDLL(None).malloc
+    malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+
+    def step():
+        for _ in range(blocks):
+            ctypes.memset(malloc(100), 1, 100)
+
+    return step
+'''
+
+
+def probed(tmp_path: Path, python: str, source: str, probe: str, **job: object) -> tuple[Told, dict[str, str]]:
+    script = tmp_path / "probed.py"
+    script.write_text(source.lstrip())
+    pack(tmp_path / "root", script, probe={"name": probe}, timeout_s=120.0, **job)
+    with Agent(tmp_path / "root", python=python) as agent:
+        told = agent.finish()
+    names = dict.fromkeys(each["name"] for each in told.all("file"))
+    return told, {n: "".join(each["text"] for each in told.all("file") if each["name"] == n) for n in names}
+
+
+def test_each_planted_line_is_there_with_what_it_holds(tmp_path: Path, python: str) -> None:
+    """A user looks for the line that keeps memory: 1 MiB must read as 1 MiB, within 5 %, on every Python."""
+    told, files = probed(tmp_path, python, LINES, "lines", looks=[60])
+    assert told.done["end"] == "completed"
+    (function,) = json.loads(files["lines.json"])["functions"]
+    rows = {row["text"].strip(): row for row in function["lines"]}
+    for letter in "xy":
+        row = rows[f'KEPT.append(b"{letter}" * (1 << 20))']
+        assert row["increment_kib"] / row["occurrences"] == pytest.approx(1024, rel=0.05)
+    slept = rows["time.sleep(0.002)"]
+    assert 0.002 <= slept["time_s"] / slept["hits"] < 0.02
+    assert slept["increment_kib"] < 512
+    assert slept["hits"] + slept["occurrences"] == 60
+
+
+def test_the_planted_slow_op_is_the_one_that_grew(tmp_path: Path, python: str) -> None:
+    told, files = probed(tmp_path, python, OPS, "optrace", looks=[130])
+    assert told.done["end"] == "completed"
+    rows = {row["op"]: row["ms"] for row in json.loads(files["optrace.json"])["ops"]}
+    assert rows["slow"] == [pytest.approx(2.2), pytest.approx(13.2)]  # medians of steps 10 to 14 and 120 to 124
+    assert rows["fast"] == [pytest.approx(2.0), pytest.approx(2.0)]
+    assert set(files) == {"optrace.json", "step-10.trace.json", "step-120.trace.json"}
+
+
+def test_a_scenario_without_operations_is_told_what_to_add(tmp_path: Path, python: str) -> None:
+    told, _ = probed(tmp_path, python, LEAK, "optrace", params={"blocks": 1})
+    assert told.done["end"] == "setup"
+    assert "trace_step()" in told.done["message"]
+
+
+def test_events_that_overlap_lie_on_lines_of_their_own() -> None:
+    """Perfetto drops what overlaps on one line without being nested."""
+    events = [optrace.Event(name, name, "cpu", start, 10, 0) for name, start in (("a", 100), ("b", 105), ("c", 110))]
+    rows = [row for row in optrace.chrome_trace(events)["traceEvents"] if row["ph"] == "X"]
+    assert [(row["name"], row["ts"], row["tid"]) for row in rows] == [("a", 0, 0), ("b", 5, 1), ("c", 10, 0)]
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, 3 * PIECE])
+def test_a_file_in_parts_is_the_file(size: int) -> None:
+    text = "ä" * size
+    assert "".join(pieces(text)) == text
+
+
+needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+
+
+@needs_valgrind
+def test_blocks_that_a_step_loses_are_counted_in_python_too(tmp_path: Path) -> None:
+    told, files = probed(tmp_path, sys.executable, LEAK, "valgrind", looks=[3], params={"blocks": 11})
+    assert told.done["end"] == "completed", told.done
+    found = json.loads(files["valgrind.json"])
+    assert found["complete"]
+    ours = [each for each in found["records"] if each["bytes"] == 100 * each["blocks"] and "malloc" in each["stack"][0]]
+    definitely = sum(each["blocks"] for each in ours if each["kind"] == "DefinitelyLost")
+    assert definitely in (32, 33)  # the last pointer may still lie in a register
+
+
+@needs_valgrind
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_a_command_s_records_add_up_to_valgrind_s_own_summary(tmp_path: Path) -> None:
+    """The very program, run by hand: the sums must be those that valgrind prints."""
+    source, program = tmp_path / "leaks.c", tmp_path / "leaks"
+    source.write_text("#include <stdlib.h>\nint main(void) { for (int i = 0; i < 7; i++) malloc(10 + i); return 0; }\n")
+    subprocess.run(["gcc", "-g", "-O0", "-o", str(program), str(source)], check=True)
+    pack(tmp_path / "root", None, command=[str(program)], probe={"name": "valgrind"}, timeout_s=60.0)
+    with Agent(tmp_path / "root", python="python3") as agent:
+        told = agent.finish()
+    records = json.loads(told.one("file")["text"])["records"]
+    by_hand = subprocess.run(
+        ["valgrind", "--leak-check=full", str(program)], capture_output=True, text=True, check=True
+    )
+    lost = re.search(r"definitely lost: ([\d,]+) bytes in ([\d,]+) blocks", by_hand.stderr)
+    assert lost is not None
+    definitely = [record for record in records if record["kind"] == "DefinitelyLost"]
+    sums = sum(record["bytes"] for record in definitely), sum(record["blocks"] for record in definitely)
+    assert sums == tuple(int(text.replace(",", "")) for text in lost.groups())
+
+
+def test_a_report_that_broke_off_is_said_to_be_one(tmp_path: Path) -> None:
+    """A killed process leaves half a file; what it has is used, and nobody takes it for all."""
+    whole = (
+        "<valgrindoutput><error><kind>Leak_DefinitelyLost</kind><xwhat><leakedbytes>8</leakedbytes>"
+        "<leakedblocks>2</leakedblocks></xwhat><stack><frame><obj>/lib/a.so</obj></frame></stack></error>"
+    )
+    report = tmp_path / "valgrind.xml"
+    report.write_text(whole)
+    record = {"kind": "DefinitelyLost", "bytes": 8, "blocks": 2, "stack": ["??? (a.so)"]}
+    assert valgrind.read(str(report)) == ([record], {}, False)
+
+
+def test_a_setup_that_returns_nothing_is_shown_at_the_author_s_line(tmp_path: Path) -> None:
+    script = tmp_path / "table.py"
+    script.write_text('"""Forgot the return."""\n\n\ndef setup():\n    def step():\n        pass\n')
+    pack(tmp_path / "root", script)
+    with Agent(tmp_path / "root", python=sys.executable) as agent:
+        told = agent.finish()
+    assert told.done["end"] == "setup"
+    assert told.done["message"].endswith("it returned NoneType (table.py:4 in setup)")

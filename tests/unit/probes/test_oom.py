@@ -1,0 +1,80 @@
+"""Reports of memory that ran out, as the programs write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.model import Holder
+from harness.probes import read_oom
+
+MIB = 1 << 20
+TENSORFLOW = """\
+ResourceExhaustedError: OOM when allocating tensor with shape[2,720,1280,64] and type float on \
+/job:localhost/replica:0/task:0/device:{device} by allocator {allocator}
+[[node conv2/Conv2D (defined at graph.py:78) ]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom.
+
+Current usage from device: /job:localhost/replica:0/task:0/device:{device}, allocator: {allocator}
+  450.00MiB from conv1/Conv2D
+  1.25GiB from gradients/conv1/Conv2D_grad
+  288B from conv1/weights
+  Remaining 94 nodes with 29.03MiB
+"""
+
+
+@pytest.mark.parametrize(("device", "allocator"), [("GPU:0", "GPU_0_bfc"), ("CPU:0", "cpu")])
+def test_tensorflow_s_table_is_read_on_gpu_and_cpu(device: str, allocator: str) -> None:
+    report = read_oom("noise\n" + TENSORFLOW.format(device=device, allocator=allocator))
+    assert report is not None
+    assert report.source == "tensorflow"
+    assert report.shape == (2, 720, 1280, 64)
+    assert report.wanted_bytes == 450 * MIB  # 2 x 720 x 1280 x 64 x 4 bytes
+    assert report.device.endswith(device)
+    assert report.allocator == allocator
+    assert report.holders[0] == Holder(op="gradients/conv1/Conv2D_grad", bytes=1280 * MIB)
+    assert report.holders[1:] == (Holder(op="conv1/Conv2D", bytes=450 * MIB), Holder(op="conv1/weights", bytes=288))
+    assert (report.remaining_nodes, report.remaining_bytes) == (94, round(29.03 * MIB))
+
+
+def test_tensorflow_without_a_table_still_tells_what_was_wanted() -> None:
+    """As 1.15.5 says it on a CPU when the first tensor is too much."""
+    text = (
+        "OOM when allocating tensor with shape[4,360,640,64] and type float on"
+        " /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu\n\t [[node conv1/Conv2D]]"
+    )
+    report = read_oom(text)
+    assert report is not None
+    assert (report.wanted_bytes, report.holders, report.remaining_nodes) == (225 * MIB, (), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 23.65 GiB total capacity; 20.50 GiB"
+        " already allocated; 1.50 GiB free; 21.00 GiB reserved in total by PyTorch)",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of"
+        " 23.65 GiB of which 1.50 GiB is free. Of the allocated memory 20.50 GiB is allocated by PyTorch",
+    ],
+    ids=["older", "newer"],
+)
+def test_torch_s_two_ways_of_saying_it(text: str) -> None:
+    report = read_oom(text)
+    assert report is not None
+    assert report.source == "cuda"
+    gib = [None if count is None else count / (1 << 30) for count in (report.wanted_bytes, report.total_bytes)]
+    assert gib == [2.0, pytest.approx(23.65)]
+    assert report.free_bytes == round(1.5 * (1 << 30))
+    assert report.used_bytes == round(20.5 * (1 << 30))
+
+
+@pytest.mark.parametrize("who", ["Memory cgroup out of memory: Killed process", "Out of memory: Kill process"])
+def test_the_kernel_s_line(who: str) -> None:
+    line = f"[12.3] {who} 4711 (python3) total-vm:9000kB, anon-rss:4096kB, file-rss:1024kB, shmem-rss:0kB\nanon-rss:1kB"
+    report = read_oom(line)
+    assert report is not None
+    assert (report.source, report.process, report.used_bytes) == ("kernel", "python3", 5 * MIB)
+
+
+@pytest.mark.parametrize("text", ["", "MemoryError", "OOM when allocating", "out of memory"])
+def test_what_says_nothing_is_nothing(text: str) -> None:
+    assert read_oom(text) is None
