@@ -1,11 +1,13 @@
 """The scenarios, images and examples that are shipped: whole, in step with each other, and read without importing."""
 
 import ast
+import random
 import re
 import runpy
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock, call
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -13,7 +15,19 @@ import yaml
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*ROOT.glob("scenarios/*.py"), *ROOT.glob("examples/scenarios/*.py")])
 MATRICES = sorted(ROOT.glob("examples/*.yaml"))
-MEASURED = ("tensorflow", "numpy", "multidict", "regex", "pandas", "orjson", "onnxruntime")
+MEASURED = (
+    "tensorflow",
+    "torch",
+    "cupy",
+    "numpy",
+    "cv2",
+    "skimage",
+    "multidict",
+    "regex",
+    "pandas",
+    "orjson",
+    "onnxruntime",
+)
 
 
 def name(path):
@@ -169,3 +183,41 @@ def test_signal_ops_says_which_path_it_took(tensorflow, capsys, version, path):
     tensorflow.__version__ = version
     steps(0)
     assert capsys.readouterr().out == f"TensorFlow {version}: graph mode, {path}\n"
+
+
+# ---------------------------------------------------------------- arithmetic of the others
+
+
+def loaded(script):
+    return runpy.run_path(str(ROOT / "scenarios" / script))
+
+
+def test_graph_memory_expects_what_the_story_s_author_reckoned():
+    sizes = loaded("graph_memory.py")["expected_bytes"](batch=2)
+    assert len(sizes) == 12
+    assert sizes["conv1/Conv2D"] == 2 * 1280 * 720 * 64 * 4 == 450 << 20
+    assert sizes["conv3/Conv2D"] == sizes["conv1/Conv2D"] // 4  # half as wide and half as high
+    assert sizes["conv6/Conv2D"] == 2 * 320 * 180 * 256 * 4
+    assert sizes["conv12/Conv2D"] == 2 * 1280 * 720 * 3 * 4
+
+
+def test_mixing_is_0_in_order_and_1_at_random():
+    module = loaded("read_order.py")
+    numbers = list(range(10000))
+    assert module["mixing"](numbers) == 0
+    assert module["mixing"](random.Random(1).sample(numbers, len(numbers))) == pytest.approx(1, abs=0.02)
+
+
+def test_the_plot_of_the_order_is_an_image():
+    module = loaded("read_order.py")
+    module["LAST_ORDER"][:] = range(10000)
+    image = ElementTree.fromstring(module["artifacts"]()["order.svg"])
+    (path,) = image.iter("{http://www.w3.org/2000/svg}path")
+    assert path.get("d").startswith("M0 500h2")
+    assert path.get("d").count("M") == 1000
+
+
+def test_the_model_written_by_hand_has_the_entries_and_names():
+    model = loaded("parts/onnx_models.py")["copies"](5, {"key": "value"})
+    assert model.count(b"Identity") == 5
+    assert b"\x72\x0c\n\x03key\x12\x05value" in model  # field 14 of ModelProto: key and value
