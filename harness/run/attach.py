@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ STDOUT = 1
 READ_BYTES = 1 << 18
 SEND_S = 10.0
 EXIT_S = 5
+SILENCE_S = 30.0
+PING_S = 10
 
 
 class Demux:
@@ -74,6 +77,8 @@ class AttachedSession:
         self._socket: Any = getattr(self._stream, "_sock", self._stream)
         self._demux = Demux()
         self._error = ""
+        self._is_silent = False
+        self._heard_s = time.monotonic()
 
     def send(self, data: bytes) -> None:
         self._socket.settimeout(SEND_S)
@@ -85,14 +90,31 @@ class AttachedSession:
         try:
             data = self._socket.recv(READ_BYTES)
         except TimeoutError:
-            return b""
+            return b"" if self._engine_is_there() else None
         except OSError as error:
             self._error = f"the connection to the engine was lost: {error}"
             return None
+        self._heard_s = time.monotonic()
         return self._demux.feed(data) if data else None
+
+    def _engine_is_there(self) -> bool:
+        """Asked when nothing came for long: the agent speaks every second, and a silent engine ends no connection."""
+        if time.monotonic() - self._heard_s < SILENCE_S:
+            return True
+        try:
+            self._api.get(f"{self._api.base_url}/_ping", timeout=PING_S)
+        except ENGINE_ERRORS as error:
+            self._error = f"the engine does not answer: {error}"
+            self._is_silent = True
+            self._api.timeout = PING_S  # what is still to be asked of it shall not take minutes either
+            return False
+        self._heard_s = time.monotonic()
+        return True
 
     def exit(self) -> Exit:
         stderr = self._demux.stderr.text()
+        if self._is_silent:
+            return Exit(error=self._error, stderr_tail=stderr)
         try:
             with contextlib.suppress(RequestException):  # not ended in time: inspect says what is known
                 self._api.wait(self._id, timeout=EXIT_S)

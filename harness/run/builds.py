@@ -26,7 +26,8 @@ from harness.model import Build, Image
 from harness.run import stages
 from harness.run.client import ca_bundle, explanation, proxies
 from harness.run.engine import Say
-from harness.run.images import IMAGE_LABEL, Found, inspect, local_image
+from harness.run.images import Found, inspect, local_image
+from harness.run.marks import IMAGE_LABEL
 from harness.run.retrying import unavailable
 from harness.run.waiting import streamed
 
@@ -37,15 +38,11 @@ STEP_FAILED = "The command '"
 
 def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
     """The image of that context and args, built unless it is there. Raises ImageUnavailable with the last output."""
-    args = dict(source.args)
-    with _readable(source.context, image=image):
-        text, files = (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
-    bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
-    with _readable(source.context, image=image):
-        name = f"harness/build:{content_hash(source.context, files, args=args, bases=bases)[:32]}"
+    args, name = dict(source.args), _name(client, source, image=image)
     there = local_image(client, name)
     if there is None:
         say(f"building {image.version}")
+        text, files = _read_context(source, image=image)
         with tempfile.TemporaryFile() as context:
             with _readable(source.context, image=image):
                 extra = [(CA_PATH, ca_bundle(environ))] if CA_PATH in text else []
@@ -53,6 +50,26 @@ def build(client: docker.DockerClient, source: Build, *, image: Image, environ: 
             _build(client, context, name=name, args={**proxies(environ), **args}, image=image, say=say)
         there = inspect(client, name)
     return Found(id=there["Id"], digest=there["Id"])
+
+
+def known(client: docker.DockerClient, source: Build, *, image: Image) -> Found | None:
+    """What was built before. Raises ImageUnavailable for a context that cannot be read."""
+    there = local_image(client, _name(client, source, image=image))
+    return None if there is None else Found(id=there["Id"], digest=there["Id"])
+
+
+def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
+    """The name under which the image of that context, its args and its bases is kept."""
+    args, (text, files) = dict(source.args), _read_context(source, image=image)
+    bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
+    with _readable(source.context, image=image):
+        return f"harness/build:{content_hash(source.context, files, args=args, bases=bases)[:32]}"
+
+
+def _read_context(source: Build, *, image: Image) -> tuple[str, list[str]]:
+    """The Dockerfile's text, and the files of its context."""
+    with _readable(source.context, image=image):
+        return (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
 
 
 @contextlib.contextmanager

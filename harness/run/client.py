@@ -2,82 +2,111 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 import docker
 from docker.context import ContextAPI
-from docker.errors import APIError, DockerException
+from docker.errors import APIError, DockerException, InvalidVersion
+from docker.utils import kwargs_from_env, version_lt
+from docker.utils.config import find_config_file
 from paramiko import SSHException  # type: ignore[import-untyped]
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host
+from harness.run.reach import cause, in_time, keep_alive, remedy
 
 # All that a call of the SDK may raise when an engine refuses, is lost or is none: it wraps some of it, not all.
 ENGINE_ERRORS = (DockerException, RequestException, HTTPError, HTTPException, SSHException, EOFError, OSError)
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has to say reaches us as an exception
 CHECK_S = 5
+LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
 CALL_S = 300  # committing or removing a layer of many GiB is one silent call
 PROXIES = tuple(
     name for base in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (base, base.upper())
 )
 FULL_DISK = "no space left on device"
+MAKE_ROOM = "make room on that engine: `harness clean --images`, `docker system prune`"
 
 
 def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
     """A client whose engine has answered. Raises EngineUnreachable within seconds."""
     try:
-        client = _client(host, environ=environ)
+        client = in_time(lambda: _client(host, environ=environ))
+        _check_version(client)
     except (*ENGINE_ERRORS, ValueError) as error:  # ValueError: an address of the environment or of a context
         address = _address(host.engine, environ=environ)
+        to_do = remedy(error, address=address)
         raise EngineUnreachable(
-            f"{host.where}: Cannot connect to the Docker daemon at {address}; start it, or use engine: process"
-            f" ({_cause(error)})"
+            f"{host.where}: Cannot connect to the Docker daemon at {address}; {to_do} ({cause(error)})"
         ) from error
+    keep_alive(client)
     client.api.timeout = CALL_S
     return client
 
 
+def _check_version(client: docker.DockerClient) -> None:
+    found = str(client.api.api_version)
+    if version_lt(found, LEAST_API):
+        client.close()
+        raise InvalidVersion(f"it has API version {found}")
+
+
 def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
     """Making a client asks the engine for its version: that is the check."""
+    options = _options(host, environ=environ)
+    if "tls" not in options:
+        return docker.DockerClient(**options, timeout=CHECK_S)
+    # REQUESTS_CA_BUNDLE, which a company's proxy needs, would be taken in place of the engine's own CA.
+    with contextlib.closing(docker.DockerClient(**options, version=LEAST_API, timeout=CHECK_S)) as asking:
+        asking.api.trust_env = False
+        version = asking.api.version(api_version=False)["ApiVersion"]
+    client = docker.DockerClient(**options, version=version, timeout=CHECK_S)
+    client.api.trust_env = False
+    return client
+
+
+def _options(host: Host, *, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Address and TLS: of a context those that it has, else by DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
     if host.engine.startswith("context:"):
         name = host.engine[len("context:") :]
         _check_context(name, place=host.where)
-        client: docker.DockerClient = docker.DockerClient.from_context(name, timeout=CHECK_S)
-        return client
+        return _of_context(name, environ=environ)
     if host.engine != "docker":
-        return docker.DockerClient(base_url=host.engine, timeout=CHECK_S)
-    if not environ.get("DOCKER_HOST") and (name := environ.get("DOCKER_CONTEXT", "")):
+        return {**kwargs_from_env({**environ, "DOCKER_HOST": host.engine})}
+    if environ.get("DOCKER_HOST"):
+        return {**kwargs_from_env(dict(environ))}
+    name = environ.get("DOCKER_CONTEXT", "")
+    if name:
         _check_context(name, place=f"{host.where}: DOCKER_CONTEXT")
-    return docker.from_env(environment=dict(environ), timeout=CHECK_S)
+    return _of_context(name or None, environ=environ)
+
+
+def _of_context(name: str | None, *, environ: Mapping[str, str]) -> dict[str, Any]:
+    return {**ContextAPI.kwargs_from_context(name, environment=dict(environ))}
 
 
 def _check_context(name: str, *, place: object) -> None:
     """The SDK takes the local engine for a context that it does not know."""
     known = [context.Name for context in ContextAPI.contexts()]
     if name not in known:
-        raise EngineUnreachable(
-            f"{place}: no Docker context {name!r}; there are: {', '.join(known)} (`docker context ls`)"
-        )
+        hint = "`docker context ls`"
+        if find_config_file() is None:  # the SDK looks for contexts beside it alone
+            hint = "they are read only beside ~/.docker/config.json, which is not there: put {} into it"
+        raise EngineUnreachable(f"{place}: no Docker context {name!r}; there are: {', '.join(known)} ({hint})")
 
 
 def _address(engine: str, *, environ: Mapping[str, str]) -> str:
     if engine != "docker":
         return engine
     return environ.get("DOCKER_HOST") or environ.get("DOCKER_CONTEXT") or "unix:///var/run/docker.sock"
-
-
-def _cause(error: BaseException) -> str:
-    """The innermost reason in a few words: what the SDK wraps around it says nothing."""
-    while inner := error.__cause__ or error.__context__:
-        error = inner
-    if isinstance(error, OSError) and error.errno is not None:
-        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)  # below zero: a name's resolution
-    return " ".join(str(error).split())[:160] or type(error).__name__
 
 
 @contextmanager
@@ -93,14 +122,14 @@ def engine_errors(place: object, *, refused: type[InfrastructureError] = Infrast
         raise refused(f"{place}: the engine refused: {text}; {_what_to_do(text)}") from error
     except ENGINE_ERRORS as error:
         raise EngineUnreachable(
-            f"{place}: the connection to the engine was lost: {_cause(error)}; see that it runs, then repeat the call:"
+            f"{place}: the connection to the engine was lost: {cause(error)}; see that it runs, then repeat the call:"
             " what was measured is kept"
         ) from error
 
 
 def _what_to_do(explained: str) -> str:
     if FULL_DISK in explained.lower():
-        return "make room on that engine: `harness clean --images`, `docker system prune`"
+        return MAKE_ROOM
     return "that engine's log tells more (`journalctl -u docker`)"
 
 

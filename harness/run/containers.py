@@ -11,18 +11,20 @@ import secrets
 import tarfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 import docker
 from docker.errors import APIError, NotFound
-from docker.types import DeviceRequest, LogConfig, Ulimit
+from docker.types import LogConfig, Ulimit
 
 from harness.model import Scenario
 from harness.run import owner
 from harness.run.attach import AttachedSession
 from harness.run.client import engine_errors, explanation
 from harness.run.engine import Launch, Payload
+from harness.run.gpu_access import GpuAccess
 
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
@@ -31,7 +33,26 @@ NAME_LABEL = "harness.container"
 CONFLICT = 409
 
 
-def create(client: docker.DockerClient, launch: Launch, *, python: str, refused: set[str]) -> str:
+@dataclass
+class Ways:
+    """What an engine was found to allow: it is tried, and each refusal that leaves another way is kept in mind.
+
+    `refused_ulimits`: names of default ulimits that the engine may not set; they are left out from then on.
+    """
+
+    gpus: GpuAccess
+    refused_ulimits: set[str] = field(default_factory=set)
+
+    def learn(self, message: str, scenario: Scenario) -> bool:
+        """Whether to try again, after the engine refused to start a container with `message`."""
+        name = refused_default_ulimit(message, scenario)
+        if name is None or name in self.refused_ulimits:
+            return self.gpus.refused(message)
+        self.refused_ulimits.add(name)
+        return True
+
+
+def create(client: docker.DockerClient, launch: Launch, *, python: str, ways: Ways) -> str:
     """Create (not start) the container of a trial; its id."""
     command = [python, "-B", f"{ROOT}/start.py"]
     keep = launch.prepared.image.keep_entrypoint
@@ -40,11 +61,15 @@ def create(client: docker.DockerClient, launch: Launch, *, python: str, refused:
         launch.prepared.reference,
         command=command if keep else command[1:],
         entrypoint=None if keep else command[:1],
-        environment={**dict(launch.prepared.image.environment), **dict(launch.scenario.environment)},
+        environment={
+            **dict(launch.prepared.image.environment),
+            **dict(launch.scenario.environment),
+            **ways.gpus.environment(wanted_gpus(launch)),
+        },
         **marked(purpose, launch.labels),
         stdin_open=True,
         detach=False,  # stdin is then closed for good when we go, and the agent ends
-        host_config=client.api.create_host_config(**_limits(launch, refused)),
+        host_config=client.api.create_host_config(**_limits(launch, ways)),
     )
     return str(made["Id"])
 
@@ -64,9 +89,9 @@ def is_ours(container: Mapping[str, Any]) -> bool:
     return f"/{container['Labels'].get(NAME_LABEL)}" in (container["Names"] or ())
 
 
-def _limits(launch: Launch, refused: set[str]) -> dict[str, Any]:
+def _limits(launch: Launch, ways: Ways) -> dict[str, Any]:
     scenario = launch.scenario
-    ulimits = [ulimit for ulimit in scenario.ulimits if ulimit[0] not in refused]
+    ulimits = [ulimit for ulimit in scenario.ulimits if ulimit[0] not in ways.refused_ulimits]
     return {
         "init": True,
         "network_mode": "bridge" if scenario.network else "none",
@@ -78,18 +103,14 @@ def _limits(launch: Launch, refused: set[str]) -> dict[str, Any]:
         "pids_limit": PIDS_LIMIT,
         "shm_size": scenario.shm_bytes,
         "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ulimits],
-        "device_requests": device_requests(launch.gpu),
+        **ways.gpus.host_config(wanted_gpus(launch)),
         "log_config": LogConfig(type="none"),  # we read the output ourselves: the engine need not keep it
     }
 
 
-def device_requests(gpu: str | None) -> list[DeviceRequest]:
-    """Docker's `--gpus`: every GPU for "all", else the one of that index, UUID or MIG id."""
-    if gpu is None:
-        return []
-    if gpu == "all":
-        return [DeviceRequest(count=-1, capabilities=[["gpu"]])]
-    return [DeviceRequest(device_ids=[gpu], capabilities=[["gpu"]])]
+def wanted_gpus(launch: Launch) -> list[str]:
+    """The UUIDs of the GPUs that a trial gets; as the matrix names them where they are not known; [] for none."""
+    return [gpu.uuid for gpu in launch.gpus] or ([launch.gpu] if launch.gpu is not None else [])
 
 
 def copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:
@@ -114,17 +135,12 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 
 @contextlib.contextmanager
-def running(
-    client: docker.DockerClient, launch: Launch, *, python: str, refused: set[str]
-) -> Iterator[AttachedSession]:
-    """A started container with our agent in it; removed on leaving, whatever happened.
-
-    `refused` collects the names of default ulimits that this engine may not set; they are left out from then on.
-    """
+def running(client: docker.DockerClient, launch: Launch, *, python: str, ways: Ways) -> Iterator[AttachedSession]:
+    """A started container with our agent in it; removed on leaving, whatever happened."""
     place, stack = launch.prepared.image.where, contextlib.ExitStack()
     try:
         with engine_errors(place):
-            session = _enter(stack, client, launch, python=python, refused=refused)
+            session = _enter(stack, client, launch, python=python, ways=ways)
         yield session
     finally:
         with engine_errors(place):
@@ -132,23 +148,19 @@ def running(
 
 
 def _enter(
-    stack: contextlib.ExitStack, client: docker.DockerClient, launch: Launch, *, python: str, refused: set[str]
+    stack: contextlib.ExitStack, client: docker.DockerClient, launch: Launch, *, python: str, ways: Ways
 ) -> AttachedSession:
-    try:
-        return stack.enter_context(_started(client, launch, python=python, refused=refused))
-    except APIError as error:
-        name = refused_default_ulimit(explanation(error), launch.scenario)
-        if name is None or name in refused:
-            raise
-        refused.add(name)
-    return stack.enter_context(_started(client, launch, python=python, refused=refused))
+    while True:
+        try:
+            return stack.enter_context(_started(client, launch, python=python, ways=ways))
+        except APIError as error:
+            if not ways.learn(explanation(error), launch.scenario):
+                raise
 
 
 @contextlib.contextmanager
-def _started(
-    client: docker.DockerClient, launch: Launch, *, python: str, refused: set[str]
-) -> Iterator[AttachedSession]:
-    container_id = create(client, launch, python=python, refused=refused)
+def _started(client: docker.DockerClient, launch: Launch, *, python: str, ways: Ways) -> Iterator[AttachedSession]:
+    container_id = create(client, launch, python=python, ways=ways)
     with removed(client, container_id):
         copy_in(client, container_id, launch.payload)
         with contextlib.closing(AttachedSession(client, container_id)) as session:
@@ -197,11 +209,20 @@ def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> i
     Where the owner cannot be looked up (another machine, a reboot) only those that do not run and are older than
     ten minutes: a living harness removes its own at once.
     """
-    now_s = time.time() if now_s is None else now_s
-    dead = [container["Id"] for container in _all_of_ours(client) if _is_dead(container, now_s=now_s)]
-    for container_id in dead:
+    found = dead(client, now_s=now_s)
+    for container_id in found:
         remove(client, container_id)
-    return len(dead)
+    return len(found)
+
+
+def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
+    """Those that `remove_dead` removes: their names by their ids."""
+    now_s = time.time() if now_s is None else now_s
+    return {
+        container["Id"]: container["Labels"][NAME_LABEL]
+        for container in _all_of_ours(client)
+        if _is_dead(container, now_s=now_s)
+    }
 
 
 def in_use(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:

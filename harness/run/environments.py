@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -68,8 +69,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
         there = ", ".join(interpreters.known(environ)) or "none"
         raise ImageUnavailable(f"{image.where}: no Python {source.python} on this machine; there are: {there}")
     build = interpreters.build_of(interpreter)
-    named = json.dumps([build, source.packages])
-    folder = cache_folder(environ) / hashlib.sha256(named.encode()).hexdigest()[:20]
+    folder = _folder(source, build=build, environ=environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
     digest = _found(folder, say=say)
     if digest is None:
@@ -82,6 +82,20 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
                 digest = digest_of(folder, build=build)
                 _write_marker(folder / MARKER, {"digest": digest, "build": build, "packages": source.packages})
     return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
+
+
+def at_hand(source: Install, *, environ: Mapping[str, str]) -> bool:
+    """Whether the environment was made before."""
+    interpreter = interpreters.find(source.python, environ=environ)
+    if interpreter is None:
+        return False
+    folder = _folder(source, build=interpreters.build_of(interpreter), environ=environ)
+    return _digest_in(folder) is not None
+
+
+def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
+    named = json.dumps([build, source.packages])
+    return cache_folder(environ) / hashlib.sha256(named.encode()).hexdigest()[:20]
 
 
 def _found(folder: Path, *, say: Say) -> str | None:
@@ -103,6 +117,40 @@ def in_use(python: Path) -> Iterator[None]:
         if not _try_lock(lock, fcntl.LOCK_SH) or _digest_in(folder) is None:
             raise InfrastructureError(gone)
         yield
+
+
+def is_complete(python: Path) -> bool:
+    """Whether the environment of `python` is there."""
+    return _digest_in(python.parents[1]) is not None
+
+
+def sizes(environ: Mapping[str, str]) -> dict[Path, int]:
+    """The environments of the cache by their Python, with their bytes. Raises InfrastructureError."""
+    pythons = [python_of(folder) for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder)]
+    return {python: size_bytes(python) for python in pythons}
+
+
+def size_bytes(python: Path) -> int:
+    """What the files of that environment take; those that it shares with uv's cache are counted in full."""
+    files = (path.lstat() for path in python.parents[1].rglob("*"))
+    try:
+        return sum(found.st_size for found in files if stat.S_ISREG(found.st_mode))
+    except OSError as error:
+        raise InfrastructureError(f"{_told(error)}; is another run removing it?") from error
+
+
+def remove(python: Path, *, say: Say) -> bool:
+    """Remove the environment of `python` unless it is in use; whether it is gone. Raises InfrastructureError."""
+    try:
+        return _is_ours(python.parents[1]) and _remove(python.parents[1], say=say)
+    except OSError as error:
+        raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
+
+
+def disk_usage(environ: Mapping[str, str]) -> shutil._ntuple_diskusage:
+    """Of the file system where environments are, or will be."""
+    folder = cache_folder(environ)
+    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists()))
 
 
 def remove_all(*, environ: Mapping[str, str], say: Say) -> int:

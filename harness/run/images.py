@@ -13,13 +13,14 @@ from docker.errors import APIError, ImageNotFound
 from docker.utils import parse_repository_tag
 
 from harness.model import Where
-from harness.run.client import explanation
+from harness.run import marks
+from harness.run.client import FULL_DISK, MAKE_ROOM, explanation
 from harness.run.containers import marked, removed
 from harness.run.engine import Say
+from harness.run.marks import IMAGE_LABEL
 from harness.run.retrying import unavailable
 from harness.run.waiting import streamed
 
-IMAGE_LABEL = "harness.image"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -39,16 +40,25 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local, say=say):
         return _found(reference, local)
+    before = marks.entries(client, inner=True)
     try:
         _download(client, reference, say=say)
     except APIError as error:
         to_do = help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
         said = explanation(error)
+        to_do = MAKE_ROOM if FULL_DISK in said.lower() else to_do
         raise unavailable(f"{where}: {reference}: cannot be pulled: {said}; {to_do}", cause=said) from error
     pulled = local_image(client, reference)
     if pulled is None:
         raise unavailable(f"{where}: {reference}: was pulled, but is gone; is somebody removing images?", cause="")
+    marks.note_pull(client, pulled, before=before)
     return _found(reference, pulled)
+
+
+def found_locally(client: docker.DockerClient, reference: str) -> Found | None:
+    """The image of that name as the engine has it, whatever the registry has by now."""
+    local = local_image(client, reference)
+    return None if local is None else _found(reference, local)
 
 
 def local_image(client: docker.DockerClient, reference: str) -> Mapping[str, Any] | None:

@@ -1,72 +1,27 @@
-"""All the trials of one host, in rounds: the only place that decides what is launched next.
+"""All the trials of one host: launches what each block's policy asks for next, and keeps what came of it.
 
-A round is every image of one variant on one lane, in random order. The first trial of a cell runs its whole
-budget. After `least` rounds only the cells go on for which the judge asks for more, up to `most`.
+A block is the cells of one series, lane and variant. Its policy sees their trials so far and says which of them are
+launched side by side next (`Batch`); nothing here knows statistics.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
-from harness.model import Cell, Image, Trace, Trial, Trials, Watcher
-from harness.run.engine import Engine, Launch, Prepared
-from harness.run.payload import pack, payload_hash
+from harness.model import Trial, Trials, Watcher
+from harness.run.engine import Engine, Launch, Lease, Prepared
+from harness.run.fetching import Images
+from harness.run.gpus import mismatch
+from harness.run.keys import trial_key
+from harness.run.payload import pack
+from harness.run.policy import Batch, BlockRun, CellRun, Journal, Referee, Review
 from harness.run.trial import run_trial
 
 INFRASTRUCTURE_TRIES = 3
-SETUP_TRIES = 2
-
-
-class Journal(Protocol):
-    """Where trials are kept; the run's directory."""
-
-    def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]: ...
-
-    def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial: ...
-
-    def write_trial(self, trial: Trial, cell: Cell) -> None: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Referee:
-    """What a lane asks of the judge while it runs. Passed in, so that nothing here knows statistics."""
-
-    decide: Callable[[Cell, Trace, bool], str]
-    """(cell, trace so far, whole budget wanted) -> "go" or "stop"."""
-    needs_whole_budget: Callable[[Cell, Sequence[Trial]], bool]
-    """Whether the cell's next trial has to run all its steps, whatever it looks like."""
-    wants_more: Callable[[Cell, Sequence[Trial]], str | None]
-    """The reason for another trial of a cell that has its least number, or None."""
-    describe: Callable[[Cell, Trial], tuple[str, bool]]
-    """A trial in a few words, and whether it looks bad."""
-
-
-@dataclass
-class CellRun:
-    """What became of one cell. `problem` says why it could not run, if it could not."""
-
-    cell: Cell
-    prepared: Prepared | None = None
-    key: str = ""
-    trials: list[Trial] = field(default_factory=list)
-    problem: str = ""
-    failures: int = 0
-
-    @property
-    def measured(self) -> list[Trial]:
-        return [trial for trial in self.trials if trial.measured]
-
-    @property
-    def runnable(self) -> bool:
-        """False once its image, its setup or its host has failed for good."""
-        setups = sum(trial.end == "setup" for trial in self.trials)
-        return not self.problem and self.prepared is not None and setups < SETUP_TRIES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +29,8 @@ class HostRun:
     """Runs the blocks of one host on its engine."""
 
     engine: Engine
+    lease: Lease
+    images: Images
     run_id: str
     trials: Trials
     rng: random.Random
@@ -81,60 +38,97 @@ class HostRun:
     journal: Journal
     watcher: Watcher
     stopped: Callable[[], bool]
+    finished: Callable[[BlockRun], None]
     reuse: bool = True
-    noted: set[str] = field(default_factory=set)
 
-    def run(self, blocks: Sequence[Sequence[CellRun]]) -> None:
+    def run(self, blocks: Sequence[BlockRun]) -> None:
         """Run every block, filling in its cells' runs; a cell that could not run says why.
 
-        Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost.
+        Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost, InfrastructureError
+        when somebody else took the host over.
         """
-        prepared: dict[tuple[str, str], Prepared | str] = {}
-        for block in blocks:
-            for run in block:
-                self._prepare(run, prepared)
-            self._run_block(block)
+        every = [run.cell for block in blocks if not block.policy.lazy for run in block.cells]
+        self.rng.shuffle(every)
+        self.images.pull_ahead(sorted(every, key=lambda cell: cell.image.series))
+        try:
+            for number, block in enumerate(blocks):
+                self.images.expect([[run.cell for run in each.cells] for each in blocks[number:]])
+                self._prepare_block(block)
+                self._run_block(block)
+                self.finished(block)
+        finally:
+            self.images.close()
 
-    def _prepare(self, run: CellRun, prepared: dict[tuple[str, str], Prepared | str]) -> None:
+    def _prepare_block(self, block: BlockRun) -> None:
+        """Get what takes the machine's processors to get, before anything is measured. What is being pulled comes when
+        it is launched; and so does everything where most images will not be launched at all. What an image's name says
+        of it is known at once: a cell that can never run settles nothing.
+        """
+        for run in block.cells:
+            if not run.cell.excluded:
+                run.incompatible = self.referee.cannot_run(run.cell, None) or ""
+            if block.policy.lazy:
+                run.at_hand = self.engine.at_hand(run.cell.image)
+            if run.at_hand if block.policy.lazy else not self.images.is_coming(run.cell):
+                self._prepare(run)
+
+    def _run_block(self, block: BlockRun) -> None:
+        while (batch := block.policy.next()).runs:
+            if batch.only_known:
+                for run in batch.runs:
+                    self._prepare(run)
+                continue
+            begun = [run.launched for run in batch.runs]
+            for run in self._in_turn(batch.runs):
+                self._run_one(run, round_number=batch.round)
+            launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
+            if launched:
+                self._log(block, batch, launched)
+        self._log(block, batch, [])
+        for run in block.cells:
+            run.skipped = batch.skipped.get(run.cell.id, "")
+
+    def _in_turn(self, runs: Sequence[CellRun]) -> Iterator[CellRun]:
+        """In random order, so that no version always comes first; but those that still come by network wait for what is
+        there, and for those that come before them.
+        """
+        waiting = list(runs)
+        self.rng.shuffle(waiting)
+        while waiting:
+            ready = [run for run in waiting if run.prepared is not None or not self.images.is_coming(run.cell)]
+            chosen = ready[0] if ready else min(waiting, key=lambda run: self.images.turn(run.cell))
+            waiting.remove(chosen)
+            yield chosen
+
+    def _log(self, block: BlockRun, batch: Batch, launched: Sequence[CellRun]) -> None:
+        """What was decided and why, so that a reader can follow how the answer was reached."""
+        cell = block.cells[0].cell
+        place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
+        launch = [f"{run.cell.image.version}{' (twin)' if run.cell.twin else ''}" for run in launched]
+        self.journal.write_decision({**place, "launch": launch, "round": batch.round, **batch.record})
+
+    # ------------------------------------------------------------ images
+
+    def _prepare(self, run: CellRun) -> None:
         """Get the cell's image (once for each image), and what is known of the cell from earlier runs."""
         cell = run.cell
         if cell.excluded:
             run.problem = cell.excluded.why
             return
-        name = (cell.image.series, cell.image.version)
-        if name not in prepared:
-            prepared[name] = self._get_image(cell)
-        image = prepared[name]
+        run.incompatible = self.referee.cannot_run(cell, None) or ""
+        if run.incompatible:
+            return
+        image = self.images.get(cell)
         if isinstance(image, str):
             run.problem = image
             return
+        run.incompatible = self.referee.cannot_run(cell, image) or ""
+        if run.incompatible:
+            return
         run.prepared = image
         run.key = trial_key(cell, prepared=image, facts=self.engine.facts)
-        if self.reuse and cell.lane.gpu is None:  # the card and its driver are not part of the key yet
+        if self.reuse:
             self._reuse(run)
-
-    def _get_image(self, cell: Cell) -> Prepared | str:
-        image: Image = cell.image
-
-        def say(text: str) -> None:
-            self._check_stopped()
-            self.watcher.preparing(lane=str(cell.lane), image=f"{image.series} {image.version}", text=text)
-
-        try:
-            say("preparing")
-            return self.engine.prepare(image, say)
-        except EngineUnreachable:
-            raise
-        except InfrastructureError as error:
-            self._note_once(str(error), place=str(image.where))
-            return str(error)
-
-    def _note_once(self, text: str, *, place: str) -> None:
-        """What is wrong with a whole series (its base, the network) is said at its first image only."""
-        reason = text.removeprefix(place)
-        if reason not in self.noted:
-            self.noted.add(reason)
-            self.watcher.note(text)
 
     def _reuse(self, run: CellRun) -> None:
         newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
@@ -142,62 +136,83 @@ class HostRun:
             known = self.journal.adopt(trial, run.cell, number=number)
             run.trials.append(known)
             self._tell_end(run, known, reused=True)
+        run.adopted = len(run.trials)
 
-    def _run_block(self, cells: Sequence[CellRun]) -> None:
-        while waiting := [run for run in cells if self._wants_trial(run)]:
-            fewest = min(len(run.measured) for run in waiting)
-            behind = [run for run in waiting if len(run.measured) == fewest]
-            self.rng.shuffle(behind)
-            for run in behind:
-                self._run_one(run, round_number=fewest)
-
-    def _wants_trial(self, run: CellRun) -> bool:
-        if not run.runnable or len(run.measured) >= self.trials.most:
-            return False
-        return len(run.measured) < self.trials.least or self.referee.wants_more(run.cell, run.measured) is not None
+    # ------------------------------------------------------------ trials
 
     def _run_one(self, run: CellRun, *, round_number: int) -> None:
-        """One trial; infrastructure trouble is tried again by the next round, up to INFRASTRUCTURE_TRIES times."""
-        assert run.prepared is not None
+        """One trial; infrastructure trouble is tried again by a later batch, up to INFRASTRUCTURE_TRIES times.
+
+        Where getting the image brings back trials of earlier runs, or fails, the policy is asked again first.
+        """
+        if run.prepared is None:
+            self._prepare(run)
+            if run.prepared is None or run.trials:
+                return
         number = len(run.trials) + 1
         lane, cell = str(run.cell.lane), run.cell
         self._check_stopped()
+        self.lease.check()
+        begun_s = time.monotonic()
         self.watcher.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
         try:
-            trial = self._launch(run, number=number, round_number=round_number)
+            trial = self._launch(run, run.prepared, number=number, round_number=round_number)
         except EngineUnreachable:
             raise
         except InfrastructureError as error:
             trial = Trial(cell_id=cell.id, number=number, key=run.key, end="infrastructure", message=str(error))
         if trial.end == "interrupted":
             raise Interrupted("interrupted")
+        reviewed = self._review(run, trial)
+        trial = reviewed.trial
+        if not trial.disturbed and self.images.busy_since(begun_s):
+            trial = replace(trial, disturbed="an image was pulled beside it")
         run.trials.append(trial)
         self.journal.write_trial(trial, cell)
         self._tell_end(run, trial, reused=False)
         self._count_failure(run, trial)
+        self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
 
-    def _launch(self, run: CellRun, *, number: int, round_number: int) -> Trial:
-        assert run.prepared is not None
+    def _review(self, run: CellRun, trial: Trial) -> Review:
+        """What the trial shows of the machine. One on another GPU than was asked for says nothing."""
+        wrong = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
+        if wrong:
+            return Review(trial=replace(trial, end="infrastructure", message=wrong))
+        reviewed = self.referee.review(run.cell, trial)
+        run.incompatible = reviewed.incompatible
+        return reviewed
+
+    def _rest(self, seconds: float, *, why: str, lane: str) -> None:
+        """Let the lane's GPU cool; Ctrl-C ends it."""
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            self._check_stopped()
+            self.watcher.preparing(lane=lane, image="GPU", text=f"a pause of {seconds:.0f} s: {why}")
+            time.sleep(min(0.5, seconds))
+
+    def _launch(self, run: CellRun, prepared: Prepared, *, number: int, round_number: int) -> Trial:
         cell = run.cell
         whole = self.referee.needs_whole_budget(cell, run.measured)
-        launch = Launch(
-            prepared=run.prepared,
-            scenario=cell.variant.scenario,
-            payload=pack(cell.variant),
-            gpu=cell.lane.gpu,
-            labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
-        )
-        return run_trial(
-            self.engine,
-            launch,
-            cell_id=cell.id,
-            number=number,
-            key=run.key,
-            round=round_number,
-            decide=lambda trace: self.referee.decide(cell, trace, whole),
-            on_step=lambda step, rss_kib: self.watcher.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
-            cancelled=self.stopped,
-        )
+        with self.images.in_use(cell, prepared) as present:
+            launch = Launch(
+                prepared=present,
+                scenario=cell.variant.scenario,
+                payload=pack(cell.variant),
+                gpu=cell.lane.gpu,
+                gpus=cell.lane.gpus,
+                labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
+            )
+            return run_trial(
+                self.engine,
+                launch,
+                cell_id=cell.id,
+                number=number,
+                key=run.key,
+                round=round_number,
+                decide=lambda trace: self.referee.decide(cell, trace, whole),
+                on_step=lambda step, rss_kib: self.watcher.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
+                cancelled=self.stopped,
+            )
 
     def _count_failure(self, run: CellRun, trial: Trial) -> None:
         if trial.end != "infrastructure":
@@ -216,24 +231,3 @@ class HostRun:
     def _check_stopped(self) -> None:
         if self.stopped():
             raise Interrupted("interrupted")
-
-
-def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> str:
-    """The hash under which a later run may reuse a trial: everything that could change what it measures."""
-    scenario = cell.variant.scenario
-    content = {
-        "format": 1,
-        "image": prepared.digest,
-        "entrypoint": cell.image.keep_entrypoint,
-        "payload": payload_hash(cell.variant),
-        "steps": [scenario.steps.first, scenario.steps.budget],
-        "timeout_s": scenario.timeout_s,
-        "memory_bytes": scenario.memory_bytes,
-        "shm_bytes": scenario.shm_bytes,
-        "ulimits": scenario.ulimits,
-        "network": scenario.network,
-        "cap_add": scenario.cap_add,
-        "environment": [scenario.environment, cell.image.environment],
-        "lane": [cell.lane.host.engine, cell.lane.gpu, facts],
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

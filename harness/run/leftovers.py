@@ -41,14 +41,27 @@ def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
     `folder` is open to all users: a link, or what another user made under such a name, is none of ours. What another
     run removes at the same time is gone, and that is all we want. Raises InfrastructureError.
     """
-    dead_cgroups = [cgroup for cgroup in cgroups.find(PREFIX, root=cgroup_root) if _is_dead_and_ours(cgroup.path)]
-    for cgroup in dead_cgroups:
+    dead = names_of_dead(folder, cgroup_root=cgroup_root)
+    for cgroup in _dead_cgroups(cgroup_root):
         kill_cgroup(cgroup)
         cgroup.remove()
-    dead = [path for path in folder.glob(f"{PREFIX}*") if _is_dead_and_ours(path)]
-    for path in dead:
+    for path in _dead_folders(folder):
         remove_folder(path)
-    return len({path.name for path in dead} | {cgroup.path.name for cgroup in dead_cgroups})
+    return len(dead)
+
+
+def names_of_dead(folder: Path, *, cgroup_root: Path) -> tuple[str, ...]:
+    """The trials whose folders or cgroups `remove_folders` removes."""
+    paths = (*_dead_folders(folder), *(cgroup.path for cgroup in _dead_cgroups(cgroup_root)))
+    return tuple(sorted({path.name for path in paths}))
+
+
+def _dead_cgroups(root: Path) -> list[Cgroup]:
+    return [cgroup for cgroup in cgroups.find(PREFIX, root=root) if _is_dead_and_ours(cgroup.path)]
+
+
+def _dead_folders(folder: Path) -> list[Path]:
+    return [path for path in folder.glob(f"{PREFIX}*") if _is_dead_and_ours(path)]
 
 
 def _is_dead_and_ours(path: Path) -> bool:

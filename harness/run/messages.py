@@ -23,7 +23,7 @@ NUMBER_LIMIT = 1e30
 """What is larger is no measurement, and its square may be no number."""
 COUNT_LIMIT = 1 << 53
 
-TYPES = ("hello", "ready", "progress", "samples", "look", "done")
+TYPES = ("hello", "ready", "progress", "samples", "look", "file", "done")
 ENDS = frozenset(get_args(End)) - {"interrupted"}
 LOOK_FIELDS = frozenset(Look.__dataclass_fields__) - {"step"}
 
@@ -105,16 +105,22 @@ def _finite(text: str) -> float:
 
 
 def facts_of(message: Message) -> dict[str, Any]:
-    """The fields of `hello` or `ready`: texts, numbers, truth values, and flat lists and dicts of them."""
+    """The fields of `hello` or `ready`: texts, numbers, truth values, flat lists and dicts of them, and lists of flat
+    dicts (one for each GPU).
+    """
     return {_fact(name): _facts(value) for name, value in message.items() if name != "type"}
 
 
 def _facts(value: object) -> object:
     if isinstance(value, dict):
-        return {_fact(name): _fact(inner) for name, inner in value.items()}
+        return _record(value)
     if isinstance(value, list):
-        return [_fact(inner) for inner in value]
+        return [_record(inner) if isinstance(inner, dict) else _fact(inner) for inner in value]
     return _fact(value)
+
+
+def _record(value: dict[str, object]) -> dict[str, Any]:
+    return {_fact(name): _fact(inner) for name, inner in value.items()}
 
 
 def _fact(value: object) -> Any:
@@ -164,6 +170,14 @@ def text_of(message: Message, name: str) -> str:
     if not isinstance(value, str):
         raise Misunderstood(f"{message.get('type')}: {name} is no text")
     return _writable(value[-TEXT_LIMIT:])
+
+
+def whole_text_of(message: Message, name: str) -> str:
+    """A text as long as a line can be."""
+    value = message.get(name)
+    if not isinstance(value, str):
+        raise Misunderstood(f"{message.get('type')}: {name} is no text")
+    return _writable(value)
 
 
 def _writable(text: str) -> str:

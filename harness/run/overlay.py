@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import docker
 
@@ -21,7 +22,8 @@ from harness.run.attach import close_stream, open_stream, read_stream
 from harness.run.client import ca_bundle, proxies
 from harness.run.containers import NAME_LABEL, archive, marked, removed
 from harness.run.engine import Say
-from harness.run.images import IMAGE_LABEL, Found, find_python, inspect, local_image, pull
+from harness.run.images import Found, find_python, found_locally, inspect, local_image, pull
+from harness.run.marks import IMAGE_LABEL
 from harness.run.owner import OWNER_LABEL
 from harness.run.retrying import unavailable
 from harness.run.tail import Tail
@@ -45,15 +47,31 @@ def install(
     base = pull(client, source.base, where=image.where, say=say, help=BASE_HELP)
     if not source.packages:
         return base
-    named = hashlib.sha256(
-        json.dumps([FORMAT, base.id, base.digest, source.packages, source.python]).encode()
-    ).hexdigest()[:32]
+    named = _tag(base, source)
     there = local_image(client, f"{REPOSITORY}:{named}")
     if there is None:
         say(f"installing {' '.join(source.packages)}")
         _make(client, base, tag=named, image=image, source=source, environ=environ, say=say)
         there = inspect(client, f"{REPOSITORY}:{named}")
-    return Found(id=there["Id"], digest=there["Config"]["Labels"][DIGEST_LABEL])
+    return _found(there)
+
+
+def _found(image: Mapping[str, Any]) -> Found:
+    return Found(id=image["Id"], digest=image["Config"]["Labels"][DIGEST_LABEL])
+
+
+def known(client: docker.DockerClient, source: Install) -> Found | None:
+    """What was installed before, over the base that the engine has; no registry is asked for that."""
+    base = found_locally(client, source.base)
+    if base is None or not source.packages:
+        return base
+    there = local_image(client, f"{REPOSITORY}:{_tag(base, source)}")
+    return None if there is None else _found(there)
+
+
+def _tag(base: Found, source: Install) -> str:
+    named = json.dumps([FORMAT, base.id, base.digest, source.packages, source.python])
+    return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
 def _make(

@@ -7,7 +7,9 @@ container that uses the machine's engine must not be taken for dead.
 
 from __future__ import annotations
 
+import getpass
 import os
+import platform
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,15 @@ class Owner:
 def this_process() -> Owner:
     pid = os.getpid()
     return Owner(machine=_machine(), pid=pid, start_s=round(psutil.Process(pid).create_time()))
+
+
+def in_words() -> str:
+    """`root@lab-3090, process 1234`: for whoever waits for us."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}, process {os.getpid()}"
 
 
 def parse(text: str) -> Owner | None:

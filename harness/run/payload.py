@@ -34,13 +34,13 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
     Raises MatrixError if the script or one of the files is gone, or if two of them want one place.
     """
     job = {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})}
-    return Payload(job=job, files={**_agent_files(), **dict(_scenario_files(variant.scenario))})
+    return Payload(job=job, files={**agent_files(), **dict(_scenario_files(variant.scenario))})
 
 
 def payload_hash(variant: Variant) -> str:
     """A stable hash of all that a trial of `variant` would copy in: agent, files, and the job without its marker."""
     digest = hashlib.sha256(json.dumps(_job(variant), sort_keys=True).encode())
-    for place, content in sorted({**_agent_files(), **dict(_scenario_files(variant.scenario))}.items()):
+    for place, content in sorted({**agent_files(), **dict(_scenario_files(variant.scenario))}.items()):
         digest.update(os.fsencode(f"\n{place} {len(content)}\n"))
         digest.update(content)
     return digest.hexdigest()
@@ -69,7 +69,7 @@ def _agent_constant(name: str) -> Any:
     return ast.literal_eval(found[1])
 
 
-def _agent_files() -> dict[str, bytes]:
+def agent_files() -> dict[str, bytes]:
     """`start.py` at the top, the package `harness_agent` beside it."""
     files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
     files["start.py"] = files.pop("harness_agent/start.py")

@@ -14,7 +14,8 @@ import select
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,9 +23,12 @@ import psutil
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Host, Image, Install
-from harness.run import cgroups, environments, leftovers
+from harness.model.doctor import Condition, Room
+from harness.model.gpus import Gpu
+from harness.run import cgroups, environments, gpus, host_lock, leftovers
 from harness.run.cgroups import Cgroup
-from harness.run.engine import Exit, Launch, Payload, Prepared, Say, Session
+from harness.run.disk import total_bytes
+from harness.run.engine import Exit, Kept, Launch, Lease, Payload, Prepared, Say, Session
 from harness.run.tail import Tail
 
 READ_BYTES = 1 << 18
@@ -34,19 +38,36 @@ KILLED_S = 60.0  # a large process takes its time to give back its memory
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessEngine:
     """The machine itself as an engine; it is always there."""
-    return ProcessEngine(environ=environ)
+    return ProcessEngine(host, environ=environ)
 
 
 class ProcessEngine:
-    def __init__(self, *, environ: Mapping[str, str], cgroup_root: Path = cgroups.CGROUPS) -> None:
+    def __init__(self, host: Host, *, environ: Mapping[str, str], cgroup_root: Path = cgroups.CGROUPS) -> None:
+        self._host = host
         self._environ = environ
         self._cgroup_root = cgroup_root
         self.facts: Mapping[str, Any] = machine_facts()
+
+    def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
+        say("asking for its GPUs")
+        return gpus.of_this_machine(place=f"{self._host.where}.gpus")
 
     def prepare(self, image: Image, say: Say) -> Prepared:
         if not isinstance(image.source, Install):
             raise ImageUnavailable(f"{image.where}: needs a container engine; this host is engine: process")
         return environments.prepare(image, image.source, environ=self._environ, say=say)
+
+    def at_hand(self, image: Image) -> bool:
+        return isinstance(image.source, Install) and environments.at_hand(image.source, environ=self._environ)
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        return self.prepare(image, say) if self.at_hand(image) else None
+
+    def holds(self, prepared: Prepared) -> bool:
+        return environments.is_complete(Path(prepared.reference))
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        return environments.size_bytes(Path(prepared.reference))
 
     @contextlib.contextmanager
     def launch(self, launch: Launch) -> Iterator[Session]:
@@ -57,11 +78,36 @@ class ProcessEngine:
             with _started(command, root=root, environment=_environment(launch, root), cgroup=cgroup) as process:
                 yield ProcessSession(process, cgroup)
 
+    def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
+        return host_lock.held(_temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
+
+    def leftovers(self) -> tuple[str, ...]:
+        return leftovers.names_of_dead(_temporary_folder(), cgroup_root=self._cgroup_root)
+
     def remove_leftovers(self) -> int:
         return leftovers.remove_folders(_temporary_folder(), cgroup_root=self._cgroup_root)
 
     def remove_images(self, say: Say) -> int:
         return environments.remove_all(environ=self._environ, say=say)
+
+    def kept(self) -> tuple[Kept, ...]:
+        return tuple(
+            Kept(reference=str(python), name=str(python.parents[1]), made=True, layers={str(python): size})
+            for python, size in environments.sizes(self._environ).items()
+        )
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        return environments.remove(Path(kept.reference), say=say)
+
+    def condition(self, say: Say) -> Condition:
+        folder, usage = _temporary_folder(), environments.disk_usage(self._environ)
+        return Condition(
+            engine="process",
+            holder=host_lock.holder(folder),
+            room=Room(free_bytes=usage.free, total_bytes=usage.total),
+            leftovers=self.leftovers(),
+            kept_bytes=total_bytes(self.kept()),
+        )
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -174,6 +220,8 @@ def _environment(launch: Launch, root: Path) -> dict[str, str]:
         "HOME": str(root),
         "TMPDIR": str(root),
         "LANG": "C.UTF-8",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # numbers mean what the driver means by them
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # none: no GPU, as in a container
         **dict(launch.prepared.image.environment),
         **dict(launch.scenario.environment),
     }

@@ -7,6 +7,7 @@ the trial as `infrastructure`, which says nothing about the image.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,17 +29,21 @@ from harness.run.messages import (
     parse,
     text_of,
     whole,
+    whole_text_of,
 )
 from harness.run.samples import Samples
 
 STARTUP_S = 120.0
 POLL_S = 0.2
 LAST_WORDS_S = 5.0
+BANNER_LIMIT = 8 << 10
 SIGKILL = 9
 PROTOCOL = 1
+FILE_NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
 
 Decide = Callable[[Trace], str]
 OnStep = Callable[[int, float | None], None]
+OnFile = Callable[[str, str], None]
 
 
 class Clock(Protocol):
@@ -73,16 +78,20 @@ def run_trial(
     decide: Decide,
     on_step: OnStep,
     cancelled: Callable[[], bool],
+    on_file: OnFile = lambda name, text: None,
     clock: Clock = time,
 ) -> Trial:
     """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` hears about
-    once a second; when `cancelled` turns true the trial is left at once and ends `interrupted`.
+    once a second; when `cancelled` turns true the trial is left at once and ends `interrupted`. `on_file` gets what
+    a wrapping probe found: a file's name and a part of its text, the parts in order.
 
     Raises InfrastructureError if it could not be launched; whatever happens later is in the Trial.
     """
     begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
     with engine.launch(launch) as session:
-        talk = Conversation(session, launch, decide=decide, on_step=on_step, cancelled=cancelled, clock=clock)
+        talk = Conversation(
+            session, launch, decide=decide, on_step=on_step, cancelled=cancelled, on_file=on_file, clock=clock
+        )
         outcome = talk.hold()
     return Trial(
         cell_id=cell_id,
@@ -95,8 +104,9 @@ def run_trial(
         duration_s=clock.monotonic() - begun_s,
         trace=talk.samples.trace(),
         image_digest=launch.prepared.digest,
+        reference=launch.prepared.reference,
         facts=talk.facts,
-        fingerprint=engine.facts,
+        fingerprint={**engine.facts, **({"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {})},
         **vars(outcome),
     )
 
@@ -112,6 +122,7 @@ class Conversation:
         decide: Decide,
         on_step: OnStep,
         cancelled: Callable[[], bool],
+        on_file: OnFile,
         clock: Clock,
     ) -> None:
         job = launch.payload.job
@@ -120,12 +131,12 @@ class Conversation:
         self.facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
         self._session, self._decide, self._on_step = session, decide, on_step
-        self._cancelled, self._clock = cancelled, clock
+        self._cancelled, self._on_file, self._clock = cancelled, on_file, clock
         self._lines = Lines(job["marker"])
         self._heard_s = clock.monotonic()
         self._handlers = {
             "hello": self._hello, "ready": self._ready, "progress": self._progress,
-            "samples": self._samples, "look": self._look,
+            "samples": self._samples, "look": self._look, "file": self._file,
         }  # fmt: skip
 
     def hold(self) -> Outcome:
@@ -183,6 +194,12 @@ class Conversation:
         answer = "go" if trace is None else self._decide(trace)
         self._session.send(b'{"answer": "%s"}\n' % answer.encode())
 
+    def _file(self, message: Message) -> None:
+        name = text_of(message, "name")
+        if not FILE_NAME.fullmatch(name):
+            raise Misunderstood("file: its name is none that we give")
+        self._on_file(name, whole_text_of(message, "text"))
+
     def _done(self, message: Message) -> Outcome:
         end = message.get("end")
         if not isinstance(end, str) or end not in ENDS:
@@ -195,10 +212,15 @@ class Conversation:
             last_step=count(message, "last_step", most=math.inf),
             peak_rss_kib=number(message, "peak_rss_kib"),
             probe_cost=number(message, "probe_cost"),
-            output_tail=text_of(message, "output_tail") or self._lines.noise.text(),
+            output_tail=self._said_before() + text_of(message, "output_tail"),
             stacks=text_of(message, "stacks"),
         )
         return self._killed(outcome) if outcome.signal == SIGKILL and end != "oom" else outcome
+
+    def _said_before(self) -> str:
+        """What the image's own entrypoint said (a driver that is too old), before what the scenario printed."""
+        banner = self._lines.noise.text().strip()[-BANNER_LIMIT:]
+        return f"{banner}\n" if banner else ""
 
     def _killed(self, outcome: Outcome) -> Outcome:
         """The scenario died by SIGKILL: out of memory by the engine's word only, else somebody's doing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import tarfile
 from collections.abc import Iterator
@@ -45,6 +46,15 @@ def test_an_image_is_made_once_and_its_identity_stays(world: World) -> None:
 
 
 @pytest.mark.index
+def test_at_hand_is_what_needs_no_work(world: World) -> None:
+    """A search runs first what costs no download."""
+    world.engine.prepare(installed("six==1.16.0"), quiet)
+    assert world.engine.at_hand(installed("six==1.16.0"))
+    assert world.engine.at_hand(installed("six==99.9")) is False
+    assert world.engine.at_hand(installed("six==1.16.0", python="3.99")) is False
+
+
+@pytest.mark.index
 def test_version_that_is_not_on_the_index(world: World) -> None:
     with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: tested 1: .*six==99\.9") as caught:
         world.engine.prepare(installed("six==99.9"), quiet)
@@ -76,7 +86,7 @@ def test_half_made_environment_is_made_anew(process: World) -> None:
 
 
 def test_without_cgroups_the_memory_limit_still_holds(process: World, tmp_path: Path) -> None:
-    engine = ProcessEngine(environ=process.environ, cgroup_root=tmp_path)
+    engine = ProcessEngine(host("process"), environ=process.environ, cgroup_root=tmp_path)
     other = World(kind="process", engine=engine, environ=process.environ)
     trial = other.trial("eat", memory_bytes=256 << 20)
     assert trial.end == "oom", trial.message
@@ -174,6 +184,21 @@ def test_built_image_runs_behind_its_own_entrypoint(
     prepared = docker.engine.prepare(image(build_of(context, MADE_FOR="us")), quiet)
     assert client.images.get(prepared.reference).labels["made_for"] == "us"
     assert docker.trial("quiet", prepared=prepared).end == "completed"
+
+
+@docker_only
+def test_at_hand_of_builds_and_pulls(docker: World, client: docker_sdk.DockerClient, context: Path) -> None:
+    (context / "new").write_text(os.urandom(8).hex())
+    asked = image(build_of(context))
+    assert docker.engine.at_hand(asked) is False
+    made = docker.engine.prepare(asked, quiet)
+    assert docker.engine.at_hand(asked)
+    client.api.remove_image(made.reference)
+    assert docker.engine.at_hand(asked) is False
+    assert docker.engine.at_hand(pulled(BASE))
+    assert docker.engine.at_hand(pulled("registry.invalid/none:1")) is False
+    assert docker.engine.at_hand(pulled("No Name")) is False
+    assert docker.engine.at_hand(image(build_of(context / "missing"))) is False
 
 
 @docker_only

@@ -17,7 +17,8 @@ from docker.errors import NotFound
 from harness.model import Build
 from harness.run import containers, owner
 from harness.run.containers import NAME_LABEL, UNCHECKED_AGE_S, in_use, marked, remove_dead
-from harness.run.images import IMAGE_LABEL, remove_made
+from harness.run.images import remove_made
+from harness.run.marks import IMAGE_LABEL
 from harness.run.owner import OWNER_LABEL
 from tests.contract.world import BASE, World, image, installed, quiet
 

@@ -12,7 +12,7 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.run.engine import Launch, Payload
 from harness.run.process import ProcessEngine
-from tests.contract.world import World, installed, quiet
+from tests.contract.world import World, host, installed, quiet
 
 
 def refused(world: World, launch: Launch) -> str:
@@ -61,7 +61,7 @@ def test_an_environment_that_the_system_does_not_take(process: World, name: str,
 def test_a_relative_cache_is_found_from_the_trials_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     environ = {"HARNESS_CACHE": "cache"}
-    world = World(kind="process", engine=ProcessEngine(environ=environ), environ=environ)
+    world = World(kind="process", engine=ProcessEngine(host("process"), environ=environ), environ=environ)
     trial = world.trial("quiet")
     assert trial.end == "completed", trial.message
 
@@ -74,7 +74,7 @@ def test_a_limit_below_what_an_interpreter_needs_says_nothing_about_the_image(pr
 
 def test_an_environment_removed_since_it_was_prepared(tmp_path: Path) -> None:
     environ = {"HARNESS_CACHE": str(tmp_path)}
-    world = World(kind="process", engine=ProcessEngine(environ=environ), environ=environ)
+    world = World(kind="process", engine=ProcessEngine(host("process"), environ=environ), environ=environ)
     prepared = world.engine.prepare(installed(), quiet)
     assert world.engine.remove_images(quiet) == 1
     assert "another run removed this environment" in refused(world, world.launch("quiet", prepared=prepared))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -38,7 +39,7 @@ def test_quiet_scenario_completes_with_every_step_sampled(world: World) -> None:
     assert [look.step for look in trial.trace.looks] == [20, 40, 60]
     rss_kib = trial.trace.column("rss_kib")
     assert rss_kib is not None
-    assert 1_000 < rss_kib.min() < 100_000
+    assert 1_000 < np.nanmin(rss_kib) < 100_000  # on a busy machine memory is read less often than each step
     assert "setup of quiet" in trial.output_tail
     assert trial.facts["python"].startswith("3.")
     assert trial.fingerprint["kernel"] == os.uname().release

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -23,6 +24,7 @@ from harness.model import Build, Image, Install
 from harness.run.builds import build
 from harness.run.client import engine_errors
 from harness.run.docker import DockerEngine, open_engine
+from harness.run.reach import in_time
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 
 docker_only = pytest.mark.docker
@@ -143,6 +145,11 @@ class BrokenEngine(FullEngine):
         return {"/version": (200, {"ApiVersion": "1.41"})}
 
 
+class OldEngine(FullEngine):
+    def known(self) -> dict[str, tuple[int, object]]:
+        return {"/version": (200, {"ApiVersion": "1.39"})}
+
+
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -179,6 +186,25 @@ def test_what_an_engine_refuses_is_never_the_images_fault(call: Callable[[Docker
 def test_an_engine_that_tells_nothing_of_itself_is_unreachable() -> None:
     with serving(BrokenEngine) as port, pytest.raises(EngineUnreachable, match=f"{PLACE}the engine refused: .*; "):
         open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+
+
+def test_an_engine_that_is_too_old() -> None:
+    """It would take a GPU request, and start the container without one."""
+    with (
+        serving(OldEngine) as port,
+        pytest.raises(EngineUnreachable, match=r"too old; .* \(it has API version 1\.39\)$"),
+    ):
+        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+
+
+def test_a_connection_that_comes_to_nothing_is_given_up() -> None:
+    began_s = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"no answer within 0 s"):
+        in_time(threading.Event().wait, seconds=0.2)
+    assert time.monotonic() - began_s < 2
+    with pytest.raises(KeyError):
+        in_time(lambda: {}["x"])
+    assert in_time(lambda: 3) == 3
 
 
 # ---------------------------------------------------------------- trying again

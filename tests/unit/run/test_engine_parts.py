@@ -16,7 +16,7 @@ from harness.run import owner
 from harness.run.builds import base_names, content_hash, context_files
 from harness.run.cgroups import Cgroup
 from harness.run.client import ca_bundle, proxies
-from harness.run.containers import device_requests, refused_default_ulimit
+from harness.run.containers import refused_default_ulimit
 from harness.run.environments import cache_folder, digest_of
 from harness.run.images import progress
 from harness.run.interpreters import matches
@@ -74,13 +74,6 @@ def test_only_a_default_ulimit_is_left_out() -> None:
     asked = Scenario(name="x", where=WHERE, ulimits=(("memlock", 1 << 30, 1 << 30),))
     assert refused_default_ulimit(refused, asked) is None
     assert refused_default_ulimit("no space left", Scenario(name="x", where=WHERE)) is None
-
-
-def test_gpus_are_asked_for_as_docker_wants_them() -> None:
-    assert device_requests(None) == []
-    assert device_requests("all")[0]["Count"] == -1
-    (one,) = device_requests("GPU-1234")
-    assert (one["DeviceIDs"], one["Capabilities"], one["Count"]) == (["GPU-1234"], [["gpu"]], 0)
 
 
 def test_we_are_alive_and_others_are_not() -> None:

@@ -137,7 +137,9 @@ def test_what_is_too_large_to_reckon_with_is_missing() -> None:
 def test_facts_are_flat_and_can_be_written() -> None:
     message = {"type": "hello", "packages": {"six": "1"}, "limit": None, "huge": True, "cpu": json.loads('"\\ud800"')}
     assert facts_of(message) == {"packages": {"six": "1"}, "limit": None, "huge": True, "cpu": "?"}
-    for value in ({"a": {"b": 1}}, [[1]], [{}], 10**400, float("inf")):
+    gpus = [{"index": 0, "uuid": "GPU-1", "ecc": None, "power_limit_w": 450.0}]
+    assert facts_of({"type": "hello", "gpus": gpus}) == {"gpus": gpus}
+    for value in ({"a": {"b": 1}}, [[1]], [{"a": {}}], [{"a": [1]}], 10**400, float("inf")):
         with pytest.raises(Misunderstood):
             facts_of({"type": "ready", "x": value})
 

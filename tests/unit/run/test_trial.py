@@ -199,6 +199,15 @@ def test_an_agent_that_never_starts_is_told_with_the_output_and_what_to_do() -> 
     assert "Banner" in trial.output_tail
 
 
+def test_what_the_entrypoint_said_is_kept_beside_what_the_scenario_printed() -> None:
+    """It may be the only word on a driver that is too old."""
+    said = b"== Banner ==\ndriver too old\n" * 1000
+    trial, _ = play(said + lines(HELLO, {**DONE, "end": "crash", "output_tail": "Traceback\nboom\n"}))
+    assert trial.output_tail.endswith("driver too old\nTraceback\nboom\n")
+    assert len(trial.output_tail) < 10_000
+    assert play(lines(HELLO, {**DONE, "output_tail": "printed\n"}))[0].output_tail == "printed\n"
+
+
 def test_silence_is_an_end() -> None:
     assert "did not start within 120 s" in play(None)[0].message
     assert "lost: nothing was heard" in play(lines(HELLO), None)[0].message

@@ -1,0 +1,156 @@
+"""The room that a host gives to images (`disk:` of the matrix), and what goes when there is no more.
+
+Only what the harness pulled or made is removed, by the engine's own record (`Engine.kept`), and only while the host is
+ours by its lease: no other run uses it. First goes what this run does not need any more, then what it needs last; of
+what every round needs, that which was used last, as its turn comes last again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from harness.model import Build, Image
+from harness.run.engine import Engine, Kept, Prepared, Say
+
+Name = tuple[str, str]
+NEVER = 1 << 30
+
+
+def name_of(image: Image) -> Name:
+    return image.series, image.version
+
+
+def total_bytes(kept: Iterable[Kept]) -> int:
+    """What they take together: what they share counts once."""
+    return sum({layer: size for each in kept for layer, size in each.layers.items()}.values())
+
+
+@dataclass(kw_only=True)
+class Disk:
+    """The images of one host, for all its lanes. Without a limit nothing is ever removed. Thread-safe.
+
+    `expected_bytes`: what images that are not there will take, as far as that is known; `stay`: names of images that
+    others are made from.
+    """
+
+    limit_bytes: int | None = None
+    expected_bytes: Mapping[Name, int] = field(default_factory=dict)
+    stay: frozenset[str] = frozenset()
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _images: dict[str, Image] = field(default_factory=dict)
+    """By the reference that the engine launches."""
+    _orders: dict[int, Sequence[Collection[Name]]] = field(default_factory=dict)
+    _pins: list[Name] = field(default_factory=list)
+    _coming: list[Name] = field(default_factory=list)
+    _last_used: dict[Name, int] = field(default_factory=dict)
+    _measured: dict[Name, int] = field(default_factory=dict)
+
+    def expect(self, lane: int, order: Sequence[Collection[Name]]) -> None:
+        """What a lane, whatever number stands for it, will need from now on, the soonest first."""
+        with self._lock:
+            self._orders[lane] = order
+
+    def admits(self, engine: Engine, image: Image) -> bool:
+        """Whether it can be got ahead of its time: it fits beside all that is still needed."""
+        if self.limit_bytes is None:
+            return True
+        name = name_of(image)
+        if name not in self.expected_bytes:
+            return False
+        with self._lock:
+            needed = [each for each in engine.kept() if self._needed_in(each) < NEVER]
+            return total_bytes(needed) + self._coming_bytes() + self._bytes(name) <= self.limit_bytes
+
+    @contextmanager
+    def getting(self, engine: Engine, image: Image, say: Say) -> Iterator[None]:
+        """Room is made before the image is got; and after it, as only then its size is known."""
+        if self.limit_bytes is None:
+            yield
+            return
+        name = name_of(image)
+        with self._pinned(name):
+            self._make_room(engine, self._bytes(name), say)
+            before_bytes = total_bytes(engine.kept())
+            self._coming.append(name)
+            try:
+                yield
+            finally:
+                self._coming.remove(name)
+            self._measured[name] = max(0, total_bytes(engine.kept()) - before_bytes)
+            self._make_room(engine, 0, say)
+
+    def got(self, prepared: Prepared) -> None:
+        with self._lock:
+            self._images[prepared.reference] = prepared.image
+
+    @contextmanager
+    def in_use(self, image: Image) -> Iterator[None]:
+        """It is not removed meanwhile."""
+        with self._lock:
+            self._last_used[name_of(image)] = 1 + max(self._last_used.values(), default=0)
+        with self._pinned(name_of(image)):
+            yield
+
+    @contextmanager
+    def _pinned(self, name: Name) -> Iterator[None]:
+        with self._lock:
+            self._pins.append(name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pins.remove(name)
+
+    # ------------------------------------------------------------ making room
+
+    def _make_room(self, engine: Engine, wanted_bytes: int, say: Say) -> None:
+        """Remove what may go, as long as that is needed. What cannot be removed stays, and the limit is exceeded: the
+        sweep has said so at its start.
+        """
+        if self.limit_bytes is None:
+            return
+        with self._lock:
+            kept = list(engine.kept())
+            for victim in self._victims(kept):
+                if total_bytes(kept) + self._coming_bytes() + wanted_bytes <= self.limit_bytes:
+                    return
+                without = [each for each in kept if each is not victim]
+                freed_bytes = total_bytes(kept) - total_bytes(without)
+                if freed_bytes:
+                    say(f"making room: removing {victim.name}, {freed_bytes >> 20} MiB")
+                    kept = without if engine.remove(victim, say) else kept
+
+    def _coming_bytes(self) -> int:
+        return sum(map(self._bytes, self._coming))
+
+    def _bytes(self, name: Name) -> int:
+        """What an image will take: what it took before, if that is known."""
+        return self._measured.get(name, self.expected_bytes.get(name, 0))
+
+    def _victims(self, kept: Sequence[Kept]) -> list[Kept]:
+        """What may go, in the order in which it goes."""
+        able = [each for each in kept if each.name not in self.stay and self._may_go(self._images.get(each.reference))]
+        return sorted(able, key=lambda each: (-self._needed_in(each), -self._used_at(each)))
+
+    def _may_go(self, image: Image | None) -> bool:
+        """A build made again is another image than the one that was measured."""
+        if image is None:
+            return True
+        lasting = isinstance(image.source, Build) and self._distance(name_of(image)) < NEVER
+        return name_of(image) not in self._pins and not lasting
+
+    def _needed_in(self, kept: Kept) -> int:
+        """How many blocks from now; what this run has not got yet itself may be of an earlier one."""
+        image = self._images.get(kept.reference)
+        return NEVER if image is None else self._distance(name_of(image))
+
+    def _used_at(self, kept: Kept) -> int:
+        image = self._images.get(kept.reference)
+        return 0 if image is None else self._last_used.get(name_of(image), 0)
+
+    def _distance(self, name: Name) -> int:
+        places = (place for order in self._orders.values() for place, names in enumerate(order) if name in names)
+        return min(places, default=NEVER)

@@ -1,0 +1,111 @@
+"""Reaching an engine: bounded in time, noticed when it is lost, and told in words that say what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import docker
+
+REACHED_S = 20.0
+"""The most that opening a connection may take: an SSH server that is silent would hold us for ever."""
+KEEPALIVE_S = 10
+SOCKET_OPTIONS = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
+if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+    SOCKET_OPTIONS += [
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000 * KEEPALIVE_S),
+    ]
+START = "start it, or use engine: process"
+REMEDIES = {
+    r"Authentication failed|No authentication methods|private key|Permission denied \(publickey": (
+        "its SSH server refused the key; `ssh` to it must work without a question (ssh-add, ~/.ssh/config)"
+    ),
+    r"not found in known_hosts": "its host key is not known here; `ssh` to it once and look at the key",
+    r"Host key for server": "its host key is not the one that is known here; see why, then `ssh-keygen -R` the old one",
+    r"HTTP request to an HTTPS server": (
+        "it wants TLS; set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or use a context that has its certificates"
+    ),
+    r"WRONG_VERSION_NUMBER|HTTP_REQUEST|RECORD_LAYER": (
+        "it does not speak TLS; unset DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
+    ),
+    r"Path to a certificate and key": "DOCKER_CERT_PATH must be a folder with ca.pem, cert.pem and key.pem",
+    r"(?i)certificate|unknown ca|tlsv\d+ alert|EOF occurred in violation": (
+        "its certificate and those of DOCKER_CERT_PATH do not fit; see ca.pem, cert.pem and key.pem there"
+    ),
+    r"API versions below|has API version": "it is too old; Docker Engine 19.03 or later is needed (API 1.40)",
+}
+
+T = TypeVar("T")
+
+
+def remedy(error: BaseException, *, address: str) -> str:
+    """What to do about an engine that could not be reached."""
+    told = " ".join(str(each) for each in _chain(error))
+    for pattern, text in REMEDIES.items():
+        if re.search(pattern, told):
+            return text
+    if address.startswith("ssh://") and ("Remote end closed" in told or "Channel closed" in told):
+        return "`docker` does not answer there; `ssh` to it and try `docker version`"
+    return START
+
+
+def cause(error: BaseException) -> str:
+    """The innermost reason in a few words: what the SDK wraps around it says nothing."""
+    inner = _chain(error)[-1]
+    if isinstance(inner, ssl.SSLError):  # its number is none of the system's
+        return str(inner.reason or inner)
+    if isinstance(inner, OSError) and inner.errno is not None:
+        return os.strerror(inner.errno) if inner.errno > 0 else str(inner.strerror)  # below zero: a name's resolution
+    return " ".join(str(inner).split())[:160] or type(inner).__name__
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    chain = [error]
+    while inner := chain[-1].__cause__ or chain[-1].__context__:
+        chain.append(inner)
+    return chain
+
+
+def in_time(make: Callable[[], T], *, seconds: float = REACHED_S) -> T:
+    """What `make` returns or raises; TimeoutError when it takes too long. Then its thread ends with this process."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(make())
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(f"no answer within {seconds:.0f} s")
+    return results[0]
+
+
+def keep_alive(client: docker.DockerClient) -> None:
+    """Have the kernel notice within half a minute that the other machine is gone, whatever call waits for it."""
+    for adapter in client.api.adapters.values():
+        if (manager := getattr(adapter, "poolmanager", None)) is not None:  # tcp
+            manager.connection_pool_kw["socket_options"] = SOCKET_OPTIONS
+            manager.clear()
+        if (ssh := getattr(adapter, "ssh_client", None)) is not None:
+            transport: Any = ssh.get_transport()
+            transport.set_keepalive(KEEPALIVE_S)
+            for option in SOCKET_OPTIONS if isinstance(transport.sock, socket.socket) else ():  # else a ProxyCommand
+                transport.sock.setsockopt(*option)
