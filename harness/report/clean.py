@@ -21,7 +21,7 @@ def plain(text: str) -> str:
 
     Characters that XML 1.0 forbids (lone surrogates, noncharacters) become U+FFFD.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():  # none of the characters below is
         return text
     return "".join(_harmless(character) for character in _ESCAPE_SEQUENCE.sub("", text)).strip()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from harness.model import CellResult, Effect, Finding, RunResult
-from harness.report import figures, words
+from harness.model import CellResult, RunResult
+from harness.report import blame, figures, phrases, words
 from harness.report.clean import plain
-from harness.report.episodes import Episode, History, histories
+from harness.report.episodes import History, histories
+from harness.report.worth import is_needless
 
 _MOST_HISTORIES = 3
 
@@ -18,6 +19,16 @@ def sentence(result: RunResult) -> str:
 
 
 def _regression(result: RunResult) -> str:
+    faults = [blame.sentence(one, result) for one in result.attribution]
+    if not faults:
+        return _untold(result)
+    rest = len(faults) - blame.MOST_AT_THE_TOP
+    more = f" And {figures.count(rest, 'further fault')} below." if rest > 0 else ""
+    return f"{' '.join(faults[: blame.MOST_AT_THE_TOP])}{more}"
+
+
+def _untold(result: RunResult) -> str:
+    """Of a run that asks nobody whose fault it is."""
     stories = [_story(history, result) for history in histories(result)]
     if not stories:
         return f"{_bad_cells(result)}, but the history does not say since which version."
@@ -37,7 +48,7 @@ def _infrastructure(result: RunResult) -> str:
 
 def _is_untested(cell: CellResult) -> bool:
     """Whether it should have been measured and was not."""
-    return cell.verdict.verdict == "untested" and cell.cell.excluded is None
+    return cell.verdict.verdict == "untested" and cell.cell.excluded is None and not is_needless(cell)
 
 
 def _inconclusive(result: RunResult) -> str:
@@ -58,7 +69,10 @@ def _ok(result: RunResult) -> str:
     cells = figures.count(len(tones), "cell")
     if tones and "none" not in tones:
         return f"Nothing bad: {'all ' if len(tones) > 1 else ''}{cells} {'are' if len(tones) > 1 else 'is'} good."
-    return f"Nothing bad: {tones.count('good')} of {cells} good, the rest not measured."
+    good = tones.count("good")
+    if all(is_needless(cell) for cell in result.cells if words.tone(cell.verdict.verdict) == "none"):
+        return f"Nothing bad in the {good} of {cells} that were run; the other {len(tones) - good} were not."
+    return f"Nothing bad: {good} of {cells} good, the rest not measured."
 
 
 _SENTENCES: dict[str, Callable[[RunResult], str]] = {
@@ -81,64 +95,7 @@ def _bad_cells(result: RunResult) -> str:
 
 def _story(history: History, result: RunResult) -> str:
     """`multidict leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.82 KiB a step since 6.5.0 (…)`."""
-    by_number = list(zip(*history.episodes, strict=True))
-    first = [episode.finding for episode in by_number[0]]
-    parts = [f"{_verb(first)} {_when(by_number[0][0])}"]
-    for same in by_number[1:]:
-        parts.append(f"{_again([episode.finding for episode in same])} {_when(same[0])}")
-    return f"{plain(first[0].series)} {', and '.join(parts)}{_where(history, result)}"
-
-
-def _when(episode: Episode) -> str:
-    begins, ends = episode.begins, episode.ends
-    if begins is None:
-        assert ends is not None, "an episode has a begin or an end"
-        return f"before {plain(ends.after)} (fixed there)"
-    fixed = f" (fixed in {plain(ends.after)})" if ends is not None else ""
-    if begins.kind == "bad_from_start":
-        oldest = "the oldest that can be judged" if begins.untestable else "the oldest"
-        return f"in every version from {plain(begins.after)}, {oldest}{fixed}"
-    if begins.untestable:
-        return f"since a version after {plain(begins.before or '')}, {plain(begins.after)} at the latest{fixed}"
-    return f"since {plain(begins.after)}{fixed}"
-
-
-def _verb(same: Sequence[Finding]) -> str:
-    finding, size = same[0], _sizes(same)
-    if finding.verdict == "slowdown":
-        return "gets slower step by step"
-    if finding.metric == "step_time":
-        return f"has slower steps{f' ({size})' if size else ''}"
-    if finding.metric == "peak_memory":
-        return f"needs more memory at its peak{f' ({size})' if size else ''}"
-    if finding.verdict == "leak" or finding.metric == "memory":
-        return f"leaks {size or 'memory'}"
-    verbs = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
-    return verbs.get(finding.verdict, "fails")
-
-
-def _again(same: Sequence[Finding]) -> str:
-    if same[0].metric == "memory":
-        return _sizes(same) or "again"
-    return "again"
-
-
-def _sizes(same: Sequence[Finding]) -> str:
-    """The effects of the same finding in several places: one figure, or from the least to the most."""
-    effects = [finding.effect for finding in same if finding.effect is not None]
-    if not effects:
-        return ""
-    least, most = min(effects, key=lambda one: one.value), max(effects, key=lambda one: one.value)
-    low, high = _size(least), _size(most)
-    if low == high:
-        return high
-    unit = low.partition(" ")[2]
-    return f"{low.partition(' ')[0] if unit and high.endswith(unit) else low} to {high}"
-
-
-def _size(effect: Effect) -> str:
-    text = figures.effect(Effect(value=effect.value, unit=effect.unit))
-    return text.replace(" KiB/step", " KiB a step")
+    return f"{plain(history.findings[0].series)} {phrases.story([history])}{_where(history, result)}"
 
 
 def _where(history: History, result: RunResult) -> str:

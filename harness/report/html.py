@@ -1,70 +1,110 @@
-"""The report as one self-contained page: no script, no network; light and dark, wide and narrow, and on paper."""
+"""The report as one self-contained page: no network; light and dark, wide and narrow, and on paper.
+
+Everything that it says is in its text and tables. Charts are drawn by a script that it carries with it, from data that
+it carries with it; the page's policy lets these scripts run and no others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.model import CellResult, RunResult
-from harness.report import figures, sparkline, table, words
+from harness.report import blame, charts, evidence, figures, sparkline, table, traces, words, worth
+from harness.report.charts import Drawing
 from harness.report.clean import plain
 from harness.report.episodes import ordered
 from harness.report.headline import sentence
-from harness.report.words import Tone
+
+_HEATS = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """One version in the details of a variant: ready to be shown."""
+def render(result: RunResult, *, library: str = "") -> str:
+    """The whole page. Every text in it is escaped by Jinja and cleaned of control characters.
 
-    version: str
-    tone: Tone
-    symbol: str
-    verdict: str
-    rate: str
-    step: str
-    peak: str
-    trials: str
-    why: str
-    points: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Details:
-    """All versions of one series, lane and variant."""
-
-    title: str
-    bad: bool
-    scale: str
-    lines: tuple[Line, ...]
-
-
-def render(result: RunResult) -> str:
-    """The whole page. Every text in it is escaped by Jinja and cleaned of control characters."""
+    `library` is the script of `library.chart_library`; without it there are no charts, and no script at all.
+    """
     tables = table.tables(result)
+    anchors = {id(entry): str(number) for number, entry in enumerate(result.cells)}
+    in_full = evidence.shown_in_full(result)
+    scripts = [_inline(library), _inline(_own_script())] if library else []
     return _environment().get_template("report.html.j2").render(
         result=result,
         headline=sentence(result),
         totals=words.totals(result),
         findings=ordered(result),
+        faults=blame.evidence_lines(result),
         tables=tables,
-        details=_all_details(tables),
+        heats=_heats(tables),
+        histories=evidence.histories(tables, result, anchors, in_full),
+        target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[id(entry)]}",
         gaps=words.gaps(result),
         warnings=words.warnings(result),
-        quiet=words.quiet_text(result),
-        legend=table.LEGEND,
-        units=table.UNITS,
+        notes=[text for text in (worth.quiet_text(result), worth.needless(result)) if text],
+        left_out=evidence.left_out(result, in_full),
+        legend=(table.LEGEND, table.UNITS, worth.LEGEND),
         words=words,
         spark=sparkline,
+        look_columns=traces.LOOK_COLUMNS,
+        drawn=_Drawn(),
+        tip=_tip,
+        scripts=scripts,
+        policy=_policy(scripts),
     )  # fmt: skip
 
 
+class _Drawn:
+    """The drawings of a page, in the order in which the template names them, each as JSON at once."""
+
+    def __init__(self) -> None:
+        self.drawings: list[str] = []
+
+    def add(self, drawing: Drawing) -> int:
+        """Its number."""
+        self.drawings.append(_json({"chart": drawing.chart, **drawing.fill}))
+        return len(self.drawings) - 1
+
+    def data(self) -> Markup:
+        """All of them with their definitions."""
+        definitions = _json(charts.definitions(charts.PAGE))
+        return Markup(f'{{"definitions":{definitions},"drawings":[{",".join(self.drawings)}]}}')
+
+
+def _json(content: Mapping[Any, Any]) -> str:
+    """In ASCII, without a character that means something in HTML."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _inline(script: str) -> Markup:
+    """A script as the content of its element, which only its end tag would end."""
+    return Markup(script.replace("</script", r"<\/script"))
+
+
+def _own_script() -> str:
+    return (files("harness.report") / "templates" / "report.js").read_text(encoding="utf-8")
+
+
+def _policy(scripts: Iterable[str]) -> Markup:
+    """What the page may do: these very scripts, its own styles, and nothing from elsewhere."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    may_run = f"script-src {allowed}; " if allowed else ""
+    return Markup(f"default-src 'none'; {may_run}style-src 'unsafe-inline'; img-src data:")
+
+
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("harness.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -72,59 +112,41 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_cleaned,
     )
+    environment.filters["identity"] = id
+    return environment
 
 
 def _cleaned(value: Any) -> Any:
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _all_details(tables: Sequence[table.Table]) -> list[Details]:
-    """The bad ones first."""
-    bad = {(one.title, row.variant) for one in tables for row in one.rows if row.is_bad}
-    details = [
-        _details(one.title, row, bad=(one.title, row.variant) in bad)
-        for one in tables
-        for row in one.rows
-        if not row.medians
-    ]
-    return sorted(details, key=lambda one: not one.bad)
+# ---------------------------------------------------------------- the heat table
 
 
-def _details(title: str, row: table.Row, *, bad: bool) -> Details:
-    cells = [cell for cell in row.cells if cell is not None]
-    growths = [sparkline.growth(cell.result.trials) for cell in cells]
-    scale_kib = sparkline.scale_kib(growths)
-    return Details(
-        title=f"{row.variant} ({title})",
-        bad=bad,
-        scale=figures.mebibytes(scale_kib / 1024),
-        lines=tuple(_line(cell, one, scale_kib) for cell, one in zip(cells, growths, strict=True)),
-    )
+def _tip(cell: table.Shown) -> str:
+    """All that fits beside a cell: what it is, why, and its other figures."""
+    entry, verdict = cell.result, cell.result.verdict
+    step = "" if verdict.step_ms is None else f"step {figures.milliseconds(verdict.step_ms)}"
+    peak = "" if verdict.peak_rss_mib is None else f"peak {figures.mebibytes(verdict.peak_rss_mib)}"
+    return "; ".join(filter(None, (words.cell_sentence(entry), step, peak)))
 
 
-def _line(cell: table.Shown, growth: sparkline.Growth | None, scale_kib: float) -> Line:
-    verdict = cell.result.verdict
-    return Line(
-        version=plain(cell.result.cell.image.version),
-        tone=cell.tone,
-        symbol=cell.symbol,
-        verdict=words.cell_text(verdict),
-        rate=_with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
-        step=_milliseconds(cell.result),
-        peak="" if verdict.peak_rss_mib is None else figures.mebibytes(verdict.peak_rss_mib),
-        trials=f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
-        why="; ".join(filter(None, (words.why(cell.result), verdict.layer and f"layer: {verdict.layer}"))),
-        points="" if growth is None else sparkline.points(growth, scale_kib=scale_kib),
-    )
+def _heats(tables: Sequence[table.Table]) -> dict[int, int]:
+    """How hot a bad cell is, 1 to 4, by its leak beside the largest one of its table; what has no rate is hottest."""
+    heats = {}
+    for one in tables:
+        bad = [cell.result for row in one.rows for cell in row.cells if cell is not None and cell.tone == "bad"]
+        largest = max((_rate(entry) for entry in bad), default=0.0)
+        heats.update({id(entry): _heat(_rate(entry), largest) for entry in bad})
+    return heats
 
 
-def _with_interval(value: float | None, interval: Sequence[float] | None) -> str:
-    if value is None:
-        return ""
-    text = figures.number(value)
-    return text if interval is None else f"{text} ({figures.between((interval[0], interval[1]))})"
+def _rate(entry: CellResult) -> float:
+    return max(0.0, entry.verdict.rate_kib_per_step or 0.0) if entry.verdict.verdict == "leak" else 0.0
 
 
-def _milliseconds(result: CellResult) -> str:
-    value = result.verdict.step_ms
-    return "" if value is None else figures.milliseconds(value)
+def _heat(rate: float, largest: float) -> int:
+    """A quarter of the rate is a shade less."""
+    if rate <= 0 or not math.isfinite(rate / largest):
+        return _HEATS
+    return max(1, _HEATS + math.ceil(math.log(rate / largest, _HEATS) - 0.5))

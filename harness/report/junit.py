@@ -1,20 +1,23 @@
-"""The report as JUnit XML, which CI servers read: one test per cell.
+"""The report as JUnit XML, which CI servers read: one test per cell, and in a last suite one per finding.
 
 bad, or where something begins to be bad    failure
 not run, by infrastructure's fault          error
 untested, incompatible, excluded, unsure    skipped: neither good nor bad is known
 
-The run's warnings are in the system-err of the first suite.
+A finding fails unless it is a repair. The run's headline is a property of the first suite, its warnings are in that
+suite's system-err.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, RunResult
 from harness.report import table, words
 from harness.report.clean import plain, plain_lines
+from harness.report.episodes import ordered
+from harness.report.headline import sentence
 from harness.report.table import Table
 
 _TAIL_LINES = 40
@@ -24,23 +27,30 @@ def render(result: RunResult) -> str:
     """An XML document; ends with a newline."""
     root = ElementTree.Element("testsuites", name=plain(result.matrix))
     root.extend(_suite(one, result) for one in table.tables(result))
-    for kind in ("tests", "failures", "errors", "skipped"):
+    if result.findings:
+        root.append(_counted(ElementTree.Element("testsuite", name="findings"), map(_finding_case, ordered(result))))
+    for kind in ("tests", "failures", "errors"):
         root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
     root.set("time", f"{result.duration_s:.3f}")
     for suite in root[:1]:
         _add_warnings(suite, words.warnings(result))
+        _add_property(suite, "headline", sentence(result))
     ElementTree.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
 def _suite(one: Table, result: RunResult) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=one.title)
     results = {id(cell.result): cell.result for row in one.rows for cell in row.cells if cell is not None}
-    cases = [_case(entry, result) for entry in results.values()]
+    cases = (_case(entry, result) for entry in results.values())
+    return _counted(ElementTree.Element("testsuite", name=one.title), cases)
+
+
+def _counted(suite: ElementTree.Element, cases: Iterable[ElementTree.Element]) -> ElementTree.Element:
+    """The suite with these tests in it."""
     suite.extend(cases)
-    counts = {"tests": len(cases)}
+    counts = {"tests": len(suite)}
     for kind, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        counts[kind] = sum(case.find(tag) is not None for case in cases)
+        counts[kind] = len(suite.findall(f"testcase/{tag}"))
     suite.attrib.update({kind: str(count) for kind, count in counts.items()})
     return suite
 
@@ -48,6 +58,13 @@ def _suite(one: Table, result: RunResult) -> ElementTree.Element:
 def _add_warnings(suite: ElementTree.Element, warnings: Sequence[str]) -> None:
     if warnings:
         ElementTree.SubElement(suite, "system-err").text = "\n".join(warnings)
+
+
+def _add_property(suite: ElementTree.Element, name: str, value: str) -> None:
+    """In front of the tests, as the format has it."""
+    properties = ElementTree.Element("properties")
+    ElementTree.SubElement(properties, "property", {"name": name, "value": value})
+    suite.insert(0, properties)
 
 
 def _case(entry: CellResult, result: RunResult) -> ElementTree.Element:
@@ -67,6 +84,14 @@ def _case(entry: CellResult, result: RunResult) -> ElementTree.Element:
         kind = begins[0].metric if begins else entry.verdict.verdict
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
         ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
+    return case
+
+
+def _finding_case(finding: Finding) -> ElementTree.Element:
+    text = words.finding_text(finding)
+    case = ElementTree.Element("testcase", classname=words.finding_place(finding), name=text)
+    if finding.kind != "first_fixed":
+        ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
     return case
 
 

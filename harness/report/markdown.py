@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tabulate import tabulate
 
 from harness.model import RunResult
-from harness.report import table, words
+from harness.report import blame, figures, table, words, worth
 from harness.report.clean import plain
 from harness.report.episodes import ordered
 from harness.report.headline import sentence
 from harness.report.table import Shown, Table
 
+MOST_BYTES = 1_000_000
+"""A step summary of GitHub may have 1 MiB, and others may write to it, too."""
+MOST_ITEMS = 300
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 _LINKS = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=#)(?=\d)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
 _BREAK = "<!-- -->"
@@ -21,15 +24,32 @@ _BREAK = "<!-- -->"
 
 def render(result: RunResult) -> str:
     """The whole report; ends with a newline."""
-    parts = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(words.totals(result))]
-    parts += [_section(one) for one in table.tables(result)]
-    parts += [escaped(f"{table.LEGEND}; {table.UNITS}.")]
+    top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(words.totals(result))]
+    parts = [escaped(f"{table.LEGEND}; {table.UNITS}; {worth.LEGEND}.")]
+    parts += _list("Whose fault", blame.evidence_lines(result))
     parts += _list("Findings", (f"{words.finding_place(one)}: {words.finding_text(one)}" for one in ordered(result)))
     parts += _list("Not measured or not decided", words.gaps(result))
     parts += _list("Warnings", words.warnings(result))
-    quiet = words.quiet_text(result)
-    parts += [escaped(f"{quiet}.")] if quiet else []
-    return "\n\n".join(parts) + "\n"
+    parts += [escaped(f"{line}.") for line in (worth.needless(result), worth.quiet_text(result)) if line]
+    room = MOST_BYTES - sum(map(_size, [*top, *parts]))
+    return "\n\n".join([*top, *_fitting(map(_section, table.tables(result)), room), *parts]) + "\n"
+
+
+def _size(part: str) -> int:
+    return len(part.encode()) + len("\n\n")
+
+
+def _fitting(sections: Iterable[str], room: int) -> Iterator[str]:
+    """As many of the tables as there is room for, and a word of the others."""
+    left_out = 0
+    for section in sections:
+        if left_out or _size(section) > room:
+            left_out += 1
+        else:
+            room -= _size(section)
+            yield section
+    if left_out:
+        yield f"{figures.count(left_out, 'further table')} would make this too long: see report.html."
 
 
 def escaped(text: str) -> str:
@@ -39,6 +59,8 @@ def escaped(text: str) -> str:
 
 def _list(title: str, lines: Iterable[str]) -> list[str]:
     items = [f"- {escaped(line)}" for line in lines]
+    more = len(items) - MOST_ITEMS
+    items[MOST_ITEMS:] = [f"- and {more:,} more: see report.html"] if more > 0 else []
     return [f"### {title}", "\n".join(items)] if items else []
 
 
@@ -48,7 +70,7 @@ def _section(one: Table) -> str:
 
 def _grid(one: Table) -> str:
     """The table with its longer side downwards: a page has more room there."""
-    labels = [row.label for row in one.rows]
+    labels = [f"{row.label} ({row.sees})" if row.sees else row.label for row in one.rows]
     cells = [[_cell(cell) for cell in row.cells] for row in one.rows]
     if len(one.versions) > len(labels):
         return _tabulated(["version", *labels], one.versions, list(zip(*cells, strict=True)))

@@ -11,7 +11,7 @@ from harness.model import Floats, Trace, Trial
 
 WIDTH = 120
 HEIGHT = 28
-MOST_POINTS = 120
+MOST_POINTS = 60
 LEAST_SCALE_KIB = 1024.0
 """Growth below 1 MiB is drawn as nearly flat: a row's scale never magnifies noise."""
 
@@ -51,4 +51,4 @@ def points(one: Growth, *, scale_kib: float) -> str:
     span = max(float(step[-1] - step[0]), 1.0)
     x = (step - step[0]) / span * WIDTH
     y = HEIGHT - 1 - np.clip(kib / scale_kib, 0, 1) * (HEIGHT - 2)
-    return " ".join(f"{across:.0f},{down:.1f}" for across, down in zip(x, y, strict=True))
+    return " ".join(f"{across:.0f},{down:.1f}" for across, down in zip(x.tolist(), y.tolist(), strict=True))

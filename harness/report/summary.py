@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.model import CellResult, Finding, HostState, Lane, RunResult, Variant
-from harness.report import words
+from harness.model import Attribution, CellResult, Finding, HostState, Lane, RunResult, Variant
+from harness.report import blame, words
 from harness.report.episodes import ordered
+from harness.report.rule import rule_text
 
 SCHEMA = 1
 
@@ -26,9 +27,9 @@ def summarise(result: RunResult) -> dict[str, Any]:
         "verdict": result.verdict,
         "exit_code": result.exit_code,
         "hosts": [_host(state, result) for state in result.hosts],
-        "cells": [_cell(entry) for entry in result.cells],
+        "cells": [cell_json(entry) for entry in result.cells],
         "findings": [_finding(finding) for finding in ordered(result)],
-        "attribution": [],
+        "attribution": [attribution_json(one, result) for one in result.attribution],
     }
 
 
@@ -43,11 +44,12 @@ def _where(lane: Lane, variant: Variant) -> dict[str, Any]:
         "host": lane.host.name,
         "gpu": lane.gpu,
         "scenario": variant.scenario.name,
-        "params": {name: _json(value) for name, value in variant.params},
+        "params": {name: json_ready(value) for name, value in variant.params},
     }
 
 
-def _cell(entry: CellResult) -> dict[str, Any]:
+def cell_json(entry: CellResult) -> dict[str, Any]:
+    """An entry of `cells`."""
     cell, verdict = entry.cell, entry.verdict
     return {
         "series": cell.image.series,
@@ -61,22 +63,22 @@ def _cell(entry: CellResult) -> dict[str, Any]:
         "verdict": verdict.verdict,
         "verdicts": list(verdict.verdicts),
         "layer": verdict.layer,
-        "plateau_mib": _json(verdict.plateau_mib),
+        "plateau_mib": json_ready(verdict.plateau_mib),
         "smallest_visible": _visible(verdict.smallest_visible),
-        "metrics": _json(verdict.metrics),
-        "rate_kib_per_step": _json(verdict.rate_kib_per_step),
-        "rate_ci": _json(verdict.rate_ci),
-        "excluded_kib_per_step": _json(verdict.excluded_kib_per_step),
-        "step_ms": _json(verdict.step_ms),
-        "step_ms_ci": _json(verdict.step_ms_ci),
-        "step_drift": _json(verdict.step_drift),
-        "peak_rss_mib": _json(verdict.peak_rss_mib),
+        "metrics": json_ready(verdict.metrics),
+        "rate_kib_per_step": json_ready(verdict.rate_kib_per_step),
+        "rate_ci": json_ready(verdict.rate_ci),
+        "excluded_kib_per_step": json_ready(verdict.excluded_kib_per_step),
+        "step_ms": json_ready(verdict.step_ms),
+        "step_ms_ci": json_ready(verdict.step_ms_ci),
+        "step_drift": json_ready(verdict.step_drift),
+        "peak_rss_mib": json_ready(verdict.peak_rss_mib),
         "why": words.why(entry),
     }
 
 
 def _visible(known: Mapping[str, float] | None) -> dict[str, float | None] | None:
-    return None if known is None else {name: _json(known.get(name)) for name in ("step_time", "peak_memory")}
+    return None if known is None else {name: json_ready(known.get(name)) for name in ("step_time", "peak_memory")}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -89,9 +91,25 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "kind": finding.kind,
         **_boundary(finding),
         "untestable": list(finding.untestable),
-        "effect": _json(size),
-        "p": _json(finding.p),
+        "effect": json_ready(size),
+        "p": json_ready(finding.p),
         "confirmed": finding.confirmed,
+    }
+
+
+def attribution_json(one: Attribution, result: RunResult) -> dict[str, Any]:
+    """An entry of `attribution`."""
+    return {
+        "series": one.series,
+        "scenario": one.scenario,
+        "metric": one.metric,
+        "cause": one.cause,
+        "rule": rule_text(one.rule),
+        "missing": [
+            {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}
+            for cell in one.missing
+        ],
+        "sentence": blame.sentence(one, result),
     }
 
 
@@ -103,14 +121,14 @@ def _boundary(finding: Finding) -> dict[str, str | None]:
     return {"oldest_bad": finding.after}
 
 
-def _json(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
     """`value` in JSON's own types; a number that is not finite is not known: null."""
     if isinstance(value, np.generic):
-        return _json(value.item())
+        return json_ready(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _json(one) for key, one in value.items()}
+        return {str(key): json_ready(one) for key, one in value.items()}
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        return [_json(one) for one in value]
+        return [json_ready(one) for one in value]
     return value

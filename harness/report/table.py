@@ -11,6 +11,7 @@ from harness.report import figures, words
 from harness.report.clean import plain
 from harness.report.episodes import place_of
 from harness.report.words import Tone
+from harness.report.worth import is_needless, sees
 
 Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
@@ -32,18 +33,25 @@ class Shown:
     def symbol(self) -> str:
         return MARKS[self.mark] if self.mark else words.SYMBOLS[self.tone]
 
+    @property
+    def kind(self) -> str:
+        """How it is drawn: its tone, or of what was not measured why: `untested`, `excluded`, `not-run`, …"""
+        return self.tone if self.tone != "none" else self.word.replace(" ", "-")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One variant. `cells` is as long as the table's versions, with None where nothing was planned.
 
-    `medians`: the row does not show the verdicts but one of the medians that changed, as its label says.
+    `sees`: the smallest changes that its comparison could have shown. `medians`: the row does not show the verdicts
+    but the medians of this metric, which changed.
     """
 
     variant: str
     label: str
     cells: tuple[Shown | None, ...]
-    medians: bool = False
+    sees: str = ""
+    medians: Metric | None = None
 
     @property
     def is_bad(self) -> bool:
@@ -57,6 +65,11 @@ class Table:
     title: str
     versions: tuple[str, ...]
     rows: tuple[Row, ...]
+
+    @property
+    def sees(self) -> bool:
+        """Whether any row tells what its comparison could have shown."""
+        return any(row.sees for row in self.rows)
 
     @property
     def measured(self) -> bool:
@@ -81,7 +94,7 @@ def _table(group: Sequence[CellResult], result: RunResult) -> Table:
     versions = _versions(cell, group, result)
     rows: dict[str, dict[str, CellResult]] = {}
     for entry in group:
-        rows.setdefault(_variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
+        rows.setdefault(variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
     title = f"{plain(cell.image.series)} on {words.lane_text(cell.lane)}"
     shared = _shared_scenario(group)
     return Table(
@@ -110,7 +123,7 @@ def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> lis
     return list(dict.fromkeys([*known, *present]))
 
 
-def _variant_key(variant: Variant) -> str:
+def variant_key(variant: Variant) -> str:
     return f"{variant.scenario.name} {variant.params!r}"
 
 
@@ -119,17 +132,23 @@ def _rows(
 ) -> Iterable[Row]:
     """The row of verdicts, then one of medians for step time and peak memory where these changed."""
     cell = next(iter(results.values())).cell
-    place = (cell.image.series, str(cell.lane), _variant_key(cell.variant))
+    place = (cell.image.series, str(cell.lane), variant_key(cell.variant))
     here = [finding for finding in findings if place_of(finding)[:3] == place]
     variant = words.variant_text(cell.variant)
     label = words.params_text(cell.variant) if is_short else variant
     verdicts = [one for one in here if one.metric in ("memory", "outcome") or one.verdict == "slowdown"]
-    yield Row(variant=variant, label=label, cells=_verdict_cells(results, versions, _marks(verdicts)))
-    for metric in ("step_time", "peak_memory"):
+    yield Row(
+        variant=variant,
+        label=label,
+        cells=_verdict_cells(results, versions, _marks(verdicts)),
+        sees=sees(entry.verdict for entry in results.values()),
+    )
+    metrics: tuple[Metric, ...] = ("step_time", "peak_memory")
+    for metric in metrics:
         changed = [finding for finding in here if finding.metric == metric]
         if changed:
             cells = _median_cells(results, versions, changed, metric)
-            yield Row(variant=variant, label=f"{label}, {_MEDIANS[metric]}", cells=cells, medians=True)
+            yield Row(variant=variant, label=f"{label}, {_MEDIANS[metric]}", cells=cells, medians=metric)
 
 
 _MEDIANS: dict[Metric, str] = {"step_time": "step time", "peak_memory": "peak memory"}
@@ -151,11 +170,17 @@ def _verdict_cell(entry: CellResult | None, mark: Mark | None) -> Shown | None:
     verdict = entry.verdict
     return Shown(
         tone=words.tone(verdict.verdict),
-        word="excluded" if entry.cell.excluded else words.verdict_word(verdict),
+        word=_word(entry),
         figure=words.cell_figure(verdict),
         result=entry,
         mark=mark,
     )
+
+
+def _word(entry: CellResult) -> str:
+    if entry.cell.excluded is not None:
+        return "excluded"
+    return "not run" if is_needless(entry) else words.verdict_word(entry.verdict)
 
 
 def _median_cells(

@@ -5,6 +5,7 @@ Text of images, tags, params and logs is put in as `rich.text.Text`, never as ma
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from harness.model import Finding, RunResult
-from harness.report import table, words
+from harness.report import blame, table, words, worth
 from harness.report.clean import plain, spelled
 from harness.report.episodes import ordered
 from harness.report.headline import sentence
@@ -36,13 +37,26 @@ def render(result: RunResult, console: Console) -> None:
     if measured:
         pen.line(table.LEGEND, style="dim", before=1)
         pen.line(table.UNITS, style="dim")
+    if any(one.sees for one in measured):
+        pen.line(worth.LEGEND, style="dim")
+    pen.list("Whose fault", blame.evidence_lines(result))
     _write_findings(result, pen)
     pen.list("Not measured or not decided", words.gaps(result), style="yellow")
+    needless = worth.needless(result)
+    if needless:
+        pen.line(needless, style="dim", before=1)
     pen.list("Warnings", words.warnings(result), style="yellow")
-    quiet = words.quiet_text(result)
+    quiet = worth.quiet_text(result)
     if quiet:
         pen.line(quiet, before=1)
     pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
+
+
+def text(result: RunResult, *, width: int = 120) -> str:
+    """The same for a file: no colours, `width` characters wide."""
+    file = io.StringIO()
+    render(result, Console(file=file, width=width, color_system=None, legacy_windows=False))
+    return file.getvalue()
 
 
 class _Pen:
@@ -80,15 +94,21 @@ class _Pen:
 
 def _write_table(one: Table, pen: _Pen) -> None:
     """The table in as few blocks as the width allows; on one line a cell if that fits at once."""
-    widest = max(pen.width(row.label) for row in one.rows)
     spare = pen.console.width - sum(_widths(one, pen, wide=False))
-    label = min(widest, max(8, pen.console.width // 3, spare))
+    most = max(8, pen.console.width // 3, spare)
+    long, short = (min(most, _label_width(one, pen, tall=tall)) for tall in (False, True))
+    tall = sum(_widths(one, pen, wide=True)) > pen.console.width - long
+    label = short if tall else long
     room = pen.console.width - label
-    tall = sum(_widths(one, pen, wide=True)) > room
     for number, columns in enumerate(_blocks(_widths(one, pen, wide=not tall), room)):
         title = one.title if number == 0 else f"{one.title}, continued"
         pen.line(title, style="bold", before=1)
         pen.console.print(_block(one, columns, label=label, tall=tall, pen=pen))
+
+
+def _label_width(one: Table, pen: _Pen, *, tall: bool) -> int:
+    labels = [_label(row, tall=tall, pen=pen) for row in one.rows]
+    return max(line.cell_len for label in labels for line in label.split("\n"))
 
 
 def _widths(one: Table, pen: _Pen, *, wide: bool) -> list[int]:
@@ -127,8 +147,13 @@ def _block(one: Table, columns: Sequence[int], *, label: int, tall: bool, pen: _
     for number in columns:
         grid.add_column(pen.text(one.versions[number]), overflow="fold")
     for row in one.rows:
-        grid.add_row(pen.text(row.label), *(_cell(row, number, tall=tall, pen=pen) for number in columns))
+        grid.add_row(_label(row, tall=tall, pen=pen), *(_cell(row, number, tall=tall, pen=pen) for number in columns))
     return grid
+
+
+def _label(row: Row, *, tall: bool, pen: _Pen) -> Text:
+    parts = [pen.text(row.label), *([pen.text(row.sees, "dim")] if row.sees else [])]
+    return Text("\n" if tall else "  ").join(parts)
 
 
 def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:

@@ -12,6 +12,7 @@ from typing import Literal
 from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
 from harness.report import figures
 from harness.report.clean import plain, shortened
+from harness.report.worth import is_needless
 
 Tone = Literal["bad", "good", "unsure", "none"]
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
@@ -190,8 +191,10 @@ def totals(result: RunResult) -> str:
     The seed is that of the launches' order, for `--seed`.
     """
     tones = [tone(cell.verdict.verdict) for cell in result.cells]
-    words: dict[Tone, str] = {"good": "good", "bad": "bad", "unsure": "unsure", "none": "not measured"}
-    parts = [f"{tones.count(name):,} {word}" for name, word in words.items() if name in tones]
+    needless = sum(map(is_needless, result.cells))
+    counts = {"good": tones.count("good"), "bad": tones.count("bad"), "unsure": tones.count("unsure"),
+              "not measured": tones.count("none") - needless, "not needed": needless}  # fmt: skip
+    parts = [f"{amount:,} {word}" for word, amount in counts.items() if amount]
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
     ran = figures.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
     earlier = f", {known:,} more known from earlier runs" if known else ""
@@ -200,27 +203,17 @@ def totals(result: RunResult) -> str:
     return f"{cells}: {', '.join(parts) or 'none'}; {ran} in {time}{earlier}; seed {result.plan.seed}"
 
 
-def quiet_text(result: RunResult) -> str | None:
-    """What `flat` is worth: the smallest leak that it rules out, and up to which step. None if nothing is flat."""
-    flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
-    bounds = [verdict.excluded_kib_per_step for verdict in flat if verdict.excluded_kib_per_step is not None]
-    if not bounds:
-        return None
-    steps = min(verdict.steps for verdict in flat)
-    return f"flat rules out a leak above {figures.rate(max(bounds))} up to step {steps:,}; a smaller one could hide"
-
-
 def gaps(result: RunResult) -> list[str]:
     """What was not measured as planned, or not decided: a line for each verdict, series, lane and reason.
 
-    What a host could not do as a whole is among its `troubles`.
+    What a host could not do as a whole is among its `troubles`, and what a search did not need is no gap.
     """
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     host_problems = {state.problem for state in result.hosts}
     for entry in result.cells:
         known = tone(entry.verdict.verdict) in ("good", "bad")
         reason = entry.problem if known else why(entry)
-        if (reason or not known) and reason not in host_problems:
+        if (reason or not known) and reason not in host_problems and not is_needless(entry):
             name = f"{entry.verdict.verdict}, {HINDERED}" if known else entry.verdict.verdict
             place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
             groups.setdefault((name, place, shortened(reason, most=WHY_LENGTH)), []).append(entry.cell)

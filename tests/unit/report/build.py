@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from harness.model import (
     Image,
     Install,
     Lane,
+    Look,
     Matrix,
     Plan,
     RunResult,
@@ -97,10 +99,25 @@ def unknown(name: VerdictName, why: str) -> CellVerdict:
 # ---------------------------------------------------------------- results
 
 
+@functools.cache
 def trace(rate_kib: float, *, steps: int = 400, warmup_kib: float = 900.0) -> Trace:
     step = np.arange(1, steps + 1, dtype=np.float64)
     rss = 30_000 + warmup_kib * (1 - np.exp(-step / 40)) + rate_kib * step
     return Trace(step=step, columns={"rss_kib": np.floor(rss / 4) * 4})
+
+
+def full_trace(rows: int = 240) -> Trace:
+    """With the columns and looks that a trial on a machine without a GPU has, as thinned for reports."""
+    noise = np.random.default_rng(1)
+    step = np.linspace(1, 4000, rows).round()
+    rss = 30_000 + 7.8 * step + noise.normal(0, 64, rows)
+    columns = {"rss_kib": rss, "heap_kib": rss - 20_000, "blocks": 40_000 + noise.normal(0, 200, rows),
+               "step_s": 2e-5 * noise.lognormal(0, 0.1, rows)}  # fmt: skip
+    looks = tuple(
+        Look(step=count, rss_kib=30_000 + 7.8 * count, heap_kib=10_000 + 7.8 * count, blocks=40_000.0, threads=1.0)
+        for count in (500, 1000, 2000, 4000)
+    )
+    return Trace(step=step, columns=columns, looks=looks)
 
 
 def trial(cell_id: str, number: int, verdict: CellVerdict) -> Trial:

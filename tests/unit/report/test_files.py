@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from textwrap import dedent
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import xmlschema
 from rich.console import Console
 
 from harness.model import Excluded, RunResult, Trace
-from harness.report import html, junit, markdown, sparkline, terminal
+from harness.report import cells_csv, html, junit, markdown, sparkline, terminal
 from tests.unit.report import build
+
+XSD = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
+
+
+def searched() -> RunResult:
+    """A run whose search had no need of two cells."""
+    result = build.quickstart()
+    skipped = "not needed: between 6.0.5 and 6.3.0, both good"
+    cells = tuple(
+        replace(cell, verdict=build.unknown("untested", skipped), skipped=skipped, trials=())
+        if cell.cell.image.version in ("6.1.0", "6.2.0")
+        else cell
+        for cell in result.cells
+    )
+    return replace(result, cells=cells)
 
 
 def outcomes(result: RunResult) -> dict[str, str]:
@@ -32,9 +51,26 @@ def test_junit_fails_what_is_bad_and_passes_what_is_good() -> None:
     assert set(found.values()) == {"failure", "passed"}
 
 
+@pytest.mark.parametrize("result", [build.quickstart(), build.varied(), build.unreachable(), searched()])
+def test_junit_is_what_ci_servers_take(result: RunResult) -> None:
+    XSD.validate(junit.render(result).encode())
+
+
+def test_the_schema_of_junit_refuses_what_ci_servers_refuse() -> None:
+    assert not XSD.is_valid(junit.render(build.quickstart()).replace("<testsuites ", "<testsuites skipped='1' "))
+
+
+def test_junit_has_a_test_for_each_finding_and_a_repair_passes() -> None:
+    (suite,) = [
+        one for one in ElementTree.fromstring(junit.render(build.quickstart())) if one.get("name") == "findings"
+    ]
+    assert [case.find("failure") is not None for case in suite] == [True, False, True, False]
+    assert (suite[0].get("name") or "").startswith("memory leak since 6.3.0 (last good 6.2.0)")
+
+
 def test_junit_counts_add_up() -> None:
     root = ElementTree.fromstring(junit.render(build.varied()).encode())
-    for kind, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"), ("tests", "testcase")):
+    for kind, tag in (("failures", "failure"), ("errors", "error"), ("tests", "testcase")):
         assert int(root.get(kind, "")) == len(list(root.iter(tag))) == sum(int(one.get(kind, "")) for one in root)
 
 
@@ -68,7 +104,7 @@ def test_junit_has_an_image_that_cannot_be_had_as_an_error() -> None:
 def test_junit_tells_what_kept_a_cell_with_a_verdict_from_being_measured_as_planned() -> None:
     result = build.quickstart()
     cells = tuple(replace(cell, problem="here: connection lost") for cell in result.cells)
-    root = ElementTree.fromstring(junit.render(replace(result, cells=cells)).encode())
+    root = ElementTree.fromstring(junit.render(replace(result, cells=cells, findings=())).encode())
     told = [case[0].text or case[0].get("message", "") for case in root.iter("testcase")]
     assert len(told) == 10
     assert all("here: connection lost" in text for text in told)
@@ -76,11 +112,35 @@ def test_junit_tells_what_kept_a_cell_with_a_verdict_from_being_measured_as_plan
     assert tags == {"failure", "system-out"}
 
 
+def test_cells_as_csv() -> None:
+    rows = list(csv.DictReader(io.StringIO(cells_csv.render(build.varied()))))
+    assert len(rows) == 49
+    assert rows[3] | {"image": "1.21.0", "verdict": "flat", "step_ms": "2.303"} == rows[3]
+    assert json.loads(rows[3]["params"]) == {"size": 64}
+    assert float(rows[3]["step_ms_low"]) < 2.303 < float(rows[3]["step_ms_high"])
+    assert (rows[3]["smallest_visible_step_time"], rows[3]["plateau_mib"]) == ("0.03", "")
+    assert {name for row in rows for name in row} == set(rows[0])
+
+
+def test_no_cell_of_the_csv_is_a_formula() -> None:
+    result = build.run([(build.series("s", ["=HYPERLINK(1)"]), [build.HERE], [build.POP])], lambda *_: build.flat())
+    assert next(csv.DictReader(io.StringIO(cells_csv.render(result))))["image"] == "'=HYPERLINK(1)"
+
+
 def _on_a_terminal(result: RunResult) -> str:
     console = Console(file=io.StringIO(), width=200, legacy_windows=False)
     terminal.render(result, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+@pytest.mark.parametrize("render", [_on_a_terminal, html.render, markdown.render])
+def test_what_a_search_did_not_need_is_no_gap(render: Callable[[RunResult], str]) -> None:
+    page = render(searched())
+    assert "not needed by the search: 2 of 10 cells (6.1.0, 6.2.0)" in page
+    assert page.count("not run") >= 2
+    assert "Not measured or not decided" not in page
+    assert "4 good, 4 bad, 2 not needed" in page
 
 
 @pytest.mark.parametrize("render", [_on_a_terminal, html.render, markdown.render, junit.render])
@@ -96,14 +156,29 @@ def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:
     assert text[text.index("### orjson") : text.index("### ngc on old")] == dedent("""\
         ### orjson on here
 
-        | version   | orjson\\_deleted     |
-        |-----------|---------------------|
-        | 3.7.7     | ✓ flat ≤0.017       |
-        | 3.7.8     | ✓ flat ≤0.017       |
-        | 3.7.9     | **▼ crash SIGSEGV** |
-        | 3.7.10    | ▲ flat ≤0.017       |
+        | version   | orjson\\_deleted (±3 % ±2 %)   |
+        |-----------|-------------------------------|
+        | 3.7.7     | ✓ flat ≤0.017                 |
+        | 3.7.8     | ✓ flat ≤0.017                 |
+        | 3.7.9     | **▼ crash SIGSEGV**           |
+        | 3.7.10    | ▲ flat ≤0.017                 |
 
         """)
+
+
+def test_markdown_fits_a_step_summary() -> None:
+    """With what matters: the sentence and the findings, of which the last are counted."""
+    result = build.large(versions=30, variants=12)
+    lanes = [replace(build.HERE, gpu=f"{'GPU ' * 600}{number}") for number in range(12)]
+    tables = tuple(
+        replace(cell, cell=replace(cell.cell, lane=lane, variant=build.variant(f"{'long' * 50}{cell.cell_id}")))
+        for lane in lanes
+        for cell in result.cells
+    )
+    text = markdown.render(replace(result, cells=tables, findings=result.findings * 200))
+    assert 500_000 < len(text.encode()) <= 1 << 20
+    assert "further tables would make this too long" in text
+    assert "and 100 more: see report.html" in text
 
 
 def test_markdown_begins_with_what_matters() -> None:

@@ -13,9 +13,12 @@ import pytest
 
 from harness.model import RunResult
 from harness.report.summary import summarise
-from tests.unit.report import build
+from tests.unit.report import build, faults
 
-RESULTS = [build.quickstart(), build.varied(), build.quiet(), build.unreachable()]
+RESULTS = [
+    build.quickstart(), build.varied(), build.quiet(), build.unreachable(),
+    faults.run({faults.OLD: "ggu", faults.NEW: "iib"}, variants=faults.SIGNAL),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +90,18 @@ def test_what_cannot_be_compared_is_null_not_left_out() -> None:
     odd = replace(result.cells[0].verdict, smallest_visible={"peak_memory": 0.02})
     summary = through_json(replace(result, cells=(replace(result.cells[0], verdict=odd),)))
     assert summary["cells"][0]["smallest_visible"] == {"step_time": None, "peak_memory": 0.02}
+
+
+def test_whose_fault_it_is() -> None:
+    summary = through_json(faults.run({faults.OLD: "ggu", faults.NEW: "iib"}, variants=faults.SIGNAL))
+    (one,) = summary["attribution"]
+    assert (one["series"], one["scenario"], one["metric"]) == ("ngc", "signal_ops", "memory")
+    assert (one["cause"], one["rule"]) == ("undecided", "input in {random, variable}")
+    assert one["missing"] == [
+        {"series": "ngc", "image": "22.12", "host": "old", "gpu": "RTX 3090", "scenario": "signal_ops",
+         "params": {"op": "rfft", "input": "random"}},
+    ]  # fmt: skip
+    assert one["sentence"].endswith("run 22.12 on the RTX 3090 to tell.")
 
 
 CELL = (

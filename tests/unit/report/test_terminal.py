@@ -32,10 +32,11 @@ def test_a_whole_report() -> None:
         multidict on here
                        6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0   6.6.3   6.6.4
         multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat
-                       ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82    2.82    ≤0.017
+        ±3 % ±2 %      ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82    2.82    ≤0.017
 
         ✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again
         figures: leak and ≤ (what flat rules out) in KiB a step
+        ± beside a name: the smallest change of step time, and of peak memory, that would have shown there
 
         Findings
          - multidict on here, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83
@@ -57,12 +58,12 @@ def test_step_times_and_crashes_in_their_tables() -> None:
     assert text[text.index("onnxruntime on here, ort_lrn\n") : text.index("\nngc on old")] == dedent("""\
         onnxruntime on here, ort_lrn
                             1.19.2         1.20.0         1.20.1         1.21.0         1.21.1
-        size=64             ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017
+        size=64  ±3 % ±2 %  ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017
         size=64, step time  ✓ 0.405 ms     ✓ 0.403 ms     ✓ 0.410 ms     ▼ 2.30 ms      ✗ 2.25 ms
 
         orjson on here
-                        3.7.7          3.7.8          3.7.9            3.7.10
-        orjson_deleted  ✓ flat ≤0.017  ✓ flat ≤0.017  ▼ crash SIGSEGV  ▲ flat ≤0.017
+                                   3.7.7          3.7.8          3.7.9            3.7.10
+        orjson_deleted  ±3 % ±2 %  ✓ flat ≤0.017  ✓ flat ≤0.017  ▼ crash SIGSEGV  ▲ flat ≤0.017
         """)
 
 
@@ -71,7 +72,7 @@ def test_a_terminal_without_unicode_gets_signs_of_ascii() -> None:
         multidict on here
                        6.0.5    6.1.0    6.2.0    6.3.0   6.3.1   6.3.2    6.4.4    6.5.0   6.6.3   6.6.4
         multidict_pop  + flat   + flat   + flat   v leak  x leak  ^ flat   + flat   v leak  x leak  ^ flat
-                       <=0.017  <=0.017  <=0.017  7.84    7.84    <=0.017  <=0.017  2.82    2.82    <=0.017""")
+        +-3 % +-2 %    <=0.017  <=0.017  <=0.017  7.84    7.84    <=0.017  <=0.017  2.82    2.82    <=0.017""")
 
 
 def test_a_table_that_does_not_fit_goes_on_below() -> None:
@@ -79,7 +80,7 @@ def test_a_table_that_does_not_fit_goes_on_below() -> None:
         multidict on here
                        6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0
         multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak
-                       ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82
+        ±3 % ±2 %      ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82
 
         multidict on here, continued
                        6.6.3   6.6.4

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellResult, CellVerdict, Excluded
-from harness.report import words
+from harness.report import words, worth
 from tests.unit.report import build
 
 
@@ -77,10 +77,10 @@ def test_totals_and_what_flat_is_worth() -> None:
     assert words.totals(result) == (
         "49 cells: 22 good, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
     )
-    assert words.quiet_text(result) == (
+    assert worth.quiet_text(result) == (
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide"
     )
-    assert words.quiet_text(replace(result, cells=())) is None
+    assert worth.quiet_text(replace(result, cells=())) is None
 
 
 def test_one_clear_line_for_each_host_that_is_gone() -> None:

@@ -1,0 +1,52 @@
+"""The cells as CSV, for spreadsheets and data frames: one line a cell, the fields of `summary.json` in columns.
+
+An interval has a column for each end; params and metrics are JSON; what is not known is empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.model import RunResult
+from harness.report.clean import plain
+from harness.report.summary import cell_json
+
+_INTERVALS = {"rate_ci": "rate", "step_ms_ci": "step_ms"}
+_FORMULA = ("=", "+", "-", "@")
+
+
+def render(result: RunResult) -> str:
+    """A header and a line for each cell, in the order of the plan; lines end with a newline alone."""
+    rows = [dict(_columns(cell_json(entry))) for entry in result.cells]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _columns(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in cell.items():
+        if name in _INTERVALS:
+            low, high = value or (None, None)
+            yield f"{_INTERVALS[name]}_low", low
+            yield f"{_INTERVALS[name]}_high", high
+        elif name == "smallest_visible":
+            for metric in ("step_time", "peak_memory"):
+                yield f"smallest_visible_{metric}", (value or {}).get(metric)
+        elif name == "verdicts":
+            yield name, " ".join(value)
+        else:
+            yield name, json.dumps(value) if isinstance(value, Mapping) else _harmless(value)
+
+
+def _harmless(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets an apostrophe, as people type it."""
+    if not isinstance(value, str):
+        return value
+    text = plain(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,69 @@
+"""The chart library that the page carries with it: Vega, Vega-Lite and vega-embed in one script, so that it needs no
+network.
+
+vl-convert has the three built in, and packs them in some seconds: the packed script is kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from harness.errors import InfrastructureError
+
+_PACK = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;'))"
+_TIMEOUT_S = 120
+
+
+def library_or_none(environ: Mapping[str, str], say: Callable[[str], None]) -> str:
+    """The script, or "" and a word why there will be no charts: no report is lost for the want of them."""
+    try:
+        return chart_library(environ)
+    except InfrastructureError as error:
+        say(f"report.html has no charts: {error}")
+        return ""
+
+
+def chart_library(environ: Mapping[str, str]) -> str:
+    """The script, which sets `window.vegaEmbed`. Raises InfrastructureError if it cannot be packed."""
+    path = _cache(environ) / f"charts-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeDecodeError):  # not there yet, or not readable: it is packed anew
+        return path.read_text(encoding="utf-8")
+    script = _packed()
+    with suppress(OSError):  # a cache that cannot be written costs the next report some seconds, no more
+        _keep(path, script)
+    return script
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    """As the environments of process hosts: HARNESS_CACHE, or the user's cache."""
+    if own := environ.get("HARNESS_CACHE"):
+        return Path(own)
+    return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "/") / ".cache") / "harness"
+
+
+def _packed() -> str:
+    """In a process of its own: its JavaScript engine takes more memory than a report may."""
+    try:
+        done = subprocess.run([sys.executable, "-c", _PACK], capture_output=True, timeout=_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        told = getattr(error, "stderr", None) or str(error).encode()
+        last = told.decode(errors="replace").strip().splitlines()[-1:]
+        raise InfrastructureError(
+            f"vl-convert cannot pack the charts' script: {''.join(last)}; reinstall it"
+        ) from error
+    return done.stdout.decode()
+
+
+def _keep(path: Path, script: str) -> None:
+    """Whole or not at all, whoever else does the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    temporary.write_text(script, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,139 @@
+"""A scenario as one plain Python file, without the harness: its own text, and a few lines that step it and print."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from harness.model import Scalar
+from harness.model.evidence import Recipe
+
+LINE_BYTES = 84
+
+
+@functools.cache
+def templates() -> Environment:
+    """Templates of text that no browser shows; what is put in is quoted by who puts it in."""
+    return Environment(
+        loader=PackageLoader("harness.report"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def python_file(recipe: Recipe) -> str:
+    """The whole file. It needs nothing but what the scenario itself imports, and CPython 3.6 or later."""
+    return _command(recipe) if recipe.script is None else _script(recipe, recipe.script)
+
+
+def _script(recipe: Recipe, text: str) -> str:
+    scenario = recipe.cell.variant.scenario
+    head, body = _split(without_main(text).rstrip().splitlines())
+    unpack = _files(recipe, script=scenario.script.name if scenario.script else "repro.py")
+    tail = templates().get_template("reduced_script.py.j2").render(
+        title=repr(scenario.name),
+        params=literal(dict(recipe.cell.variant.params)),
+        steps=recipe.steps,
+        limit_s=_limit_s(scenario.timeout_s),
+    )  # fmt: skip
+    return "\n".join([*head, *(["", "", unpack] if unpack else []), *body]) + tail
+
+
+def _command(recipe: Recipe) -> str:
+    scenario = recipe.cell.variant.scenario
+    unpack = _files(recipe, script="repro.py")
+    runner = templates().get_template("reduced_command.py.j2").render(
+        command=repr(list(recipe.cell.variant.command)),
+        pattern=repr(scenario.step_pattern),
+        limit_s=_limit_s(scenario.timeout_s),
+    )  # fmt: skip
+    return f"{unpack}\n\n{runner}" if unpack else runner
+
+
+def _limit_s(timeout_s: float) -> str:
+    return f"{timeout_s:g}" if math.isfinite(timeout_s) else "1e9"
+
+
+def literal(value: Mapping[str, Scalar] | Scalar) -> str:
+    """`value` as Python source on one line; infinities and NaN have no literal of their own."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!r}: {literal(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+# ---------------------------------------------------------------- the scenario's own text
+
+
+def without_main(text: str) -> str:
+    """Without `if __name__ == "__main__":` blocks: the harness imports a scenario, so they never ran."""
+    tree = _parsed(text)
+    lines = text.splitlines()
+    for node in reversed(tree.body if tree else []):
+        if isinstance(node, ast.If) and _asks_for_main(node.test):
+            del lines[node.lineno - 1 : node.end_lineno]
+    return "\n".join(lines)
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    if not isinstance(test, ast.Compare):
+        return False
+    sides = [test.left, *test.comparators]
+    named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+    return named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
+
+
+def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What must stay at the top (docstring, imports from __future__), and the rest."""
+    tree = _parsed("\n".join(lines))
+    last = 0
+    for node in tree.body if tree else []:
+        if not (_is_docstring(node) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")):
+            break
+        last = node.end_lineno or node.lineno
+    return lines[:last], lines[last:]
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """None for a script of another Python's syntax, which is then left as it is."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+
+
+# ---------------------------------------------------------------- the files beside it
+
+
+def _files(recipe: Recipe, *, script: str) -> str:
+    """The lines that unpack them; "" where there are none."""
+    if not recipe.files:
+        return ""
+    files: list[tuple[str, list[str]]] = [(repr(place), _lines(data)) for place, data in sorted(recipe.files.items())]
+    values: dict[str, Any] = {"files": files, "script": repr(script)}
+    return templates().get_template("reduced_files.py.j2").render(values).rstrip()
+
+
+def _lines(content: bytes) -> list[str]:
+    """As string literals, one for each line of a text; as base64 for what is no text."""
+    try:
+        lines = content.decode().splitlines(keepends=True)
+    except UnicodeDecodeError:
+        coded = base64.b64encode(content)
+        lines_of_bytes = [coded[at : at + LINE_BYTES] for at in range(0, len(coded), LINE_BYTES)]
+        return [repr(line) for line in lines_of_bytes]
+    return [repr(line) for line in lines] or ["''"]

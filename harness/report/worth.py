@@ -1,0 +1,57 @@
+"""What a good cell is worth: how small a leak or a change could be and still hide in it; and what was never asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.model import CellResult, CellVerdict, RunResult
+from harness.report import figures
+from harness.report.clean import plain
+
+_METRICS = ("step_time", "peak_memory")
+LEGEND = "± beside a name: the smallest change of step time, and of peak memory, that would have shown there"
+
+
+def sees(verdicts: Iterable[CellVerdict]) -> str:
+    """`±3 % ±2 %`: the smallest changes of step time and of peak memory that these cells could have shown.
+
+    `±?` for one of them that could not be compared; empty if neither could.
+    """
+    known = next((verdict.smallest_visible for verdict in verdicts if verdict.smallest_visible), None)
+    return "" if known is None else " ".join(_change(known.get(metric)) for metric in _METRICS)
+
+
+def _change(fraction: float | None) -> str:
+    return "±?" if fraction is None else f"±{figures.number(100 * fraction)} %"
+
+
+def is_needless(entry: CellResult) -> bool:
+    """Whether it was not run because the answer was known without it."""
+    return bool(entry.skipped) and entry.verdict.verdict == "untested"
+
+
+def needless(result: RunResult) -> str | None:
+    """The cells that were not run because nobody needed them, in one line; None if there are none."""
+    cells = [entry for entry in result.cells if is_needless(entry)]
+    if not cells:
+        return None
+    by_search = cells[0].skipped.startswith("not needed")
+    reason = "not needed by the search" if by_search else plain(cells[0].skipped)
+    versions = list(dict.fromkeys(plain(entry.cell.image.version) for entry in cells))
+    of_all = figures.count(len(result.cells), "cell")
+    return f"{reason}: {len(cells):,} of {of_all} ({_some(versions)})"
+
+
+def _some(names: Sequence[str], *, most: int = 8) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more versions" if more > 0 else "")
+
+
+def quiet_text(result: RunResult) -> str | None:
+    """What `flat` is worth: the smallest leak that it rules out, and up to which step. None if nothing is flat."""
+    flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
+    bounds = [verdict.excluded_kib_per_step for verdict in flat if verdict.excluded_kib_per_step is not None]
+    if not bounds:
+        return None
+    steps = min(verdict.steps for verdict in flat)
+    return f"flat rules out a leak above {figures.rate(max(bounds))} up to step {steps:,}; a smaller one could hide"

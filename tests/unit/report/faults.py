@@ -1,0 +1,135 @@
+"""Runs whose fault is known, drawn as squares: a row for each lane, a letter for each image.
+
+`b` leaks, `g` is good, `s` is suspect, `u` is untested, `i` is incompatible, `x` is left out by the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from harness.judge.attribution import attribute
+from harness.judge.transitions import memory_changes
+from harness.model import (
+    Attribution,
+    Cell,
+    CellVerdict,
+    Change,
+    Excluded,
+    Finding,
+    Host,
+    Lane,
+    Plan,
+    Pull,
+    RunResult,
+    Series,
+    Variant,
+)
+from tests.unit.report import build
+
+
+def pulled(name: str, versions: Sequence[str]) -> Series:
+    series = build.series(name, versions)
+    images = [replace(one, source=Pull(reference=f"registry/{name}:{one.version}")) for one in series.images]
+    return replace(series, images=tuple(images))
+
+
+NGC = pulled("ngc", ["20.12", "21.08", "22.12"])
+SIGNAL = [
+    build.variant("signal_ops", op=op, input=given)
+    for op in ("rfft", "fft")
+    for given in ("random", "variable", "zeros", "constant")
+]
+PLAIN = build.variant("signal_ops")
+LEFT_OUT = "the card's driver is too new"
+
+
+def lane(name: str, gpu: str | None) -> Lane:
+    return Lane(host=Host(name=name, engine="docker", gpus="none", where=build.WHERE), gpu=gpu)
+
+
+OLD, NEW = lane("old", "RTX 3090"), lane("new", "RTX 4090")
+Square = Mapping[Lane, str]
+
+VERDICTS: Mapping[str, Callable[[], CellVerdict]] = {
+    "b": lambda: build.leak(24.1),
+    "g": build.flat,
+    "s": lambda: build.unknown("suspect", "grows, but lacks one sign of a leak"),
+    "u": lambda: build.unknown("untested", "manifest unknown"),
+    "i": lambda: build.unknown("incompatible", "CUDA 11.1 has no code for sm_89"),
+    "x": lambda: build.unknown("untested", LEFT_OUT),
+}
+
+
+def leaking(one: Variant) -> bool:
+    params = dict(one.params)
+    return "input" not in params or params["input"] in ("random", "variable")
+
+
+def run(
+    square: Square,
+    *,
+    of: Series = NGC,
+    variants: Sequence[Variant] = (PLAIN,),
+    bad: Callable[[Variant], bool] = leaking,
+    controls: Sequence[Variant] = (),
+) -> RunResult:
+    """A run of every variant as the square has it, where those that are not `bad` are good instead; and controls."""
+    versions = [image.version for image in of.images]
+
+    def judge(version: str, lane: Lane, one: Variant) -> CellVerdict:
+        letter = square[lane][versions.index(version)]
+        fine = letter == "b" and (one in controls or not bad(one))
+        return VERDICTS["g" if fine else letter]()
+
+    drawn = build.run([(of, list(square), [*variants, *controls])], judge)
+    return judged(_without(drawn, square, versions))
+
+
+def _without(result: RunResult, square: Square, versions: Sequence[str]) -> RunResult:
+    """With the cells left out that the square says."""
+
+    def cell(one: Cell) -> Cell:
+        left_out = square[one.lane][versions.index(one.image.version)] == "x"
+        return replace(one, excluded=Excluded(why=LEFT_OUT)) if left_out else one
+
+    blocks = [replace(block, cells=tuple(map(cell, block.cells))) for block in result.plan.blocks]
+    cells = [replace(entry, cell=cell(entry.cell)) for entry in result.cells]
+    return replace(result, plan=replace(result.plan, blocks=tuple(blocks)), cells=tuple(cells))
+
+
+def judged(result: RunResult) -> RunResult:
+    """The run with the findings and attributions that its cells give."""
+    found = leaks(result.plan, {entry.cell.id: entry.verdict for entry in result.cells})
+    return replace(result, findings=found, attribution=attribute(result.plan, result.cells, found))
+
+
+def leaks(plan: Plan, verdicts: Mapping[str, CellVerdict]) -> tuple[Finding, ...]:
+    found = []
+    for block in plan.blocks:
+        versions = [cell.image.version for cell in block.cells]
+        for change in memory_changes([verdicts[cell.id] for cell in block.cells], baseline=None):
+            found.append(
+                Finding(
+                    series=block.series.name,
+                    lane=block.lane,
+                    variant=block.variant,
+                    metric=change.metric,
+                    kind=change.kind,
+                    before=None if change.before is None else versions[change.before],
+                    after=versions[change.after],
+                    untestable=_between(change, versions),
+                    effect=change.effect,
+                    verdict=change.verdict,
+                )
+            )
+    return tuple(found)
+
+
+def _between(change: Change, versions: Sequence[str]) -> tuple[str, ...]:
+    return tuple(versions[place] for place in change.untestable)
+
+
+def only(result: RunResult) -> Attribution:
+    (one,) = result.attribution
+    return one

@@ -1,0 +1,285 @@
+"""Whose fault it is, as people read it: one sentence for every branch, that never says more than is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.model import Effect, RunResult, Variant
+from harness.report import blame, html, junit, markdown
+from harness.report.headline import sentence
+from harness.report.rule import evidence, rule_text, when_text
+from tests.unit.report import build, faults
+from tests.unit.report.faults import NEW, OLD, PLAIN, SIGNAL, Square, lane, run
+from tests.unit.report.test_terminal import shown
+
+TORCH = build.variant("torch_ops")
+THIRD = lane("third", "RTX 5090")
+TWIN = lane("twin", "RTX 4090")
+X, Y = lane("x", None), lane("y", None)
+BOX_OLD, BOX_NEW = lane("box", "RTX 3090"), lane("box", "RTX 4090")
+LEAKS = "signal_ops leaks 24.1 KiB a step"
+
+
+def test_the_story_once_its_deciding_cell_was_run() -> None:
+    assert sentence(run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)) == (
+        "signal_ops leaks 24.1 KiB a step since 22.12, on both cards, when input is random or variable (native heap); "
+        "not the RTX 4090's fault."
+    )
+
+
+def test_the_story_before() -> None:
+    assert sentence(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)) == (
+        "signal_ops leaks 24.1 KiB a step in 22.12, on the RTX 4090, when input is random or variable (native heap); "
+        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell."
+    )
+
+
+@pytest.mark.parametrize(
+    ("square", "text"),
+    [
+        ({OLD: "ggx", NEW: "iib"},
+         "in 22.12, on the RTX 4090 (native heap); whether the image or the RTX 4090 is at fault is undecided: "
+         "run 22.12 on the RTX 3090, which the matrix leaves out, to tell."),
+        ({OLD: "ggs", NEW: "iib"},
+         "in 22.12, on the RTX 4090 (native heap); whether the image or the RTX 4090 is at fault is undecided: "
+         "run 22.12 on the RTX 3090 to tell."),
+        ({OLD: "ggb", NEW: "ggb"}, "since 22.12, on both cards (native heap); not the card's fault."),
+        ({OLD: "gub", NEW: "iib"},
+         "since a version after 20.12, 22.12 at the latest, on both cards (native heap); not the RTX 4090's fault."),
+        ({OLD: "bbb", NEW: "bbb"},
+         "in every version from 20.12, the oldest, on both cards (native heap); not the card's fault."),
+        ({OLD: "gbg", NEW: "gbg"},
+         "since 21.08 (fixed in 22.12), on both cards (native heap); not the card's fault."),
+        ({OLD: "ggb", NEW: "iib", THIRD: "iib"},
+         "since 22.12, on all 3 cards (native heap); not the fault of the RTX 4090 and the RTX 5090."),
+        ({OLD: "gbb", NEW: "ggb"},
+         "since 21.08 on the RTX 3090 and since 22.12 on the RTX 4090 (native heap); the image's fault on each of "
+         "them."),
+        ({NEW: "ggb"}, "since 22.12, on the RTX 4090 (native heap)."),
+        ({OLD: "uuu", NEW: "ggb"}, "since 22.12, on the RTX 4090 (native heap); not known for the RTX 3090."),
+        ({X: "ggb", Y: "ggb"}, "since 22.12, on both hosts (native heap); not the host's fault."),
+        ({X: "ggb", Y: "uub"}, "since 22.12, on both hosts (native heap); not the fault of host y."),
+        ({TWIN: "ggb", NEW: "iib"}, "since 22.12, on both cards (native heap); not the host's fault."),
+        ({OLD: "ggb", X: "ggb"}, "since 22.12, on both lanes (native heap); not the lane's fault."),
+        ({OLD: "ggg", NEW: "bbb"},
+         "in every version from 20.12, the oldest, on the RTX 4090 (native heap); the same images are good on the "
+         "RTX 3090: the fault of the RTX 4090, or of its host (new), not the image's."),
+        ({BOX_OLD: "ggg", BOX_NEW: "bbb"},
+         "in every version from 20.12, the oldest, on the RTX 4090 (native heap); the same images are good on the "
+         "RTX 3090: the fault of the RTX 4090, not the image's."),
+        ({TWIN: "ggg", NEW: "bbb"},
+         "in every version from 20.12, the oldest, on new/RTX 4090 (native heap); the same images are good on "
+         "twin/RTX 4090: the fault of host new, not the image's."),
+        ({X: "ggg", Y: "bbb"},
+         "in every version from 20.12, the oldest, on y (native heap); the same images are good on x: the fault of "
+         "host y, not the image's."),
+        ({OLD: "ggg", NEW: "ggb"},
+         "since 22.12, on the RTX 4090 (native heap); 22.12 is good on the RTX 3090: it takes both the image and the "
+         "RTX 4090."),
+        ({OLD: "ggb", NEW: "iib", THIRD: "ggg"},
+         "since 22.12, on the RTX 3090 and the RTX 4090 (native heap); 22.12 is good on the RTX 5090: it takes both "
+         "the image and one of these cards."),
+        ({OLD: "bgg", NEW: "ggb"},
+         "since 22.12 on the RTX 4090 and in every version from 20.12, the oldest (fixed in 21.08) on the RTX 3090 "
+         "(native heap); no image is bad on all of them: it takes both the image and the lane."),
+        ({OLD: "ggg", NEW: "uub"},
+         "in 22.12, on the RTX 4090 (native heap); 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
+         "fault is undecided: run 21.08 on the RTX 4090 to tell."),
+        ({OLD: "ggg", NEW: "iib"},
+         "in 22.12, on the RTX 4090 (native heap); 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
+         "fault is undecided: no cell of this matrix can tell, so add a host, or a version that runs there."),
+        ({NEW: "uub"},
+         "in 22.12, on the RTX 4090 (native heap); there is nothing good to compare with, so whose fault it is is "
+         "undecided: run 21.08 on the RTX 4090 to tell."),
+    ],
+)  # fmt: skip
+def test_each_square_has_its_words(square: Square, text: str) -> None:
+    assert sentence(run(square)) == f"{LEAKS} {text}"
+
+
+def test_a_control_that_stays_good_is_quoted_and_one_that_does_not_is_not() -> None:
+    assert sentence(run({NEW: "ggb"}, controls=[TORCH])).endswith("(native heap); torch_ops stays good there.")
+    many = [build.variant(f"t{number}") for number in range(6)]
+    assert sentence(run({NEW: "ggb"}, controls=many)).endswith("t0, t1, t2 and 3 more scenarios stay good there.")
+    assert "stays good" not in sentence(run({NEW: "ggb"}, variants=[PLAIN, TORCH]))
+
+
+def test_a_variant_that_was_not_seen_on_one_of_the_lanes_is_told() -> None:
+    """`on both cards` would say too much of it."""
+    result = run({OLD: "ggb", NEW: "ggb"}, variants=SIGNAL)
+    dropped = [
+        replace(entry, verdict=build.unknown("untested", "no time"))
+        if entry.cell.lane == OLD and dict(entry.cell.variant.params) == {"op": "fft", "input": "variable"}
+        else entry
+        for entry in result.cells
+    ]
+    told = sentence(faults.judged(replace(result, cells=tuple(dropped))))
+    assert told.endswith("not the card's fault; 1 of these 4 variants not known on the RTX 3090.")
+
+
+def test_two_series_say_each_for_itself() -> None:
+    wheel = build.series("wheel", ["1.15.4", "1.15.5"])
+    versions = {"20.12": False, "21.08": False, "22.12": True, "1.15.4": False, "1.15.5": True}
+    both = faults.judged(
+        build.run(
+            [(faults.NGC, [OLD], [PLAIN]), (wheel, [OLD], [PLAIN])],
+            lambda version, *_: build.leak(24.1) if versions[version] else build.flat(),
+        )
+    )
+    assert sentence(both) == (
+        "ngc: signal_ops leaks 24.1 KiB a step since 22.12, on the RTX 3090 (native heap). "
+        "wheel: signal_ops leaks 24.1 KiB a step since 1.15.5, on the RTX 3090 (native heap)."
+    )
+
+
+def test_a_host_that_was_left_out_of_the_run_is_named() -> None:
+    result = run({NEW: "ggb"})
+    matrix = replace(result.plan.matrix, hosts=(NEW.host, OLD.host))
+    told = sentence(faults.judged(replace(result, plan=replace(result.plan, matrix=matrix))))
+    assert told == f"{LEAKS} since 22.12, on the RTX 4090 (native heap); not known for old."
+
+
+def test_what_else_can_be_wrong_has_its_words() -> None:
+    result = run({OLD: "ggb", NEW: "ggb"})
+    slower = tuple(
+        replace(one, metric="step_time", verdict="slower", effect=Effect(value=2.5, unit="ratio"))
+        for one in result.findings
+    )
+    told = replace(result, findings=slower, attribution=faults.attribute(result.plan, result.cells, slower))
+    assert sentence(told) == "signal_ops has slower steps (2.5×) since 22.12, on both cards; not the card's fault."
+
+
+def test_what_came_went_and_came_again_has_each_size() -> None:
+    result = build.quickstart()
+    told = replace(result, attribution=faults.attribute(result.plan, result.cells, result.findings))
+    assert sentence(told) == (
+        "multidict: multidict_pop leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), "
+        "and 2.82 KiB a step since 6.5.0 (fixed in 6.6.4), on here (native heap)."
+    )
+
+
+def test_steps_that_get_slower_are_told_from_steps_that_are_slower() -> None:
+    result = run({OLD: "ggb", NEW: "ggb"})
+    drift = tuple(replace(one, metric="step_time", verdict="slowdown", effect=None) for one in result.findings)
+    higher = tuple(replace(one, metric="step_time", verdict="slower", effect=None) for one in result.findings)
+    cells = [
+        replace(entry, verdict=replace(entry.verdict, verdicts=("leak", "slowdown")))
+        if entry.verdict.verdict == "leak"
+        else entry
+        for entry in result.cells
+    ]
+    both = (*drift, *higher)
+    told = replace(result, findings=both, attribution=faults.attribute(result.plan, cells, both))
+    assert sentence(told) == (
+        "signal_ops gets slower step by step since 22.12, on both cards; not the card's fault. "
+        "signal_ops has slower steps since 22.12, on both cards; not the card's fault."
+    )
+
+
+def test_more_faults_than_fit_are_counted_and_told_below() -> None:
+    many = [build.variant(f"s{number}") for number in range(5)]
+    result = run({NEW: "ggb"}, variants=many)
+    assert sentence(result).endswith("(native heap). And 2 further faults below.")
+    assert "s4 leaks 24.1 KiB a step since 22.12" in blame.evidence_lines(result)[4]
+
+
+# ---------------------------------------------------------------- rules
+
+
+def rule_of(bad: list[Variant], every: list[Variant]) -> RunResult:
+    return run({NEW: "ggb"}, variants=every, bad=lambda one: one in bad)
+
+
+AB = [build.variant("s", a=a, b=b) for a in (1, 2, 3) for b in (True, False)]
+
+
+@pytest.mark.parametrize(
+    ("bad", "text", "spoken"),
+    [
+        (AB[:2], "a = 1", "when a is 1"),
+        (AB[:1], "a = 1 and b = true", "when a is 1 and b is true"),
+        ([*AB[:2], AB[2], AB[4]], "a = 1 or b = true", "when a is 1, or b is true"),
+        (AB[:4], "a in {1, 2}", "when a is 1 or 2"),
+        (AB, None, "in all 6 variants"),
+    ],
+)  # fmt: skip
+def test_a_rule_is_told_as_a_condition_and_in_the_sentence(bad: list[Variant], text: str | None, spoken: str) -> None:
+    one = faults.only(rule_of(bad, AB))
+    assert rule_text(one.rule) == text
+    assert when_text(one) == spoken
+
+
+def test_what_no_small_rule_tells_apart_is_said_to_be_so() -> None:
+    every = [build.variant("s", a=a, b=b, c=c, d=d) for a in (0, 1) for b in (0, 1) for c in (0, 1) for d in (0, 1)]
+    odd = [one for one in every if sum(int(value or 0) for _, value in one.params) % 2]
+    one = faults.only(rule_of(odd, every))
+    assert one.unruly
+    assert when_text(one) == "in 8 variants, by no simple rule"
+
+
+def test_all_that_ran_is_not_all_that_was_asked() -> None:
+    result = run({NEW: "ggb"}, variants=AB[:3])
+    dropped = [
+        replace(entry, verdict=build.unknown("untested", "no time")) if entry.cell.variant == AB[2] else entry
+        for entry in result.cells
+    ]
+    one = faults.only(faults.judged(replace(result, cells=tuple(dropped))))
+    assert when_text(one) == "in 2 variants that ran, of 3"
+    assert when_text(faults.only(run({NEW: "ggb"}, variants=AB[:2]))) == "in both variants"
+
+
+def test_params_that_always_came_together_are_both_named() -> None:
+    two = [build.variant("s", a=1, b="x"), build.variant("s", a=2, b="y")]
+    one = faults.only(rule_of(two[:1], two))
+    assert when_text(one) == "when a is 1 (or when b is x: the two always came together)"
+
+
+def test_what_a_rule_rests_on_is_below_the_tables() -> None:
+    result = run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)
+    line = "ngc, signal_ops, memory: image; input in {random, variable}; op makes no difference; 4 variants bad, 4 good"
+    assert blame.evidence_lines(result) == [line]
+    assert f"- {line}" in " ".join(shown(result).split())
+
+
+def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
+    """A real one: both ways of use leak in 6.3.0, one of them goes on."""
+    pop, read = (build.variant("headers", then=then) for then in ("pop", "read"))
+    bad = {("21.08", "pop"), ("21.08", "read"), ("22.12", "pop")}
+    result = faults.judged(
+        build.run(
+            [(faults.NGC, [NEW], [pop, read])],
+            lambda version, _, one: build.leak(5.06) if (version, one.params[0][1]) in bad else build.flat(),
+        )
+    )
+    assert sentence(result) == (
+        "headers leaks 5.06 KiB a step since 21.08, on the RTX 4090, when then is pop (native heap). "
+        "headers leaks 5.06 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read (native heap)."
+    )
+    assert blame.evidence_lines(result)[1].endswith("1 variant bad, 0 good; 1 bad with another history")
+
+
+def test_exceptions_and_what_never_ran_are_listed() -> None:
+    every = [build.variant("s", a=a, b=b, c=c) for a in range(4) for b in range(4) for c in range(2)]
+    bad = [one for one in every if dict(one.params)["a"] == 0 and one != every[0]] + [every[-1]]
+    one = faults.only(rule_of(bad, every))
+    assert one.rule is not None
+    assert when_text(one) == "when a is 0 (2 exceptions)"
+    assert evidence(replace(one.rule, never_run=tuple(every[:5]))).endswith(
+        "exceptions: a=3 b=3 c=1; a=0 b=0 c=0; 5 not known there: a=0 b=0 c=0; a=0 b=0 c=1; a=0 b=1 c=0; and 2 more"
+    )
+
+
+# ---------------------------------------------------------------- on top of every report
+
+
+def test_the_sentence_stands_on_top_of_every_report() -> None:
+    result = run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)
+    told = sentence(result)
+    assert " ".join(shown(result).split()).startswith(told)
+    assert f"**{markdown.escaped(told)}**" in markdown.render(result)
+    assert told.replace("'", "&#39;") in html.render(result)
+    suite = ElementTree.fromstring(junit.render(result).encode())[0]
+    assert [(one.get("name"), one.get("value")) for one in suite[0]] == [("headline", told)]

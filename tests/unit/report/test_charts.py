@@ -1,0 +1,181 @@
+"""The charts: one definition for the page and for files, and the script that the page carries."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.errors import InfrastructureError
+from harness.report import charts, differences, evidence, html, library, reproduce, table, traces
+from harness.report.charts import Drawing
+from tests.unit.report import build
+from tests.unit.report.test_hostile import HOSTILE, poisoned
+
+
+def first_history(result: Any) -> evidence.History:
+    anchors = {id(entry): str(number) for number, entry in enumerate(result.cells)}
+    return next(evidence.histories(table.tables(result), result, anchors, evidence.shown_in_full(result)))
+
+
+def test_a_history_is_drawn_with_its_changes_and_what_is_ruled_out() -> None:
+    rate, _step, peak = first_history(build.quickstart()).drawings
+    assert [one["version"] for one in rate.rows["changes"]] == ["6.3.0", "6.3.2", "6.5.0", "6.6.4"]
+    points = rate.rows["points"]
+    assert (points[3]["value"], points[3]["tone"], points[0]["excluded"]) == (7.838, "bad", 0.017)
+    assert peak.rows["changes"] == []
+    assert {point["tone"] for point in peak.rows["points"]} == {"good"}
+
+
+def test_a_version_without_a_figure_has_its_verdict_in_its_place() -> None:
+    (crashed,) = (one for one in build.varied().cells if one.verdict.verdict == "crash")
+    result = replace(
+        build.varied(), cells=tuple(one for one in build.varied().cells if one.cell.image.series == "orjson")
+    )
+    points = first_history(result).drawings[0].rows["points"]
+    assert [(point["version"], point["text"]) for point in points if point["value"] is None] == [
+        (crashed.cell.image.version, "crash SIGSEGV")
+    ]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_same_definition_makes_files(number: int) -> None:
+    history = first_history(build.quickstart())
+    drawing = (history.drawings[0], history.cells[0].drawings[0])[number]
+    picture = charts.svg(drawing)
+    assert picture.startswith("<svg")
+    assert drawing.title in picture
+    assert charts.png(drawing).startswith(b"\x89PNG")
+
+
+def test_traces_of_all_trials_with_their_looks() -> None:
+    entry = build.quickstart().cells[3]
+    full = replace(entry, trials=tuple(replace(trial, trace=build.full_trace()) for trial in entry.trials))
+    drawn = {one.title: one for one in traces.drawings(full, name="x", points=50)}
+    assert list(drawn) == ["resident memory, MiB", "C heap in use, MiB", "Python objects, thousands", "step time, ms"]
+    memory = drawn["resident memory, MiB"].rows
+    assert [line["trial"] for line in memory["lines"]] == [1, 2, 3]
+    assert memory["looks"][0]["step"] == [500, 1000, 2000, 4000]
+    assert {len(line["step"]) for line in memory["lines"]} == {50}
+    assert len(traces.look_rows(full.trials)) == 3 * 4
+
+
+def test_what_was_never_sampled_is_not_drawn() -> None:
+    trial = build.quickstart().cells[0].trials[0]
+    assert trial.trace is not None
+    silent = replace(trial, trace=replace(trial.trace, columns={"rss_kib": np.full(trial.trace.step.size, np.nan)}))
+    entry = replace(build.quickstart().cells[0], trials=(silent,))
+    assert traces.drawings(entry, name="x", points=50) == []
+
+
+def test_figures_that_are_not_finite_are_not_drawn() -> None:
+    """JSON has no word for them: one of them would leave the whole page without charts."""
+    result = build.quickstart()
+    odd = replace(result.cells[0].verdict, rate_kib_per_step=float("nan"), rate_ci=(float("-inf"), 1.0))
+    page = html.render(replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:])), library="0;")
+    assert embedded(page)["drawings"][0]["datasets"]["points"][0]["value"] is None
+
+
+# ---------------------------------------------------------------- in the page
+
+
+def embedded(page: str) -> dict[str, Any]:
+    (text,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', page)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "</script><script>alert(1)</script>"])
+def test_no_name_ends_the_data_of_the_charts(text: str) -> None:
+    page = html.render(poisoned(text), library="0;")
+    assert page.count("<script") == 3
+    data = json.dumps(embedded(page), ensure_ascii=False)
+    assert not {"\x1b", "\u202e", "\x00"} & set(data)
+
+
+def test_the_policy_names_each_script_and_no_other() -> None:
+    page = html.render(build.quiet(), library="0;</script>")
+    assert len(re.findall(r"'sha256-[\w+/=]{44}'", page)) == 2
+    assert "0;<\\/script>" in page
+    assert "script-src" not in html.render(build.quiet())
+
+
+def test_without_the_library_there_is_no_script() -> None:
+    assert not re.search(r"<script|data-chart", html.render(build.varied()))
+
+
+# ---------------------------------------------------------------- the library
+
+
+def test_the_library_is_packed_once(tmp_path: Path) -> None:
+    environ = {"HARNESS_CACHE": str(tmp_path)}
+    (kept,) = [tmp_path / f"charts-{library.version('vl-convert-python')}.js"]
+    kept.write_text("kept")
+    assert library.chart_library(environ) == "kept"
+    assert library.library_or_none(environ, pytest.fail) == "kept"
+
+
+def test_a_report_without_charts_is_better_than_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho no vl_convert here >&2\nexit 1\n")
+    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(library.sys, "executable", str(broken))
+    told: list[str] = []
+    assert library.library_or_none({"HARNESS_CACHE": str(tmp_path)}, told.append) == ""
+    assert told == [
+        "report.html has no charts: vl-convert cannot pack the charts' script: no vl_convert here; reinstall it"
+    ]
+    with pytest.raises(InfrastructureError):
+        library.chart_library({"HARNESS_CACHE": str(tmp_path)})
+
+
+# ---------------------------------------------------------------- what differs, and how to do it again
+
+
+def test_what_differs_between_two_environments() -> None:
+    one, other = (
+        replace(entry, trials=(replace(entry.trials[0], facts=facts),))
+        for entry, facts in zip(
+            build.quickstart().cells,
+            (
+                {"python": "3.8.10", "packages": {"numpy": "1.18.5", "six": "1"}, "libraries": ["libcufft.so.10"]},
+                {"python": "3.8.10", "packages": {"numpy": "1.19.5"}, "libraries": ["libcufft.so.11"],
+                 "environment": {"TF_X": "\x1b[31m1"}},
+            ),
+            strict=False,
+        )
+    )  # fmt: skip
+    found = {row.what: (row.one, row.other) for row in differences.between(one, other) or ()}
+    assert found == {
+        "library libcufft.so.10": ("there", ""),
+        "library libcufft.so.11": ("", "there"),
+        "package numpy": ("1.18.5", "1.19.5"),
+        "package six": ("1", ""),
+        "variable TF_X": ("", "1"),
+    }
+    assert differences.between(one, build.quickstart().cells[1]) is None
+
+
+def test_a_command_touches_nothing_of_a_hostile_name() -> None:
+    result = build.run([(build.series("s x", ["1"]), [build.HERE], [build.variant("v", op="$(touch x)", on=True)])],
+                       lambda *_: build.flat())  # fmt: skip
+    assert reproduce.of_history(result.cells[0], result) == (
+        "harness sweep matrix.yaml --fresh --series 's x' --host here --only 'v op=$(touch x) on=true'"
+    )
+    assert reproduce.of_cell(result.cells[0], result) == (
+        "harness repro reports/quickstart/20250301T120000Z-1a2b 's x-0'"
+    )
+
+
+def test_a_drawing_lies_over_its_definition() -> None:
+    drawing = Drawing(chart="trace", title="t", description="d", rows={"lines": [], "looks": []})
+    definition = charts.definitions(charts.PAGE)["trace"] | drawing.fill
+    assert (definition["title"], definition["datasets"]) == ("t", {"lines": [], "looks": []})
+    assert "var(--t1)" in json.dumps(definition)
+    assert "var(" not in json.dumps(charts.definitions(charts.PAPER))
