@@ -1,7 +1,7 @@
 """The journal: one atomic, fsynced file for every trial, in a directory for every run.
 
     reports/<matrix name>/<UTC time>-<id>/
-        plan.json  trials/<cell id>-<n>.json  summary.json  report.html  report.md  junit.xml
+        plan.json  decisions.jsonl  trials/<cell id>-<n>.json  summary.json  report.html  report.md  junit.xml
     reports/<matrix name>/latest -> the newest
 
 A trial file holds everything that was measured, so a run's verdicts can be reached again from its directory alone.
@@ -10,9 +10,12 @@ Format history: 1, the first.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
+import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from datetime import datetime
@@ -61,7 +64,14 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._paths: dict[str, Path] = {}
+        self._paths: dict[tuple[str, str], Path] = {}
+
+    def _hold(self) -> None:
+        """Nobody takes it for an old run as long as this object lives (`in_use`), however that ends."""
+        handle = os.open(self.path, os.O_RDONLY)
+        weakref.finalize(self, os.close, handle)
+        with suppress(OSError):  # some network file systems lock no folders; the newest run is never removed anyway
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     @classmethod
     def create(cls, *, out: Path, matrix: str, now: datetime) -> RunDirectory:
@@ -71,7 +81,9 @@ class RunDirectory:
             (path / "trials").mkdir(parents=True)
         except OSError as error:
             raise UsageError(f"{path}: cannot make the run's directory: {error.strerror}; see --out") from error
-        return cls(path)
+        made = cls(path)
+        made._hold()
+        return made
 
     @property
     def id(self) -> str:
@@ -85,6 +97,16 @@ class RunDirectory:
     def write_trial(self, trial: Trial, cell: Cell) -> None:
         path = self.path / "trials" / f"{trial.cell_id}-{trial.number}.json"
         write_atomically(path, json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":")))
+
+    def write_decision(self, record: Mapping[str, Any]) -> None:
+        """Append to the log of what was launched and why, one JSON object a line; a crash leaves whole lines."""
+        path = self.path / "decisions.jsonl"
+        line = json.dumps(record, allow_nan=False, default=str).encode() + b"\n"
+        try:
+            with path.open("ab", buffering=0) as out:
+                out.write(line)
+        except OSError as error:
+            raise InfrastructureError(f"{path}: cannot write: {error.strerror}; make room") from error
 
     def point_latest(self) -> None:
         """Let `latest` beside this directory point here."""
@@ -108,7 +130,7 @@ class RunDirectory:
             trial = _read_or_none(path)
             if trial and (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
                 found.setdefault(trial.started, trial)
-                self._paths[trial.started] = path
+                self._paths[trial.cell_id, trial.started] = path
         return tuple(found[started] for started in sorted(found))
 
     def _copies(self, cell: Cell) -> list[Path]:
@@ -123,10 +145,24 @@ class RunDirectory:
         try:
             if adopted.number != trial.number:
                 raise OSError("its number changes")
-            os.link(self._paths[trial.started], target)
+            os.link(self._paths[trial.cell_id, trial.started], target)
         except OSError:
             self.write_trial(adopted, cell)
         return adopted
+
+
+def in_use(run: Path) -> bool:
+    """Whether the run in that directory goes on."""
+    handle = os.open(run, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system that locks no folders
+        return False
+    finally:
+        os.close(handle)
+    return False
 
 
 def _read_or_none(path: Path) -> Trial | None:
@@ -170,7 +206,9 @@ class _TrialFile(BaseModel):
     probe_cost: float | None
     output_tail: str
     stacks: str
+    disturbed: str = ""
     image_digest: str
+    reference: str = ""
     facts: dict[str, Any]
     fingerprint: dict[str, Any]
 

@@ -6,45 +6,84 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import EngineUnreachable
+from harness.errors import HarnessError
 from harness.matrix import load_matrix
 from harness.model import Host, Where
 from harness.run import open_engine
+from harness.run.engine import Engine, Say
 
 HERE = Where(file="harness clean", line=0, key="hosts.here")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """What was removed from one host. `problem`: why it could not be reached."""
+    """What was removed from one host, or would be (`dry_run`). `leftovers`: names of what dead runs left, the lease of
+    one among them; `images`: those of images and environments, None if they were not meant. `problem`: why it could
+    not be done.
+    """
 
     host: str
-    leftovers: int = 0
-    images: int = 0
+    leftovers: tuple[str, ...] = ()
+    images: tuple[str, ...] | None = None
     problem: str | None = None
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        """What is printed; of a dry run every name."""
+        if self.problem is not None:
+            return f"{self.host}: not cleaned: {self.problem}"
+        counts = f"{len(self.leftovers)} left behind by killed runs"
+        if self.images is not None:
+            counts += f", {len(self.images)} images"
+        if not self.dry_run:
+            return f"{self.host}: removed {counts}"
+        return "\n".join([f"{self.host}: would remove {counts}", *(f"  {name}" for name in self._names())])
+
+    def _names(self) -> tuple[str, ...]:
+        return (*self.leftovers, *(self.images or ()))
 
 
-def hosts_of(matrix: Path | None, environ: Mapping[str, str]) -> Sequence[Host]:
-    """The hosts of a matrix, or this machine's own engines."""
+def hosts_of(matrix: Path | None, environ: Mapping[str, str]) -> tuple[str | None, Sequence[Host]]:
+    """A matrix's name and its hosts; without one, this machine's own engines."""
     if matrix is not None:
-        return load_matrix(matrix, environ=environ, check_versions=False).hosts
-    return [
+        found = load_matrix(matrix, environ=environ, check_versions=False)
+        return found.name, found.hosts
+    return None, [
         Host(name="docker", engine="docker", gpus="none", where=HERE),
         Host(name="process", engine="process", gpus="none", where=HERE),
     ]
 
 
 def clean(
-    hosts: Sequence[Host], *, images: bool, environ: Mapping[str, str], say: Callable[[str], None]
+    hosts: Sequence[Host],
+    *,
+    images: bool,
+    dry_run: bool,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    open_engine: Callable[..., Engine] = open_engine,
 ) -> Iterator[Cleaned]:
-    """Remove what dead runs left on each host; with `images` also what the harness built or installed there."""
+    """Remove what dead runs left on each host; with `images` also what the harness pulled, built or installed there.
+    `dry_run`: only tell.
+    """
     for host in hosts:
         try:
             engine = open_engine(host, environ=environ, say=say)
             try:
-                left = engine.remove_leftovers()
-                yield Cleaned(host=host.name, leftovers=left, images=engine.remove_images(say) if images else 0)
+                yield _clean(host, engine, images=images, dry_run=dry_run, say=say)
             finally:
                 engine.close()
-        except EngineUnreachable as error:
+        except HarnessError as error:  # the other hosts are cleaned all the same
             yield Cleaned(host=host.name, problem=str(error))
+
+
+def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say) -> Cleaned:
+    left = engine.leftovers()
+    kept = tuple(each.name for each in engine.kept()) if images else None
+    if not dry_run:
+        engine.remove_leftovers()
+    if not dry_run and kept is not None:
+        engine.remove_images(say)
+        still = {each.name for each in engine.kept()}
+        kept = tuple(name for name in kept if name not in still)
+    return Cleaned(host=host.name, leftovers=left, images=kept, dry_run=dry_run)

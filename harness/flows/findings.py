@@ -1,81 +1,55 @@
-"""Findings of a whole run: each block's history, and Holm's correction within a scenario."""
+"""Findings of a whole run: what each block's history shows, and Holm's correction within a scenario."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.flows.blocks import JudgedBlock
 from harness.judge import history
-from harness.model import Block, CellResult, Change, Finding, Plan
+from harness.model import Change, Finding
 
 ALPHA = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    block: Block
+    block: JudgedBlock
     change: Change
 
 
-def find(plan: Plan, cells: Mapping[str, CellResult]) -> tuple[Finding, ...]:
-    """The findings of every block, in the plan's order.
+def find(blocks: Sequence[JudgedBlock]) -> tuple[Finding, ...]:
+    """The findings of every block, in the order given.
 
     A change of a level rests on its p-value alone, so it must also hold among all of its scenario's: Holm, family-wise
     error ALPHA. A verdict (leak, crash) rests on launches that agree.
     """
-    found = [
-        _Found(block=block, change=change) for block in plan.blocks for change in _changes(block, cells, plan.seed)
-    ]
-    kept = _holm(found)
-    return tuple(_finding(item, cells) for item in found if not _rests_on_p(item) or id(item) in kept)
-
-
-def warnings(plan: Plan, cells: Mapping[str, CellResult]) -> tuple[str, ...]:
-    """What the findings are silent about, with the remedy: step times that were not measured side by side."""
-    told = []
-    for block in plan.blocks:
-        trials = [cells[cell.id].trials for cell in block.cells]
-        apart = history.not_comparable(trials, steps=block.variant.scenario.steps)
-        if apart:
-            versions = ", ".join(block.cells[place].image.version for place in apart)
-            told.append(
-                f"{block.series.name} {versions} on {block.lane}, {block.variant}: not measured in the same rounds as "
-                "the others (another day), so step times are not compared; --fresh measures all side by side"
-            )
-    return tuple(told)
-
-
-def _changes(block: Block, cells: Mapping[str, CellResult], seed: int) -> tuple[Change, ...]:
-    results = [cells[cell.id] for cell in block.cells]
-    versions = [image.version for image in block.series.images]
-    return history.find_changes(
-        [result.verdict for result in results],
-        [result.trials for result in results],
-        limits=block.variant.scenario.limits,
-        steps=block.variant.scenario.steps,
-        seed=seed,
-        baseline=versions.index(block.series.baseline) if block.series.baseline in versions else None,
-    )
+    found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
+    kept = _holm(found, blocks)
+    return tuple(_finding(item) for item in found if not _rests_on_p(item) or id(item) in kept)
 
 
 def _rests_on_p(item: _Found) -> bool:
     return item.change.metric in ("step_time", "peak_memory") and item.change.p is not None
 
 
-def _holm(found: Sequence[_Found]) -> set[int]:
-    """The ids of those whose p survives the correction within their scenario."""
+def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
+    """The ids of those whose p survives the correction within their scenario. Comparisons that found nothing count."""
     kept = set()
-    for scenario in {item.block.variant.scenario.name for item in found}:
-        family = [item for item in found if item.block.variant.scenario.name == scenario and _rests_on_p(item)]
-        holds = history.holm([item.change.p for item in family if item.change.p is not None], ALPHA)
+    for scenario in {item.block.scenario for item in found}:
+        family = [item for item in found if item.block.scenario == scenario and _rests_on_p(item)]
+        tests = 2 * sum(block.scenario == scenario for block in blocks)  # step time and peak memory of each
+        quiet = tests - len({(id(item.block), item.change.metric) for item in family})
+        p_values = [item.change.p for item in family if item.change.p is not None]
+        holds = history.holm([*p_values, *[1.0] * quiet], ALPHA)[: len(family)]
         kept |= {id(item) for item, held in zip(family, holds, strict=True) if held}
     return kept
 
 
-def _confirmed(item: _Found, cells: Mapping[str, CellResult]) -> bool:
+def _confirmed(item: _Found) -> bool:
     """Whether each side was measured in launches of its own, at least two, that agree (else it had no verdict)."""
     sides = [place for place in (item.change.before, item.change.after) if place is not None]
-    return all(cells[item.block.cells[place].id].verdict.trials >= 2 for place in sides)
+    return all(item.block.cells[place].verdict.trials >= 2 for place in sides)
 
 
 def _between(change: Change) -> Sequence[int]:
@@ -83,13 +57,13 @@ def _between(change: Change) -> Sequence[int]:
     return change.untestable if change.before is None else range(change.before + 1, change.after)
 
 
-def _finding(item: _Found, cells: Mapping[str, CellResult]) -> Finding:
-    block, change = item.block, item.change
-    versions = [cell.image.version for cell in block.cells]
+def _finding(item: _Found) -> Finding:
+    change, cells = item.change, item.block.cells
+    versions = [result.cell.image.version for result in cells]
     return Finding(
-        series=block.series.name,
-        lane=block.lane,
-        variant=block.variant,
+        series=cells[0].cell.image.series,
+        lane=cells[0].cell.lane,
+        variant=cells[0].cell.variant,
         metric=change.metric,
         kind=change.kind,
         before=None if change.before is None else versions[change.before],
@@ -98,5 +72,5 @@ def _finding(item: _Found, cells: Mapping[str, CellResult]) -> Finding:
         effect=change.effect,
         p=change.p,
         verdict=change.verdict,
-        confirmed=_confirmed(item, cells),
+        confirmed=_confirmed(item),
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.flows.compatible import cannot_run, review
 from harness.judge import trend, verdict
-from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial, Trials
-from harness.run.lanes import CellRun, Referee
+from harness.judge.gpu import with_gpu
+from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial
+from harness.run.policy import CellRun, Referee
 
 
-def referee(trials_asked: Trials) -> Referee:
+def referee() -> Referee:
     """The judge as a lane's run sees it."""
 
     def decide(cell: Cell, trace: Trace, whole_budget: bool) -> str:
@@ -19,23 +21,21 @@ def referee(trials_asked: Trials) -> Referee:
             return "go"  # only its end says anything
         return trend.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
 
-    def wants_more(cell: Cell, trials: Sequence[Trial]) -> str | None:
-        scenario = cell.variant.scenario
-        return verdict.wants_more(
-            trials,
-            trials_asked=trials_asked,
-            limits=scenario.limits,
-            steps=scenario.steps,
-            exit_only=scenario.judge_exit,
-        )
-
     def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
         scenario = cell.variant.scenario
         return verdict.needs_whole_budget(
             trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
         )
 
-    return Referee(decide=decide, needs_whole_budget=needs_whole_budget, wants_more=wants_more, describe=describe)
+    return Referee(
+        decide=decide, needs_whole_budget=needs_whole_budget, describe=describe, cannot_run=cannot_run, review=review
+    )
+
+
+def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
+    """The verdict on a cell by its scenario's limits."""
+    scenario = cell.variant.scenario
+    return verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
 
 def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
@@ -47,29 +47,35 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
         return f"{trial.end}{where}: {last_line}", trial.end in BAD
     if scenario.judge_exit:
         return "exit 0", False
-    found = trend.judge_trace(trial.trace, limits=scenario.limits, steps=scenario.steps)
+    alone = trend.judge_trace(trial.trace, limits=scenario.limits, steps=scenario.steps)
+    found = with_gpu(alone, trial, limits=scenario.limits, steps=scenario.steps)
+    where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
-    return f"{found.verdict}{rate} to step {found.steps}", found.verdict in BAD
+    return f"{found.verdict}{rate}{where} to step {found.steps}", found.verdict in BAD
 
 
 def judge_run(run: CellRun, *, least: int) -> CellResult:
     """The verdict on what became of a cell. One that could not have its `least` trials is not good yet."""
-    cell, trials, scenario = run.cell, tuple(run.trials), run.cell.variant.scenario
-    if run.problem and not run.measured:
-        found = CellVerdict(verdict="untested", verdicts=("untested",), why=run.problem, trials=len(trials))
+    cell, trials = run.cell, tuple(run.trials)
+    if run.incompatible:
+        found = CellVerdict(verdict="incompatible", verdicts=("incompatible",), why=run.incompatible)
+    elif not run.measured and (why := run.problem or run.skipped):
+        found = CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(trials))
     else:
-        found = verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+        found = judge_trials(cell, trials)
     problem = "" if cell.excluded else run.problem
     if problem and found.verdict in GOOD and len(run.measured) < least:
         why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
         found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
     digest = run.prepared.digest if run.prepared else None
-    return CellResult(cell=cell, cell_id=cell.id, verdict=found, digest=digest, trials=trials, problem=problem)
+    return CellResult(
+        cell=cell, cell_id=cell.id, verdict=found, digest=digest, trials=trials, problem=problem, skipped=run.skipped
+    )
 
 
 def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
     """The strongest of what the run shows, as its exit code has it."""
-    verdicts = {cell.verdict.verdict for cell in result.cells if not cell.cell.excluded}
+    verdicts = {cell.verdict.verdict for cell in result.cells if not (cell.cell.excluded or cell.skipped)}
     if interrupted:
         return "interrupted"
     if verdicts & BAD or any(finding.kind != "first_fixed" for finding in result.findings):

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
-import re
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.errors import HarnessError, InfrastructureError, Interrupted
-from harness.flows import findings, judging
+from harness.errors import HarnessError, Interrupted
+from harness.flows import findings, inputs, judging
+from harness.flows.blocks import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
+from harness.flows.hosts import OpenHost, at_once, images_on, open_hosts, side_by_side
+from harness.flows.needs import disk_of, registries
+from harness.flows.rounds import Rounds
+from harness.flows.searching import Searching
+from harness.flows.world import World
+from harness.judge.attribution import attribute, deciding_cells
 from harness.matrix import load_matrix
-from harness.model import Host, HostState, Plan, RunResult, Trials, Watcher
-from harness.plan import make_plan, to_json
-from harness.run import open_engine
-from harness.run.engine import Engine
-from harness.run.lanes import CellRun, HostRun
+from harness.model import Block, Host, Noise, Plan, RunResult, SearchMode, Trials
+from harness.plan import including, make_plan, to_json
+from harness.run.disk import Disk
+from harness.run.engine import Engine, Lease
+from harness.run.fetching import Images
+from harness.run.lanes import HostRun
+from harness.run.payload import payload_hash
+from harness.run.policy import BlockRun, CellRun
 from harness.store import RunDirectory
-
-REMOVAL_S = 30.0
-"""How long an interrupted sweep waits for its hosts to remove what they started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +39,11 @@ class SweepOptions:
     hosts: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
     trials: Trials | None = None
+    search: SearchMode = "full"
     seed: int | None = None
+    decide: bool = False
     fresh: bool = False
     out: Path = Path("reports")
-
-
-@dataclass(frozen=True, kw_only=True)
-class World:
-    """What a flow takes from outside."""
-
-    environ: Mapping[str, str]
-    watcher: Watcher
-    stopped: threading.Event
-    open_engine: Callable[..., Engine] = open_engine
-    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
 
 def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
@@ -59,6 +55,7 @@ def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) 
         hosts=options.hosts,
         series=options.series,
         trials=options.trials,
+        search=options.search,
     )
 
 
@@ -69,28 +66,80 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
     """
     began, clock = world.now(), time.monotonic()
     directory = RunDirectory.create(out=options.out, matrix=plan.matrix.name, now=began)
-    directory.write("plan.json", json.dumps(to_json(plan), indent=1))
+    opened = open_hosts(plan, world)
+    plan = with_lanes(plan, opened, options)
+    only = None
+    if options.decide:
+        plan, only = _deciding(_Sweep(plan=plan, hosts=opened, journal=directory, world=world, only=frozenset()))
+        opened = open_hosts(plan, world)
+    kept = functools.partial(inputs.keep, directory=directory.path)
+    directory.write("plan.json", json.dumps(to_json(plan, payload=payload_hash, inputs=kept), indent=1))
     directory.point_latest()
-    running = _Sweep(plan=plan, journal=directory, world=world, reuse=not options.fresh)
-    hosts = running.run()
-    cells = tuple(judging.judge_run(running.cells[cell.id], least=plan.trials.least) for cell in plan.cells)
-    by_id = {cell.cell_id: cell for cell in cells}
+    running = _Sweep(plan=plan, hosts=opened, journal=directory, world=world, reuse=not options.fresh, only=only)
+    running.run()
+    blocks = running.judged()
+    cells = tuple(cell for block in blocks for cell in block.cells)
+    found = findings.find(blocks)
     result = RunResult(
         matrix=plan.matrix.name,
         verdict="ok",
         started=began.isoformat(timespec="seconds"),
         duration_s=round(time.monotonic() - clock, 1),
-        hosts=hosts,
+        hosts=tuple(each.state for each in opened),
         plan=plan,
         cells=cells,
-        findings=findings.find(plan, by_id),
+        findings=found,
+        attribution=attribute(plan, cells, found),
         directory=directory.path,
-        warnings=findings.warnings(plan, by_id),
+        warnings=tuple(warning for block in blocks for warning in block.warnings),
     )
     return replace(result, verdict=judging.run_verdict(result, interrupted=world.stopped.is_set())), directory
 
 
+def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
+    """The plan with the lanes that the hosts were found to have."""
+    return make_plan(
+        plan.matrix,
+        seed=plan.seed,
+        only=options.only,
+        hosts=options.hosts,
+        series=options.series,
+        trials=plan.trials,
+        search=plan.search,
+        lanes={each.host.name: each.lanes for each in opened if each.lanes},
+    )
+
+
+def _deciding(known: _Sweep) -> tuple[Plan, frozenset[str]]:
+    """The cells that would settle an undecided cause, by what is known without a launch; what the matrix leaves out
+    is among them if only that tells, and is left out no longer.
+    """
+    known.run()
+    blocks = known.judged()
+    cells = tuple(cell for block in blocks for cell in block.cells)
+    wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks)))}
+    told = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
+    known.world.watcher.note(f"to be decided: {told}" if told else "nothing that is known leaves the cause undecided")
+    return including(known.plan, wanted), frozenset(wanted)
+
+
 # ---------------------------------------------------------------- running
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """A block on its way: who decides its launches, what became of its cells, and the verdict once they are done."""
+
+    block: Block
+    policy: Rounds | Searching
+    run: BlockRun
+    judged: JudgedBlock | None = None
+
+    def conclusion(self) -> tuple[str, ...]:
+        """What a search came to, for those who would otherwise take "not launched" for "good"."""
+        found = self.policy.conclusion
+        place = f"{self.block.series.name} on {self.block.lane}, {self.block.variant}"
+        return (f"{place}: searched: {found}",) if found else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,99 +147,148 @@ class _Sweep:
     """A plan being run: a thread for every host, so that a slow or lost one holds up no other."""
 
     plan: Plan
+    hosts: Sequence[OpenHost]
     journal: RunDirectory
     world: World
-    reuse: bool
-    cells: dict[str, CellRun] = field(default_factory=dict)
+    reuse: bool = True
+    only: frozenset[str] | None = None
+    """The cells that may be launched; None: all."""
+    works: dict[int, _Work] = field(default_factory=dict)
+    """By the identity of their BlockRun, in the plan's order."""
+    noises: dict[tuple[str, str], Noise] = field(default_factory=dict)
+    """A/A noise by lane and scenario."""
 
-    def run(self) -> tuple[HostState, ...]:
-        self.cells.update({cell.id: CellRun(cell=cell) for cell in self.plan.cells})
+    def run(self) -> None:
+        self.works.update({id(work.run): work for work in self._works()})
         lanes = [str(cell.lane) for cell in self.plan.cells if not cell.excluded]
         expected = {lane: lanes.count(lane) * self.plan.trials.least for lane in dict.fromkeys(lanes)}
         self.world.watcher.plan(trials=expected)
-        hosts = list({block.lane.host.name: block.lane.host for block in self.plan.blocks}.values())
-        states: dict[str, HostState] = {}
-        failures: list[BaseException] = []
+        side_by_side([functools.partial(self._run_host, each) for each in self.hosts], self.world.stopped)
 
-        def work(host: Host) -> None:
-            try:
-                states[host.name] = self._run_host(host)
-            except BaseException as error:  # noqa: BLE001 - raised again below: a thread must not lose it
-                failures.append(error)
-                self.world.stopped.set()
+    def judged(self) -> list[JudgedBlock]:
+        """Every block, in the plan's order; those that were not finished as far as they came."""
+        return [work.judged or self._judge(work) for work in self.works.values()]
 
-        _join([threading.Thread(target=work, args=(host,), daemon=True) for host in hosts], self.world.stopped)
-        for error in failures:
-            if not isinstance(error, Interrupted):
-                raise error
-        return tuple(states.get(host.name, HostState(host=host)) for host in hosts)
+    def _works(self) -> list[_Work]:
+        """Every block with its policy. One block of each scenario and lane measures the noise."""
+        works = []
+        measuring: set[tuple[str, str]] = set()
+        for block in self.plan.blocks:
+            runs = tuple(CellRun(cell=cell) for cell in block.cells)
+            if self.plan.searched(block) and self.only is None:
+                policy: Rounds | Searching = Searching(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
+            else:
+                noise = place_of(block) not in measuring
+                policy = Rounds(runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise)
+                measuring.add(place_of(block))
+            works.append(_Work(block=block, policy=policy, run=BlockRun(cells=runs, policy=policy)))
+        return works
 
-    def _run_host(self, host: Host) -> HostState:
-        blocks = [
-            [self.cells[cell.id] for cell in block.cells] for block in self.plan.blocks if block.lane.host == host
-        ]
-        facts: Mapping[str, object] = {}
+    def _finish(self, run: BlockRun) -> None:
+        """Judge a block whose launches are done, and let go of its traces."""
+        work = self.works[id(run)]
+        work.judged = self._judge(work)
+        for each, result in zip(run.cells, work.judged.cells, strict=True):
+            each.trials[:] = result.trials
+
+    def _judge(self, work: _Work) -> JudgedBlock:
+        place = place_of(work.block)
+        noise = work.policy.noise()
+        if noise is not None:
+            self.noises[place] = noise
+        least = 1 if self.plan.searched(work.block) else self.plan.trials.least
+        judged = judge_block(
+            work.block,
+            work.run.cells,
+            least=least,
+            seed=self.plan.seed,
+            noise=self.noises.get(place),
+            searched=work.policy if isinstance(work.policy, Searching) else None,
+            rows=shown_rows(len(self.plan.cells) * self.plan.trials.least),
+        )
+        unfound = () if judged.changes else work.conclusion()
+        return replace(judged, warnings=(*judged.warnings, *unfound))
+
+    def _run_host(self, each: OpenHost) -> None:
+        runs = [work.run for work in self.works.values() if work.block.lane.host == each.host]
         try:
-            engine = self.world.open_engine(host, environ=self.world.environ, say=self._say(host))
-            facts = engine.facts
-            try:
-                _check_gpus(host, {run.cell.lane.gpu for block in blocks for run in block} - {None})
-                self._use(engine, host, blocks)
-            finally:
-                engine.close()
+            if each.engine is not None and each.problem is None:
+                self._use(each.engine, each.host, runs)
         except Interrupted:
             raise
         except HarnessError as error:  # the other hosts go on, and what is known is reported
-            _give_up(blocks, str(error), least=self.plan.trials.least)
-            self.world.watcher.note(str(error))
-            return HostState(host=host, problem=str(error), facts=facts)
-        return HostState(host=host, facts=facts)
+            each.problem = str(error)
+        finally:
+            each.close()
+        if each.problem is not None:
+            _give_up(runs, each.problem, least=self.plan.trials.least)
+            self.world.watcher.note(each.problem)
 
-    def _say(self, host: Host) -> Callable[[str], None]:
-        return lambda text: self.world.watcher.preparing(lane=host.name, image="engine", text=text)
+    def _use(self, engine: Engine, host: Host, blocks: Sequence[BlockRun]) -> None:
+        def say(text: str) -> None:
+            self.world.watcher.preparing(lane=host.name, image="lease", text=text)
 
-    def _use(self, engine: Engine, host: Host, blocks: Sequence[Sequence[CellRun]]) -> None:
-        removed = engine.remove_leftovers()
-        if removed:
-            self.world.watcher.note(f"{host.name}: removed {removed} left behind by a run that was killed")
-        HostRun(
+        with engine.lease(say, self.world.stopped.is_set) as lease:
+            removed = engine.remove_leftovers()
+            if removed:
+                self.world.watcher.note(f"{host.name}: removed {removed} left behind by a run that was killed")
+            self._run_lanes(engine, host, lease, blocks)
+
+    def _run_lanes(self, engine: Engine, host: Host, lease: Lease, blocks: Sequence[BlockRun]) -> None:
+        """One trial at a time; on a host with `parallel: true` one on each lane, each with a connection of its own."""
+        lanes: dict[str, list[BlockRun]] = {}
+        for block in blocks:
+            lanes.setdefault(str(block.cells[0].cell.lane) if host.parallel else host.name, []).append(block)
+        disk = disk_of(
+            host,
+            engine,
+            images_on(self.plan, host),
+            registry=functools.partial(registries, self.world.environ, self.world.stopped),
+            note=self.world.watcher.note,
+        )
+        first, *others = lanes.values()
+        opened = [self.world.open_engine(host, environ=self.world.environ, say=_unheard) for _ in others]
+        try:
+            at_once(
+                [
+                    functools.partial(self._host_run(each, host, lease, disk).run, lane)
+                    for each, lane in zip([engine, *opened], [first, *others], strict=True)
+                ]
+            )
+        finally:
+            for each in opened:
+                each.close()
+
+    def _host_run(self, engine: Engine, host: Host, lease: Lease, disk: Disk) -> HostRun:
+        images = Images(
             engine=engine,
+            open_another=functools.partial(self.world.open_engine, host, environ=self.world.environ, say=_unheard),
+            watcher=self.world.watcher,
+            stopped=self.world.stopped.is_set,
+            disk=disk,
+        )
+        return HostRun(
+            engine=engine,
+            lease=lease,
+            images=images,
             run_id=self.journal.id,
             trials=self.plan.trials,
             rng=random.Random(f"{self.plan.seed} {host.name}"),
-            referee=judging.referee(self.plan.trials),
+            referee=judging.referee(),
             journal=self.journal,
             watcher=self.world.watcher,
             stopped=self.world.stopped.is_set,
             reuse=self.reuse,
-        ).run(blocks)
-
-
-def _check_gpus(host: Host, gpus: Collection[str | None]) -> None:
-    """A GPU that is not surely the one asked for is not used: figures of another card would be a wrong accusation."""
-    unsure = [str(gpu) for gpu in gpus if not re.fullmatch(r"all|\d+|(GPU|MIG)-.+", str(gpu))]
-    if gpus and (host.is_process or unsure):
-        named = f"{host.where}.gpus: {', '.join(map(str, gpus))}"
-        raise InfrastructureError(
-            f"{named}: cannot be told apart on this host yet; "
-            "on a container engine name GPUs by index or UUID, or use all"
+            finished=self._finish,
         )
 
 
-def _join(threads: Sequence[threading.Thread], stopped: threading.Event) -> None:
-    """Run the hosts' threads to their end; once stopped, wait no longer than removing what they started may take."""
-    for thread in threads:
-        thread.start()
-    deadline = float("inf")
-    while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
-        for thread in threads:
-            thread.join(0.1)
-        if stopped.is_set():
-            deadline = min(deadline, time.monotonic() + REMOVAL_S)
+def _unheard(text: str) -> None:
+    """A second connection to an engine that has answered already has nothing to tell."""
 
 
-def _give_up(blocks: Sequence[Sequence[CellRun]], problem: str, *, least: int) -> None:
+def _give_up(blocks: Sequence[BlockRun], problem: str, *, least: int) -> None:
     """The host is gone: every cell of it that lacks trials says why."""
-    for run in (run for block in blocks for run in block):
+    for run in (run for block in blocks for run in block.cells):
         if not run.problem and len(run.measured) < least:
             run.problem = problem

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness import model, versions
+from harness import model, registry, versions
 from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
 from harness.matrix.hosts import read_hosts
@@ -18,17 +18,24 @@ from harness.matrix.scenarios import read_scenarios
 from harness.matrix.schema import schema
 from harness.matrix.series import read_series
 from harness.matrix.shape import MatrixFile
+from harness.matrix.tags import TagReader
 
 __all__ = ["load_matrix", "schema"]
 
 
 def load_matrix(
-    path: Path, *, environ: Mapping[str, str], index: versions.Index | None = None, check_versions: bool = True
+    path: Path,
+    *,
+    environ: Mapping[str, str],
+    index: versions.Index | None = None,
+    tags: registry.TagSource | None = None,
+    check_versions: bool = True,
 ) -> model.Matrix:
     """Read and check a matrix file, the scripts and folders it names, and its versions.
 
-    `environ` fills in ${VARIABLES} and names the package index, unless `index` is given. `check_versions=False`
-    asks the index for ranges only. Raises MatrixError with one line a problem, in order of line.
+    `environ` fills in ${VARIABLES} and names the package index and Docker's logins, unless `index` and `tags` are
+    given. `check_versions=False` asks the index for ranges only. Raises MatrixError with one line a problem, in order
+    of line, and RegistryTrouble if a registry that was to be asked for tags does not answer.
     """
     document = read(path, environ=environ)
     file = check_shape(document)
@@ -37,13 +44,14 @@ def load_matrix(
     context = Context(document=document, problems=problems, folder=path.parent, default_base=default_base)
     asked = index or versions.PackageIndex.from_environ(environ)
     packages = PackageReader(context=context, index=asked, check_versions=check_versions)
-    matrix = _matrix(file, context, packages)
+    reader = TagReader(context=context, source=tags or registry.Registry.from_environ(environ))
+    matrix = _matrix(file, context, packages, reader)
     problems.raise_if_any()
     return matrix
 
 
-def _matrix(file: MatrixFile, context: Context, packages: PackageReader) -> model.Matrix:
-    series = read_series(file, context, packages)
+def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: TagReader) -> model.Matrix:
+    series = read_series(file, context, packages, tags)
     hosts = read_hosts(file, context)
     found = read_scenarios(file, context, hosts=[host.name for host in hosts])
     scenarios = tuple(entry.scenario for entry in found)

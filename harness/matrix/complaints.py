@@ -86,7 +86,8 @@ def _fields(path: tuple[int | str, ...]) -> dict[str, str]:
     for step in path:
         annotation = _inside(annotation, step)
     model = _model(annotation)
-    return {name: field.description or "" for name, field in model.model_fields.items()} if model else {}
+    fields = model.model_fields if model else {}
+    return {field.alias or name: field.description or "" for name, field in fields.items()}
 
 
 def _inside(annotation: Any, step: int | str) -> Any:

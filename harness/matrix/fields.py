@@ -64,12 +64,6 @@ def _environment(value: Any) -> Any:
     return result
 
 
-def _listed_tags(value: Any) -> Any:
-    if isinstance(value, dict):
-        raise ValueError('a list of tags is wanted, not a range; list them: ["20.12-tf1-py3", "22.12-tf1-py3"]')
-    return value
-
-
 def _gpus(value: Any) -> Any:
     if isinstance(value, list) or value in ("none", "all", "each"):
         return value
@@ -80,7 +74,6 @@ Environment = Annotated[
     dict[Variable, Anything],
     BeforeValidator(_environment, json_schema_input_type=dict[Variable, Anything] | list[str]),
 ]
-Tags = Annotated[list[Text], BeforeValidator(_listed_tags, json_schema_input_type=list[Text]), Field(min_length=1)]
 Images = Annotated[
     Annotated[list[Text], Field(min_length=1), Tag("<list>")]
     | Annotated[dict[VersionName, Text], Field(min_length=1), Tag("<mapping>")],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from harness import model
 from harness.matrix import shape
 from harness.matrix.context import Context
+from harness.matrix.probes import read_probes
 from harness.matrix.problems import KeyPath, shown, unknown
 from harness.matrix.scripts import Script, ScriptError, read_script
 
@@ -72,6 +73,7 @@ def _scenario(name: str, entry: shape.Scenario, script: Script | None, context: 
         files=tuple(path for path in files if path),
         network=entry.network,
         cap_add=tuple(entry.cap_add),
+        probes=read_probes(entry, key, context),
     )
 
 

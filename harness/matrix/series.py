@@ -14,16 +14,19 @@ from harness.matrix import shape
 from harness.matrix.context import Context, Entry
 from harness.matrix.packages import PackageReader
 from harness.matrix.problems import KeyPath, listed, shown, unknown
+from harness.matrix.tags import TagReader
 
 REPOSITORY = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64}")
 REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}")
 
 
-def read_series(file: shape.MatrixFile, context: Context, packages: PackageReader) -> tuple[model.Series, ...]:
+def read_series(
+    file: shape.MatrixFile, context: Context, packages: PackageReader, tags: TagReader
+) -> tuple[model.Series, ...]:
     """All series. What is wrong goes to the context's problems."""
     readers: Mapping[type, Callable[[Any, KeyPath], list[Entry]]] = {
-        shape.Repository: lambda entry, key: _repository(entry, key, context),
+        shape.Repository: lambda entry, key: _repository(entry, key, context, tags),
         shape.Listed: lambda entry, key: _listed(entry, key, context),
         shape.Built: lambda entry, key: _built(entry, key, context),
         shape.Installed: packages.read,
@@ -36,7 +39,8 @@ def read_series(file: shape.MatrixFile, context: Context, packages: PackageReade
         key: KeyPath = ("series", name)
         versions = readers[type(entry)](entry, key)
         _check_unique(versions, context)
-        _check_order(versions, context)
+        if not (isinstance(entry, shape.Repository) and isinstance(entry.tags, shape.TagRange)):
+            _check_order(versions, context)
         _check_baseline(name, file.baseline.get(name), versions, context)
         images = tuple(_image(name, entry, version, context) for version in versions)
         where = context.document.where(*key)
@@ -61,12 +65,14 @@ def _image(series: str, entry: shape.AnySeries, version: Entry, context: Context
 # ---------------------------------------------------------------- the four kinds
 
 
-def _repository(entry: shape.Repository, key: KeyPath, context: Context) -> list[Entry]:
+def _repository(entry: shape.Repository, key: KeyPath, context: Context, tags: TagReader) -> list[Entry]:
     if not REPOSITORY.fullmatch(entry.repository):
         text = f"{shown(entry.repository)} is no repository; write it without a tag, such as nvcr.io/nvidia/tensorflow"
         context.problems.add((*key, "repository"), text)
+    elif isinstance(entry.tags, shape.TagRange):
+        return tags.read(entry.repository, entry.tags, key=(*key, "tags"))
     result = []
-    for position, tag in enumerate(entry.tags):
+    for position, tag in enumerate(entry.tags if isinstance(entry.tags, list) else ()):
         place = (*key, "tags", position)
         if not TAG.fullmatch(tag):
             context.problems.add(place, f"{shown(tag)} is no tag; letters, digits, _ . and - are allowed")

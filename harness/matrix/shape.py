@@ -21,6 +21,7 @@ from pydantic import (
 from harness import model
 from harness.matrix import values
 from harness.matrix.fields import (
+    BY_FORM,
     Anything,
     Arguments,
     Capability,
@@ -35,7 +36,6 @@ from harness.matrix.fields import (
     Scalar,
     Share,
     Size,
-    Tags,
     Text,
     Truth,
     Variable,
@@ -60,13 +60,29 @@ class AnySeries(Shape):
     """false: start without the image's own entrypoint."""
 
 
+class TagRange(Shape):
+    """Tags asked of the registry whenever the file is read, sorted by the version in them."""
+
+    match: Text
+    """What the tags look like; the version begins at the first wildcard (* ? [): "*-tf1-py3", "release-*"."""
+    from_: Annotated[Text | None, Field(alias="from")] = None
+    """The oldest version, itself included: "20.12"."""
+    to: Text | None = None
+    """The newest version, and all that begins with it: "23.03"."""
+
+
+Tags = Annotated[
+    Annotated[list[Text], Field(min_length=1), Tag("<list>")] | Annotated[TagRange, Tag("<mapping>")], BY_FORM
+]
+
+
 class Repository(AnySeries):
     """Tags of one repository of a registry, oldest first."""
 
     repository: Text
     """The repository, without a tag: nvcr.io/nvidia/tensorflow."""
     tags: Tags
-    """The tags (or sha256 digests), oldest first."""
+    """The tags (or sha256 digests), oldest first; or which ones to ask the registry for."""
 
 
 class Listed(AnySeries):
@@ -183,6 +199,56 @@ AnyUlimit = Annotated[
 ]
 
 
+Positive = Annotated[Whole, Field(ge=1, le=10**6)]
+
+
+class OpTrace(Shape):
+    """What each operation takes, early against late; and a Chrome trace of each."""
+
+    at: Annotated[list[Positive], Field(min_length=1, max_length=8)] = [10, 120]
+    """The steps from which on operations are traced, first to last."""
+    repeat: Annotated[Whole, Field(ge=1, le=100)] = 5
+    """How many steps from each of them; the table has their medians."""
+
+
+class Stepped(Shape):
+    """A probe that only needs to know how many steps to make."""
+
+    steps: Positive = 100
+    """How many steps it makes."""
+
+
+class Valgrind(Shape):
+    """Leak records of valgrind's memcheck; what a first step loses is subtracted."""
+
+    steps: Annotated[Whole, Field(ge=2, le=1000)] = 3
+    """How many steps it makes; the control makes one."""
+
+
+class Largest(Shape):
+    """The largest value of a param that fits in memory, each try in a launch of its own."""
+
+    param: Text
+    """The param whose largest value is looked for, among those that `params` gives."""
+    steps: Positive = 3
+    """How many steps must fit."""
+
+
+class Probes(Shape):
+    """Looks into a scenario from inside, by `harness probe`, in trials of their own that no verdict uses."""
+
+    optrace: OpTrace | None = None
+    """Time and memory of each operation: {at: [10, 120], repeat: 5}."""
+    lines: Stepped | None = None
+    """Memory and time of each line of the function that the script calls `profile`: {steps: 100}."""
+    valgrind: Valgrind | None = None
+    """Leaks by kind and stack, by valgrind in the image: {steps: 3}."""
+    artifacts: Stepped | None = None
+    """Files that the script's `artifacts()` makes at the end: {steps: 100}."""
+    largest: Largest | None = None
+    """The largest size that fits: {param: batch}."""
+
+
 class Scenario(Shape):
     """A script with setup(**params) that returns a step function, or a command."""
 
@@ -220,6 +286,8 @@ class Scenario(Shape):
     """true: the container has a network."""
     cap_add: list[Capability] = []
     """Capabilities to add, such as SYS_PTRACE."""
+    probes: Probes = Probes()
+    """Looks into it from inside, by `harness probe`."""
 
 
 class Trials(Shape):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.model.gpus import Gpu
+
 Scalar = str | int | float | bool | None
 
 
@@ -94,10 +96,15 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """One host and one GPU selection on it (None: no GPU)."""
+    """One host and one GPU selection on it (None: no GPU).
+
+    `gpu` is its name in messages and reports. `gpus` are the GPUs that it was found to mean; empty as long as the host
+    was not asked.
+    """
 
     host: Host
     gpu: str | None = None
+    gpus: tuple[Gpu, ...] = ()
 
     def __str__(self) -> str:
         return self.host.name if self.gpu is None else f"{self.host.name}/{self.gpu}"
@@ -131,6 +138,18 @@ class Steps:
         return (*counts, self.budget)
 
 
+ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A look into a scenario from inside, in trials of its own. `settings` are handed to the agent."""
+
+    name: ProbeName
+    steps: int
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A script with `setup(**params) -> step`, or a command. Exactly one of `script` and `command` is set.
@@ -159,6 +178,7 @@ class Scenario:
     files: tuple[Path, ...] = ()
     network: bool = False
     cap_add: tuple[str, ...] = ()
+    probes: tuple[Probe, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.model.asked import Lane, Variant
+from harness.model.asked import Lane, Scalar, Variant
+from harness.model.planned import Cell
 
 VerdictName = Literal[
     "leak", "slowdown", "oom", "crash", "hang", "plateau", "flat",
@@ -67,6 +68,17 @@ class CellVerdict:
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """A/A noise of a lane, by metric (`step_time`, `peak_memory`): how much launches of one image side by side differ.
+
+    `spread` is the standard deviation of one launch, of the figure's log; `freedom` are the pairs that it rests on.
+    """
+
+    spread: Mapping[str, float]
+    freedom: Mapping[str, int]
+
+
 Metric = Literal["memory", "step_time", "peak_memory", "outcome"]
 Kind = Literal["first_bad", "first_fixed", "bad_from_start"]
 
@@ -116,3 +128,75 @@ class Finding:
     p: float | None = None
     verdict: str = ""
     confirmed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """A param has one of these values."""
+
+    param: str
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """Which variants are bad, by their params (`judge/rules.py`): those that fulfil all conditions, or any of them.
+
+    No condition: all are. `indifferent` are the params that made no difference among the bad. `bad` and `good` count
+    the variants that it rests on, `otherwise` those that are bad too but with another history. `exceptions` are those
+    among them that it gets wrong, `never_run` those of which nothing is known. `also` are rules of as many params that
+    would say the same of what ran.
+    """
+
+    conditions: tuple[Condition, ...]
+    any_of: bool = False
+    indifferent: tuple[str, ...] = ()
+    bad: int = 0
+    good: int = 0
+    otherwise: int = 0
+    exceptions: tuple[Variant, ...] = ()
+    never_run: tuple[Variant, ...] = ()
+    also: tuple[tuple[Condition, ...], ...] = ()
+
+
+Cause = Literal["image", "gpu", "host", "interaction", "undecided"]
+Doubt = Literal[
+    "image or lane",  # bad and good never met on one lane, nor in one image
+    "lane or both",  # bad on a lane with the only image that is known there, good with it elsewhere
+    "nothing good",  # nothing to compare with
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """Whose fault it is that some variants of a scenario are bad in a series (`judge/attribution.py`).
+
+    `bad_lanes` are those where it was seen, `good_lanes` those where an image that is bad elsewhere is good, and
+    `open_lanes` those of which that is not known. `cleared` are the bad lanes that have nothing good of their own to
+    compare with, and are bad only as others are. `missing` are the cells that would tell more, the first one the most.
+    `rule` is None where the scenario has nothing to choose, or no small rule tells bad from good (`unruly`).
+    `controls` are scenarios that stay good on all of `bad_lanes`. `unseen` are variants that are not known to be bad on
+    one of `bad_lanes`. `apart`: lanes became bad in different versions. `alike`: `bad_lanes` have GPUs of one kind.
+    `drifts`: the step time is not higher, but rises within a trial.
+    """
+
+    series: str
+    scenario: str
+    metric: Metric
+    cause: Cause
+    variants: tuple[Variant, ...]
+    bad_lanes: tuple[Lane, ...]
+    good_lanes: tuple[Lane, ...] = ()
+    open_lanes: tuple[Lane, ...] = ()
+    cleared: tuple[Lane, ...] = ()
+    images: tuple[str, ...] = ()
+    apart: bool = False
+    alike: bool = False
+    drifts: bool = False
+    unseen: tuple[tuple[Variant, Lane], ...] = ()
+    doubt: Doubt | None = None
+    rule: Rule | None = None
+    unruly: bool = False
+    layer: str | None = None
+    controls: tuple[str, ...] = ()
+    missing: tuple[Cell, ...] = ()

@@ -28,6 +28,11 @@ class Look:
     """What was measured at a look, around gc.collect, after `step` steps. Memory in KiB; absent probes are None.
 
     `*_trimmed` follow malloc_trim(0), at the last look only.
+
+    Of GPUs (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator (in
+    use, and reserved). Since the look before: mean clock, the bits of all reasons that held it down, the shares of
+    the working time in which heat and power did, and the highest temperature, power and load (percent). `gpu_xid` is
+    the driver's last error. Of several GPUs memory is the sum, and of the rest the worst counts.
     """
 
     step: int
@@ -44,6 +49,18 @@ class Look:
     rss_shmem_kib: float | None = None
     threads: float | None = None
     cgroup_kib: float | None = None
+    gpu_kib: float | None = None
+    gpu_process_kib: float | None = None
+    gpu_pool_kib: float | None = None
+    gpu_reserved_kib: float | None = None
+    gpu_clock_mhz: float | None = None
+    gpu_reasons: float | None = None
+    gpu_heat_share: float | None = None
+    gpu_power_share: float | None = None
+    gpu_temperature_c: float | None = None
+    gpu_power_w: float | None = None
+    gpu_busy: float | None = None
+    gpu_xid: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +68,8 @@ class Trace:
     """What one trial sampled. `step` is the 1-based number of the step after which row i was sampled, shape (n,).
 
     `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the
-    step itself, seconds), and the scenario's own metrics. Missing samples are NaN.
+    step itself, seconds), `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own
+    metrics. Missing samples are NaN.
     """
 
     step: Floats
@@ -68,7 +86,8 @@ class Trial:
 
     `facts` is what the agent said at `hello` (python, packages, libraries, cgroup limits, allowed environment).
     `run` and `round` say which trials ran side by side, and may be compared in time. `image_digest` and `fingerprint`
-    are part of `key`, the hash under which a later run may reuse this trial.
+    are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine launched, an
+    image's id or an interpreter's path. `disturbed`: why its step times say nothing (a GPU's clock that was held down).
     """
 
     cell_id: str
@@ -89,7 +108,9 @@ class Trial:
     probe_cost: float | None = None
     output_tail: str = ""
     stacks: str = ""
+    disturbed: str = ""
     image_digest: str = ""
+    reference: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 

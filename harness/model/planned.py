@@ -6,31 +6,37 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from harness.model.asked import Excluded, Image, Lane, Matrix, Series, Trials, Variant
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """image × lane × variant."""
+    """image × lane × variant.
+
+    `twin`: the same image again under another name, to measure how much two equal images seem to differ.
+    """
 
     image: Image
     lane: Lane
     variant: Variant
     excluded: Excluded | None = None
+    twin: bool = False
 
     @property
     def id(self) -> str:
-        """A name for files and labels: readable, unique, the same in every run. `[A-Za-z0-9._-]`, at most 100."""
+        """A name for files and labels: readable, unique, the same in every run. `[A-Za-z0-9._-]`, at most 105."""
         identity = json.dumps(
             [self.image.series, self.image.version, str(self.lane), self.variant.scenario.name, self.variant.params]
         )
         words = (self.image.series, self.image.version, str(self.lane), str(self.variant))
         readable = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:90]
-        return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+        return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}{'-twin' if self.twin else ''}"
 
     def __str__(self) -> str:
-        return f"{self.image.series} {self.image.version} on {self.lane}: {self.variant}"
+        version = f"{self.image.version}{' (twin)' if self.twin else ''}"
+        return f"{self.image.series} {version} on {self.lane}: {self.variant}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +49,25 @@ class Block:
     cells: tuple[Cell, ...]
 
 
+SearchMode = Literal["full", "bisect", "auto"]
+FEWEST_SEARCHED = 3
+"""A block of fewer images is no shorter to search than to run."""
+AUTO_SEARCHED = 9
+"""`auto` searches blocks of as many images, and runs all of smaller ones."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     matrix: Matrix
     blocks: tuple[Block, ...]
     trials: Trials
     seed: int
+    search: SearchMode = "full"
+
+    def searched(self, block: Block) -> bool:
+        """Whether the first bad image of a block is searched for, instead of running all of them."""
+        asked = sum(cell.excluded is None for cell in block.cells)
+        return self.search != "full" and asked >= (AUTO_SEARCHED if self.search == "auto" else FEWEST_SEARCHED)
 
     @property
     def cells(self) -> tuple[Cell, ...]:

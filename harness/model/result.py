@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.model.asked import Host
-from harness.model.judged import CellVerdict, Finding
+from harness.model.judged import Attribution, CellVerdict, Finding
 from harness.model.measured import Trial
 from harness.model.planned import Cell, Plan
 
@@ -17,7 +17,8 @@ from harness.model.planned import Cell, Plan
 class CellResult:
     """A cell with its trials and verdict: what reports are made of.
 
-    `problem`: why it could not be measured as planned, through no fault of the image; "" if it was.
+    `problem`: why it could not be measured as planned, through no fault of the image; "" if it was. `skipped`: why it
+    did not need to be measured, in a search.
     """
 
     cell: Cell
@@ -26,6 +27,7 @@ class CellResult:
     digest: str | None = None
     trials: tuple[Trial, ...] = ()
     problem: str = ""
+    skipped: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,7 @@ class RunResult:
     findings: tuple[Finding, ...]
     directory: Path
     warnings: tuple[str, ...] = ()
+    attribution: tuple[Attribution, ...] = ()
 
     @property
     def exit_code(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from harness.model import (
     Plan,
     Scalar,
     Scenario,
+    SearchMode,
     Series,
     Trials,
     Variant,
@@ -37,28 +39,40 @@ def make_plan(
     hosts: Sequence[str] = (),
     series: Sequence[str] = (),
     trials: Trials | None = None,
-    gpus: Mapping[str, Sequence[str]] | None = None,
+    search: SearchMode = "full",
+    lanes: Mapping[str, Sequence[Lane]] | None = None,
 ) -> Plan:
     """All cells, in blocks: by scenario, variant, series, lane, in the order of the matrix file.
 
-    `only` are patterns as `matches` takes them; `hosts` and `series` are names; an empty one means all. `gpus` names
-    the GPUs of hosts by host name, for `gpus: each`; until it is known, such a host is one lane `each`.
+    `only` are patterns as `matches` takes them; `hosts` and `series` are names; an empty one means all. `lanes` are
+    those of the hosts that were asked for their GPUs (`choose_lanes`); of the others they are as the matrix names them.
     Raises UsageError for a name or pattern that fits nothing.
     """
     chosen_hosts = _chosen(hosts, matrix.hosts, what="host")
     chosen_series = _chosen(series, matrix.series, what="series")
-    lanes = [lane for host in chosen_hosts for lane in _lanes(host, (gpus or {}).get(host.name))]
+    chosen_lanes = [lane for host in chosen_hosts for lane in (lanes or {}).get(host.name) or _lanes(host)]
     blocks = tuple(
         Block(series=entry, lane=lane, variant=variant, cells=_cells(matrix, entry, lane, variant))
         for variant in _chosen_variants(matrix, only)
         for entry in chosen_series
         if entry.name in (variant.scenario.series or (entry.name,))
-        for lane in lanes
+        for lane in chosen_lanes
         if lane.host.name in (variant.scenario.hosts or (lane.host.name,))
     )
     if not blocks:
         raise UsageError("no cell is left: the chosen scenarios are not for the chosen hosts and series; choose fewer")
-    return Plan(matrix=matrix, blocks=blocks, trials=trials or matrix.trials, seed=seed)
+    return Plan(matrix=matrix, blocks=blocks, trials=trials or matrix.trials, seed=seed, search=search)
+
+
+def including(plan: Plan, cells: Collection[str]) -> Plan:
+    """The plan with these cells (ids) in it even where the matrix leaves them out, if they can run there at all."""
+
+    def kept(cell: Cell) -> Cell:
+        lifted = cell.excluded is not None and cell.excluded.why != NEEDS_ENGINE and cell.id in cells
+        return replace(cell, excluded=None) if lifted else cell
+
+    blocks = tuple(replace(block, cells=tuple(map(kept, block.cells))) for block in plan.blocks)
+    return replace(plan, blocks=blocks)
 
 
 def variants(scenario: Scenario, include: Iterable[Mapping[str, Any]] = ()) -> Iterator[Variant]:
@@ -117,13 +131,10 @@ def _chosen(names: Sequence[str], entries: Sequence[Named], *, what: str) -> lis
     return [entry for entry in entries if not names or entry.name in names]
 
 
-def _lanes(host: Host, found: Sequence[str] | None) -> list[Lane]:
-    """none: one lane without a GPU; all: one with all; each and a list: one lane for each GPU."""
-    if host.gpus == "none":
-        return [Lane(host=host)]
-    if host.gpus == "each":
-        return [Lane(host=host, gpu=gpu) for gpu in (("each",) if found is None else found)]
-    return [Lane(host=host, gpu=gpu) for gpu in ((host.gpus,) if isinstance(host.gpus, str) else host.gpus)]
+def _lanes(host: Host) -> list[Lane]:
+    """The lanes of a host that was not asked for its GPUs, under the names that the matrix gives them."""
+    names = (host.gpus,) if isinstance(host.gpus, str) else host.gpus
+    return [Lane(host=host, gpu=None if name == "none" else name) for name in names]
 
 
 # ---------------------------------------------------------------- cells

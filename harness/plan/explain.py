@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.model import Cell, Host, Plan
+from harness.model import Block, Cell, Host, Plan
 from harness.plan.record import source_text
+from harness.search import Expected, Rules, expected_launches
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostCost:
-    """What a host has to do. `worst_s`: every one of the least launches uses its whole timeout; no pulls, no builds."""
+    """What a host has to do. `launches_expected`: with one clear change in each block that is searched, and where
+    nothing is unclear in the others. `worst_s`: each of these launches uses its whole timeout; no pulls, no builds.
+    """
 
     name: str
     engine: str
     lanes: tuple[str, ...]
     cells: int
     launches_least: int
+    launches_expected: int
     launches_most: int
     images: tuple[str, ...]
     worst_s: float
@@ -31,22 +35,25 @@ class Explanation:
     seed: int
     cells: int
     excluded: int
+    search: str
     launches_least: int
+    launches_expected: int
     launches_most: int
     worst_s: float
     hosts: tuple[HostCost, ...]
     left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        verb = "run" if self.search == "full" else "search"
         lines = [
-            f"{self.matrix}: {self.cells} cells to run, {self.excluded} left out; "
-            f"{self.launches_least} to {self.launches_most} launches; seed {self.seed}"
+            f"{self.matrix}: {self.cells} cells to {verb}, {self.excluded} left out; "
+            f"{_launches(self)}; seed {self.seed}"
         ]
         for host in self.hosts:
             lines.append(
                 f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}): {host.cells} cells, "
-                f"{host.launches_least} to {host.launches_most} launches, "
-                f"the {host.launches_least} take at most {duration(host.worst_s)} (all at their timeouts)"
+                f"{_launches(host)}, "
+                f"the {host.launches_expected} take at most {duration(host.worst_s)} (all at their timeouts)"
             )
             lines += [f"    prepare {image}" for image in host.images]
         lines += [f"  left out: {text}" for text in self.left_out]
@@ -64,7 +71,9 @@ def explain(plan: Plan) -> Explanation:
         seed=plan.seed,
         cells=sum(cost.cells for cost in costs),
         excluded=len(left_out),
+        search=plan.search,
         launches_least=sum(cost.launches_least for cost in costs),
+        launches_expected=sum(cost.launches_expected for cost in costs),
         launches_most=sum(cost.launches_most for cost in costs),
         worst_s=max(cost.worst_s for cost in costs),
         hosts=costs,
@@ -72,22 +81,40 @@ def explain(plan: Plan) -> Explanation:
     )
 
 
+def _launches(cost: Explanation | HostCost) -> str:
+    most = f"{cost.launches_least} to {cost.launches_most} launches"
+    return most if cost.launches_expected == cost.launches_least else f"{most}, about {cost.launches_expected} expected"
+
+
 def _host_cost(host: Host, plan: Plan) -> HostCost:
-    cells = [cell for cell in plan.cells if cell.lane.host == host and not cell.excluded]
-    by_lane: dict[str, float] = {str(block.lane): 0.0 for block in plan.blocks if block.lane.host == host}
-    for cell in cells:
-        by_lane[str(cell.lane)] += cell.variant.scenario.timeout_s * plan.trials.least
+    blocks = [block for block in plan.blocks if block.lane.host == host]
+    cells = [cell for block in blocks for cell in block.cells if not cell.excluded]
+    expected = {block.cells[0].id: _expected(block, plan) for block in blocks}
+    by_lane: dict[str, float] = {str(block.lane): 0.0 for block in blocks}
+    for block in blocks:
+        timeout_s = block.variant.scenario.timeout_s
+        by_lane[str(block.lane)] += timeout_s * expected[block.cells[0].id].typical
     images = {f"{cell.image.series} {cell.image.version}": cell.image for cell in cells}
     return HostCost(
         name=host.name,
         engine=host.engine,
         lanes=tuple(by_lane),
         cells=len(cells),
-        launches_least=len(cells) * plan.trials.least,
-        launches_most=len(cells) * plan.trials.most,
+        launches_least=sum(each.least for each in expected.values()),
+        launches_expected=sum(each.typical for each in expected.values()),
+        launches_most=sum(each.most for each in expected.values()),
         images=tuple(f"{name}: {source_text(image, process=host.is_process)}" for name, image in images.items()),
         worst_s=max(by_lane.values()) if host.parallel else sum(by_lane.values()),
     )
+
+
+def _expected(block: Block, plan: Plan) -> Expected:
+    """The launches of a block; one image that is launched twice in each round, for the noise, is not counted."""
+    cells = sum(cell.excluded is None for cell in block.cells)
+    if plan.searched(block):
+        return expected_launches(cells, rules=Rules(least=plan.trials.least, most=plan.trials.most))
+    least = cells * plan.trials.least
+    return Expected(least=least, typical=least, most=cells * plan.trials.most)
 
 
 def _left_out(cells: Sequence[Cell]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
-from harness.flows.sweep import SweepOptions, World, plan_sweep, sweep
-from harness.model import Host, Image, Install, RunResult
+from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.world import World
+from harness.model import Host, Image, Install, RunResult, SearchMode
 from harness.report.progress import plain_watcher
 from harness.run.engine import Launch, Prepared, Session
 from harness.run.process import ProcessEngine
@@ -28,19 +30,23 @@ scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 200}}}
 trials: {least: 3, most: 4}
 """
 QUIET = '"""Nothing."""\n\n\ndef setup():\n    return lambda: None\n'
+EMPTY = Install(base="", python=None, packages=())
 
 
 class Engine(ProcessEngine):
     """An empty environment as every image; `fail` is asked before each launch and image, and may raise."""
 
     def __init__(self, host: Host, fail: Callable[[str, str, int], None]) -> None:
-        super().__init__(environ=os.environ)
+        super().__init__(host, environ=os.environ)
         self.host, self.fail, self.launches = host.name, fail, 0
 
     def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
         self.fail(self.host, f"image {image.version}", 0)
-        empty = super().prepare(replace(image, source=Install(base="", python=None, packages=())), say)
+        empty = super().prepare(replace(image, source=EMPTY), say)
         return replace(empty, image=image, digest=f"sha256:{image.version}")
+
+    def at_hand(self, image: Image) -> bool:
+        return super().at_hand(replace(image, source=EMPTY))
 
     def launch(self, launch: Launch) -> AbstractContextManager[Session]:
         self.launches += 1
@@ -48,14 +54,23 @@ class Engine(ProcessEngine):
         return super().launch(launch)
 
 
-def run(folder: Path, fail: Callable[[str, str, int], None], scenario: str = QUIET) -> RunResult:
+def run(
+    folder: Path,
+    fail: Callable[[str, str, int], None],
+    scenario: str = QUIET,
+    *,
+    matrix: str = MATRIX,
+    search: SearchMode = "full",
+    decide: bool = False,
+    engine: type[Engine] = Engine,
+) -> RunResult:
     (folder / "quiet.py").write_text(scenario)
-    (folder / "matrix.yaml").write_text(MATRIX)
-    options = SweepOptions(out=folder / "reports", seed=1)
+    (folder / "matrix.yaml").write_text(matrix)
+    options = SweepOptions(out=folder / "reports", seed=1, search=search, decide=decide)
     plan = plan_sweep(folder / "matrix.yaml", options, {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"})
 
     def open_engine(host: Host, **_: Any) -> Engine:
-        return Engine(host, fail)
+        return engine(host, fail)
 
     with plain_watcher(sys.stderr) as watching:
         world = World(environ=os.environ, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
@@ -157,3 +172,92 @@ def test_known_trials_cost_no_space(tmp_path: Path) -> None:
     first, second = run(tmp_path, nothing), run(tmp_path, nothing)
     files = [{path.stat().st_ino for path in (each.directory / "trials").iterdir()} for each in (first, second)]
     assert files[0] == files[1]
+
+
+# ---------------------------------------------------------------- searching
+
+HISTORY = """\
+version: 1
+series: {s: {install: ["x=={version}"], versions: [%s], environment: {PLANTED_VERSION: "{version}"}}}
+hosts:
+  one: {engine: process}
+scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 400}, limits: {step_time: 300%%, peak_memory: 300%%}}}
+trials: {least: 2, most: 4}
+"""
+LEAKS = """\
+import os
+
+VERSION, kept = int(os.environ["PLANTED_VERSION"]), []
+
+
+def setup():
+    return lambda: kept.append(bytearray(64 * 1024)) if %s <= VERSION < %s else None
+"""
+
+
+def search(folder: Path, *, first: int, end: int, versions: int = 12) -> tuple[RunResult, list[dict[str, Any]]]:
+    """Search a history that leaks from version `first` to before `end`; the result, and what was decided."""
+    matrix = HISTORY % ", ".join(f'"{version}"' for version in range(versions))
+    result = run(folder, nothing, LEAKS % (first, end), matrix=matrix, search="bisect")
+    lines = (result.directory / "decisions.jsonl").read_text().splitlines()
+    return result, [json.loads(line) for line in lines]
+
+
+def test_a_search_names_the_version_with_few_launches(tmp_path: Path) -> None:
+    """Twelve images of ten gigabytes each: what need not be pulled must not be."""
+    result, decisions = search(tmp_path, first=7, end=99)
+    (finding,) = result.findings
+    assert (finding.kind, finding.before, finding.after, finding.confirmed) == ("first_bad", "6", "7", True)
+    assert sum(len(decision["launch"]) for decision in decisions) <= 4 + 4
+    assert all(decision["reason"] for decision in decisions)
+    assert decisions[-1]["kind"] == "done"
+    assert result.exit_code == 1
+
+
+def test_what_a_search_did_not_need_is_no_trouble(tmp_path: Path) -> None:
+    """A version that was never launched is neither good nor a failure of the machine, and a reader is told so."""
+    result, _ = search(tmp_path, first=99, end=99)
+    needless = [cell for cell in result.cells if cell.skipped]
+    assert len(needless) >= 8
+    assert {cell.verdict.verdict for cell in needless} == {"untested"}
+    assert (result.verdict, result.exit_code) == ("ok", 0)
+    assert any("--search full" in warning for warning in result.warnings)
+
+
+def test_a_search_uses_what_is_known(tmp_path: Path) -> None:
+    """The same command again launches nothing, and says the same."""
+    first, decisions = search(tmp_path, first=7, end=99)
+    again, later = search(tmp_path, first=7, end=99)
+    assert [vars(one) for one in again.findings] == [vars(one) for one in first.findings]
+    assert sum(len(decision["launch"]) for decision in decisions) > 0
+    assert [decision["kind"] for decision in later] == ["done"]
+
+
+# ---------------------------------------------------------------- deciding
+
+SQUARE = """\
+version: 1
+series: {s: {install: ["x=={version}"], versions: ["1", "2"], environment: {PLANTED_VERSION: "{version}"}}}
+hosts:
+  one: {engine: process}
+  two: {engine: process}
+scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 400}}}
+exclude: [{series: s, image: "1", host: two, why: "cannot run there"}, {series: s, image: "2", host: one, why: "slow"}]
+trials: {least: 2, most: 4}
+"""
+
+
+def test_deciding_runs_the_one_cell_that_tells(tmp_path: Path) -> None:
+    """Image or host? The rest of the matrix is known: only the cell that settles it is worth a launch."""
+    undecided = run(tmp_path, nothing, LEAKS % (2, 9), matrix=SQUARE)
+    assert [cause.cause for cause in undecided.attribution] == ["undecided"]
+    launched: list[str] = []
+
+    def note(host: str, what: str, number: int) -> None:
+        if number:
+            launched.append(f"{host} {what}")
+
+    decided = run(tmp_path, note, LEAKS % (2, 9), matrix=SQUARE, decide=True)
+    assert set(launched) == {"one launch 2"}
+    assert [cause.cause for cause in decided.attribution] == ["image"]
+    assert decided.exit_code == 1

@@ -12,7 +12,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model import Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
-from harness.plan import explain, make_plan, matches, to_json, variants
+from harness.model.gpus import Gpu
+from harness.plan import choose_lanes, explain, make_plan, matches, to_json, variants
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 
@@ -94,7 +95,9 @@ def test_lanes() -> None:
         )
 
     assert lanes() == ["none", "all/all", "each/each", "two/0", "two/RTX 3090"]
-    assert lanes(gpus={"each": ["GPU-a", "GPU-b"]})[2:4] == ["each/GPU-a", "each/GPU-b"]
+    found = [Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0), Gpu(uuid="GPU-2", name="RTX 4090", index=1)]
+    asked = {"each": choose_lanes(matrix.hosts[2], found)}
+    assert lanes(lanes=asked)[2:4] == ["each/RTX 3090", "each/RTX 4090"]
 
 
 def test_include_adds_variants() -> None:

@@ -71,6 +71,17 @@ def test_trials_of_earlier_runs_are_found_once(tmp_path: Path) -> None:
     assert [trial.started for trial in second.known_trials(cell, "k")] == ["t1", "t2"]
 
 
+def test_trials_that_began_at_the_same_moment_are_not_mistaken(tmp_path: Path) -> None:
+    """Two hosts begin at once: each cell must take over its own trial, or one version answers for another."""
+    first, second, cells = a_run(tmp_path), a_run(tmp_path), (a_cell(), a_cell(version="2.0"))
+    for cell in cells:
+        first.write_trial(a_trial(cell), cell)
+    known = [second.known_trials(cell, "k") for cell in cells]
+    for cell, (trial,) in zip(cells, known, strict=True):
+        second.adopt(trial, cell, number=1)
+        assert read_trial(second.path / "trials" / f"{cell.id}-1.json").cell_id == cell.id
+
+
 def test_infrastructure_trouble_is_not_reused(tmp_path: Path) -> None:
     """Yesterday's full disk must not leave a cell untested today."""
     run, cell = a_run(tmp_path), a_cell()

@@ -1,0 +1,104 @@
+"""The command line: thin. A command calls one flow and prints; errors become exit codes here and nowhere else.
+
+Each command's module is imported when it is called: a look at a registry must not wait for all of statistics.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+from harness import __version__
+from harness.errors import HarnessError
+
+OUR_BUG = 70
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "sweep": ("sweep:sweep", "run every image with every scenario, and name the first bad version"),
+    "doctor": ("doctor:doctor", "look at the hosts, and at what can run where, before time is spent"),
+    "watch": ("watch:watch", "run what is new in a registry beside the last good image"),
+    "compare": ("compare:compare", "runs of several hosts or days side by side"),
+    "report": ("report:report", "make a report of a run again"),
+    "issue": ("evidence:issue", "a bug report on a finding, ready to paste"),
+    "repro": ("evidence:repro", "a script that runs one cell again, without the harness"),
+    "diff": ("evidence:diff", "what changed between the last good and the first bad version"),
+    "judge": ("judge:judge", "a verdict on traces from files"),
+    "probe": ("probe:probe", "look into scenarios from inside: ops, lines, valgrind, largest size"),
+    "frontier": ("probe:frontier", "peak memory against throughput of a run's variants"),
+    "new-scenario": ("authoring:new_scenario", "write a working scenario to start from"),
+    "schema": ("authoring:schema", "the JSON Schema of matrix files, for editors"),
+    "clean": ("clean:clean", "remove what killed runs left behind"),
+}
+"""Name -> module and function, and what it does, in the order of `harness --help`."""
+
+
+def command(name: str) -> click.Command:
+    """The command of that name; imports what it needs."""
+    module, _, function = COMMANDS[name][0].partition(":")
+    found: click.Command = getattr(import_module(f"{__name__}.{module}"), function)
+    return found
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return command(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, does) for name, (_, does) in COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="harness")
+def cli() -> None:
+    """Find which version of a GPU container broke things, on which card, and prove it.
+
+    \b
+    Exit codes, strongest first:
+      130  interrupted
+        2  wrong usage, or an error in the matrix file
+        1  something is bad
+        3  something that should have run could not (no engine, no image, a lost host)
+        4  nothing bad, but a cell is inconclusive or suspect
+        0  nothing bad
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The console script: run a command and end the process with its exit code."""
+    sys.exit(run(arguments if arguments is not None else sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command and return its exit code; what a user can cause is a message, never a traceback."""
+    try:
+        cli.main(args=arguments, prog_name="harness", standalone_mode=False)
+        code = 0
+    except HarnessError as error:
+        click.echo(f"harness: {error}", err=True)
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("harness: interrupted", err=True)
+        code = 130
+    except SystemExit as error:
+        code = _code(error.code)
+    except Exception:  # noqa: BLE001 - the one place that turns our own bugs into a report
+        traceback.print_exc()
+        click.echo("harness: this is a bug of the harness; please report the lines above", err=True)
+        code = OUR_BUG
+    return code
+
+
+def _code(code: Any) -> int:
+    return code if isinstance(code, int) else int(code is not None)

@@ -1,0 +1,40 @@
+"""`harness clean`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from harness.cli.common import FILE, option
+from harness.errors import EngineUnreachable
+from harness.flows import clean as clean_flow
+from harness.flows import old_runs
+
+
+@click.command()
+@click.argument("matrix", type=FILE, required=False)
+@click.option("--images", is_flag=True, help="Also images and environments that the harness pulled or made.")
+@click.option("--runs", metavar="OLDER_THAN", help="Also directories of runs that began longer ago: 12h, 30d, 8w.")
+@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry_run: bool) -> None:
+    """Remove what killed runs left behind on the hosts of MATRIX (default: this machine).
+
+    Never touches what is not the harness's own, or of a run that lives. Images that were there before stay, and so does
+    the newest run of each matrix.
+    """
+    older_than = None if runs is None else option("--runs", old_runs.age, runs)
+    name, hosts = clean_flow.hosts_of(matrix, os.environ)
+    problems = []
+    for host in clean_flow.clean(
+        hosts, images=images, dry_run=dry_run, environ=os.environ, say=lambda text: click.echo(text, err=True)
+    ):
+        click.echo(host)
+        problems += [host.problem] if host.problem else []
+    if older_than is not None:
+        for line in old_runs.clean(out, matrix=name, older_than=older_than, dry_run=dry_run):
+            click.echo(line)
+    if matrix is not None and problems:
+        raise EngineUnreachable("\n".join(problems))

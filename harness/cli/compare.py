@@ -1,0 +1,31 @@
+"""`harness compare`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.common import FILE, Terminal, to_stdout
+from harness.flows.compare import compare_runs
+from harness.report import compare as compare_report
+
+
+@click.command()
+@click.argument("runs", type=FILE, nargs=-1, required=True, metavar="RUN [RUN]...")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON instead of the table.")
+def compare(*, runs: tuple[Path, ...], as_json: bool) -> None:
+    """Put runs that were made apart side by side: other hosts, other days. Of one RUN, its hosts.
+
+    A RUN is the directory of a run, which may have been copied from another machine. What differs in more than
+    host, GPU and day is not compared.
+    """
+    found = compare_runs(runs)
+    with to_stdout():
+        if as_json:
+            click.echo(json.dumps(compare_report.to_json(found), indent=1, allow_nan=False))
+        else:
+            compare_report.render(found, Terminal(highlight=False))
+    sys.exit(found.exit_code)

@@ -1,0 +1,40 @@
+"""`harness doctor`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.common import FILE, Terminal, stop_on_signals, to_stdout
+from harness.flows import doctor as doctor_flow
+from harness.flows import needs
+from harness.flows.world import World
+from harness.report import doctor as doctor_report
+from harness.report.progress import watcher
+
+
+@click.command()
+@click.argument("matrix", type=FILE)
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. May be given again.")
+@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where earlier runs are kept.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
+def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
+    """Look at the hosts of MATRIX, side by side, and which image can run where, before time is spent.
+
+    Reachable, engine, GPUs, lease, room for images, noise, what killed runs left. Runs no trial. Ends with 3 if a host
+    cannot be used.
+    """
+    with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
+        world = World(environ=os.environ, watcher=watching, stopped=stopped)
+        registry = needs.registries(os.environ, stopped)
+        found = doctor_flow.check(matrix, hosts=hosts, out=out, world=world, registry=registry)
+    with to_stdout():
+        if as_json:
+            click.echo(json.dumps(doctor_report.to_json(found), indent=1, allow_nan=False))
+        else:
+            doctor_report.render(found, Terminal(highlight=False))
+    sys.exit(doctor_report.exit_code(found))

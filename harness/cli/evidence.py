@@ -1,0 +1,84 @@
+"""`harness repro`, `issue` and `diff`: what one finding or cell of a run is made of."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from harness import __version__
+from harness.cli.common import FILE, OUT, to_stdout
+from harness.flows import diff as diff_flow
+from harness.flows import evidence
+from harness.flows import issue as issue_flow
+from harness.flows import repro as repro_flow
+from harness.report import diff as diff_report
+from harness.report import issue as issue_report
+from harness.report import repro as repro_report
+
+
+@click.command()
+@click.argument("run")
+@click.argument("cell", nargs=-1, required=True)
+@click.option("--script", type=FILE, metavar="FILE", help="Write the script there; of FILE.py, its Python part alone.")
+@OUT
+def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) -> None:
+    """Print a shell script that runs a CELL of RUN again, without the harness.
+
+    RUN is a run's directory, its id, or `latest`. CELL is the cell's id, or words that fit no other cell: series,
+    version, host, scenario, params as name=value.
+    """
+    stored = evidence.open_run(run, out=out)
+    recipe = repro_flow.recipe(stored, evidence.find_cell(stored, cell))
+    with to_stdout():
+        if script is None:
+            click.echo(repro_report.shell(recipe), nl=False)
+        else:
+            click.echo(repro_report.write(recipe, script))
+
+
+@click.command()
+@click.argument("run")
+@click.argument("finding", nargs=-1, required=True)
+@click.option("--format", "_format", type=click.Choice(["md"]), default="md", help="Markdown, for any tracker.")
+@click.option("--folder", type=FILE, metavar="FOLDER", help="Where its files are put.  [default: RUN/issue-NUMBER]")
+@OUT
+def issue(*, run: str, finding: tuple[str, ...], _format: str, folder: Path | None, out: Path) -> None:
+    """Print a bug report on a FINDING of RUN, ready to paste; its plots and script are put into a folder.
+
+    RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
+    metric, scenario, host. Nothing private is in it: no credentials, home folders or names of machines.
+    """
+    stored = evidence.open_run(run, out=out)
+    number, found = evidence.find_finding(stored, finding)
+    inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
+    report = issue_report.render(issue_flow.issue(stored, found, inspect=inspect), harness_version=__version__)
+    written = issue_report.write(report, folder or stored.path / f"issue-{number}")
+    with to_stdout():
+        click.echo(report.markdown, nl=False)
+    for line in (*report.warnings, f"written: {', '.join(map(str, written))}"):
+        click.echo(f"harness: {line}", err=True)
+
+
+@click.command()
+@click.argument("run")
+@click.argument("finding", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@OUT
+def diff(*, run: str, finding: tuple[str, ...], as_json: bool, out: Path) -> None:
+    """Show what changed across a FINDING of RUN: packages, libraries, environment, limits, layers.
+
+    RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
+    metric, scenario, host. What is not known is said.
+    """
+    stored = evidence.open_run(run, out=out)
+    _, found = evidence.find_finding(stored, finding)
+    inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
+    difference = diff_flow.difference(stored, found, inspect=inspect)
+    with to_stdout():
+        if as_json:
+            click.echo(json.dumps(diff_report.to_json(difference), indent=1, allow_nan=False))
+        else:
+            click.echo(diff_report.render(difference))

@@ -1,0 +1,48 @@
+"""`harness judge`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from harness.cli.common import FILE, option, to_stdout
+from harness.errors import UsageError
+from harness.flows.judge import judge_traces
+from harness.matrix import values
+from harness.model import Limits
+
+
+@click.command()
+@click.argument("traces", type=FILE, nargs=-1, required=True)
+@click.option("--leak", default="0.5KiB", show_default=True, help="The least growth a step that is a leak.")
+@click.option(
+    "--slowdown", default="10%", show_default=True, help="The least rise of the step time that is a slowdown."
+)
+@click.option(
+    "--metric", multiple=True, metavar="COLUMN[=LIMIT]",
+    help="Judge this column too; LIMIT is the least growth a step, in its own unit (default 0).",
+)  # fmt: skip
+def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[str, ...]) -> None:
+    """Print a verdict on each trace, one JSON object a line.
+
+    A trace is a CSV with a header `step,rss_kib,step_s` (all but one may be absent), a trial of a run, an mprof
+    or a psrecord log. All its steps are used.
+    """
+    limits = Limits(
+        leak_kib_per_step=option("--leak", values.leak_kib, leak),
+        slowdown=option("--slowdown", values.fraction, slowdown),
+    )
+    metrics = dict(_metric(text) for text in metric)
+    with to_stdout():
+        for verdict in judge_traces(traces, limits=limits, metrics=metrics):
+            click.echo(json.dumps(verdict, allow_nan=False))
+
+
+def _metric(text: str) -> tuple[str, float]:
+    name, _, limit = text.partition("=")
+    try:
+        return name, float(limit or 0)
+    except ValueError:
+        raise UsageError(f"--metric: {text!r} is not COLUMN or COLUMN=LIMIT with a number as limit") from None

@@ -1,0 +1,66 @@
+"""`harness probe` and `frontier`: a look into scenarios, which reaches no verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.common import FILE, stop_on_signals, to_stdout
+from harness.errors import InfrastructureError
+from harness.flows import frontier as frontier_flow
+from harness.flows import probing
+from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.flows.world import World
+from harness.report import frontier as frontier_report
+from harness.report import probes as probe_report
+from harness.report.progress import watcher
+from harness.store import RunDirectory
+
+
+@click.command()
+@click.argument("matrix", type=FILE)
+@click.option(
+    "--with",
+    "names",
+    multiple=True,
+    type=click.Choice(sorted(probing.FINDERS)),
+    help="Only this probe. May be given again.",
+)
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only scenarios or variants like this.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. May be given again.")
+@click.option("--series", multiple=True, metavar="NAME", help="Only this series. May be given again.")
+@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where what is found is kept.")
+def probe(
+    *, matrix: Path, names: tuple[str, ...], only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],
+    out: Path,
+) -> None:  # fmt: skip
+    """Look into the scenarios of MATRIX from inside, with the probes that they ask for.
+
+    Op traces, tables by line, leaks by valgrind, the largest size that fits. Each has launches of its own, whose
+    figures reach no verdict.
+    """
+    options = SweepOptions(only=only, hosts=hosts, series=series, out=out)
+    with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
+        plan = plan_sweep(matrix, options, os.environ)
+        world = World(environ=os.environ, watcher=watching, stopped=stopped)
+        found, directory = probing.probe(plan, options, world, names=names)
+    with to_stdout():
+        click.echo(probe_report.render(found, directory))
+    if problems := [f"{each.place}: {each.problem}" for each in found if each.problem]:
+        raise InfrastructureError("\n".join(problems))
+
+
+@click.command()
+@click.argument("run", type=FILE)
+def frontier(*, run: Path) -> None:
+    """Peak memory against throughput of the variants of RUN: which settings no other beats in both.
+
+    Writes the plot frontier.svg into RUN, a run's directory.
+    """
+    found = frontier_flow.settings_of(run)
+    RunDirectory(run).write("frontier.svg", frontier_report.svg(found))
+    with to_stdout():
+        click.echo(frontier_report.table(found))

@@ -1,0 +1,34 @@
+"""`harness report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.common import FILE, to_stdout
+from harness.cli.results import FORMATS, print_result
+from harness.flows import evidence, rerender
+from harness.store import write_atomically
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--format", "wanted", type=click.Choice(list(FORMATS)), default="terminal", show_default=True, help="Of what kind."
+)
+@click.option("--out", type=FILE, help="Write it to this file instead of stdout.")
+@click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+def report(*, run: str, wanted: str, out: Path | None, folder: Path) -> None:
+    """Make a report of RUN again: a directory, an id, a matrix's name, or `latest`.
+
+    Nothing is measured or judged anew, and nothing of the run is changed.
+    """
+    result = rerender.read_result(evidence.find_run(run, out=folder))
+    with to_stdout():
+        if out is not None:
+            write_atomically(out, FORMATS[wanted](result))
+        elif wanted == "terminal":
+            print_result(result, as_json=False)
+        else:
+            click.echo(FORMATS[wanted](result), nl=False)

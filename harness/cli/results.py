@@ -1,0 +1,66 @@
+"""What a run leaves: its reports in its directory, and one of them on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+
+import click
+
+from harness.cli.common import Terminal, to_stdout
+from harness.flows import rerender
+from harness.flows.sweep import SweepOptions, sweep
+from harness.flows.world import World
+from harness.model import Plan, RunResult
+from harness.report import cells_csv, html, junit, markdown, summary, terminal
+from harness.report.library import library_or_none
+from harness.report.progress import watcher
+from harness.store import RunDirectory
+
+
+def write_reports(result: RunResult, directory: RunDirectory) -> None:
+    directory.write("run.json", json.dumps(rerender.to_json(result), indent=1, allow_nan=False))
+    directory.write("summary.json", FORMATS["json"](result))
+    directory.write("report.md", markdown.render(result))
+    directory.write("junit.xml", junit.render(result))
+    directory.write("cells.csv", cells_csv.render(result))
+    directory.write("report.html", FORMATS["html"](result))
+
+
+def _page(result: RunResult) -> str:
+    library = library_or_none(os.environ, lambda text: click.echo(text, err=True))
+    return html.render(result, library=library)
+
+
+def _summary(result: RunResult) -> str:
+    return json.dumps(summary.summarise(result), indent=1, allow_nan=False) + "\n"
+
+
+FORMATS: Mapping[str, Callable[[RunResult], str]] = {
+    "html": _page,
+    "md": markdown.render,
+    "json": _summary,
+    "junit": junit.render,
+    "csv": cells_csv.render,
+    "terminal": terminal.text,
+}
+
+
+def print_result(result: RunResult, *, as_json: bool) -> None:
+    with to_stdout():
+        if as_json:
+            click.echo(_summary(result), nl=False)
+        else:
+            terminal.render(result, Terminal(highlight=False))
+
+
+def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:
+    """Sweep a plan with progress on stderr, and write all its reports."""
+    with watcher(sys.stderr, os.environ) as watching:
+        world = World(environ=os.environ, watcher=watching, stopped=stopped)
+        result, directory = sweep(plan, options, world)
+        write_reports(result, directory)
+    return result

@@ -1,0 +1,93 @@
+"""`harness sweep`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from harness.cli.common import FILE, stop_on_signals
+from harness.cli.results import print_result, run_plan
+from harness.errors import Interrupted, UsageError
+from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.model import Plan, SearchMode, Trials
+from harness.plan import explain
+
+
+@click.command()
+@click.argument("matrix", type=FILE)
+@click.option("--dry-run", is_flag=True, help="Print the plan (launches, images, time at most) and start nothing.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only scenarios or variants like this: 'signal', 'signal op=rfft*'.",
+)
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. May be given again.")
+@click.option("--series", multiple=True, metavar="NAME", help="Only this series. May be given again.")
+@click.option("--trials", metavar="LEAST[:MOST]", help="Launches a cell, instead of the matrix's own `trials`.")
+@click.option(
+    "--search",
+    type=click.Choice(["full", "bisect", "auto"]),
+    default="full",
+    show_default=True,
+    help="Run every image; or halve the series, which is quicker but sees only where its ends differ; "
+    "auto: halve from 9 images on.",
+)
+@click.option("--seed", type=int, help="Of the order of launches; printed by every run, so that one can be repeated.")
+@click.option("--decide", is_flag=True, help="Run only the cells that would settle an undecided cause.")
+@click.option("--fresh", is_flag=True, help="Run everything again, whatever is known from earlier runs.")
+@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+@click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
+def sweep(
+    *, matrix: Path, dry_run: bool, only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],
+    trials: str | None, search: SearchMode, seed: int | None, decide: bool, fresh: bool, out: Path, as_json: bool,
+) -> None:  # fmt: skip
+    """Run every image of MATRIX with every scenario, and name the first bad version.
+
+    What is known from an earlier run is not run again. Ctrl-C ends cleanly; the same command resumes.
+    """
+    options = SweepOptions(
+        only=only,
+        hosts=hosts,
+        series=series,
+        trials=_trials(trials),
+        search=search,
+        seed=seed,
+        decide=decide,
+        fresh=fresh,
+        out=out,
+    )
+    with stop_on_signals() as stopped:
+        plan = plan_sweep(matrix, options, os.environ)
+        if dry_run:
+            _print_plan(plan, as_json=as_json)
+            return
+        if stopped.is_set():
+            raise Interrupted("interrupted before anything was started")
+        result = run_plan(plan, options, stopped)
+    print_result(result, as_json=as_json)
+    sys.exit(result.exit_code)
+
+
+def _trials(text: str | None) -> Trials | None:
+    """`3` or `3:8`."""
+    if text is None:
+        return None
+    least, _, most = text.partition(":")
+    try:
+        trials = Trials(least=int(least), most=int(most or least))
+    except ValueError:
+        raise UsageError(f"--trials: {text!r} is not LEAST or LEAST:MOST, such as 3 or 3:8") from None
+    if not 1 <= trials.least <= trials.most:
+        raise UsageError(f"--trials: {text!r}: at least 1, and MOST no less than LEAST")
+    return trials
+
+
+def _print_plan(plan: Plan, *, as_json: bool) -> None:
+    explained = explain(plan)
+    click.echo(json.dumps(asdict(explained), indent=1, default=str) if as_json else str(explained))

@@ -1,0 +1,67 @@
+"""`harness watch`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from harness.cli.common import FILE, option, stop_on_signals, to_stdout
+from harness.flows import watch as watch_flow
+from harness.matrix import values
+from harness.model import Plan, RunResult
+from harness.model.seen import Seen
+from harness.report import watch as watch_report
+
+
+@click.command()
+@click.argument("matrix", type=FILE)
+@click.option("--once", is_flag=True, help="Look once and end: for cron, timers and CI.")
+@click.option("--interval", default="1h", show_default=True, metavar="TIME", help="From one look to the next: 90s, 6h.")
+@click.option(
+    "--digests",
+    type=click.Choice(["some", "all"]),
+    default="some",
+    show_default=True,
+    help="Of how many known tags to ask what they point to now, where a repository has more than 100; "
+    "some: in turns, with at most 5 requests a look.",
+)
+@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a look, and the summary.json of its run.")
+def watch(
+    *, matrix: Path, once: bool, interval: str, digests: Literal["some", "all"], out: Path, as_json: bool
+) -> None:  # fmt: skip
+    """Look for new tags and republished images of MATRIX, and run just those, beside the last good one.
+
+    Nothing new: a line, and exit code 0. At the first look everything is new that no sweep has measured.
+    """
+    interval_s = None if once else option("--interval", values.seconds, interval)
+
+    def tell(seen: Seen) -> None:
+        with to_stdout():
+            click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))
+
+    def sweep(plan: Plan, *, fresh: bool) -> RunResult:
+        # Only where something is new: to import all that a sweep needs takes longer than to look.
+        from harness.cli.results import print_result, run_plan  # noqa: PLC0415
+        from harness.flows.sweep import SweepOptions  # noqa: PLC0415
+
+        result = run_plan(plan, SweepOptions(fresh=fresh, out=out), stopped)
+        print_result(result, as_json=as_json)
+        return result
+
+    with stop_on_signals() as stopped:
+        code = watch_flow.Watch(
+            matrix=matrix,
+            options=watch_flow.WatchOptions(out=out, interval_s=interval_s, digests=digests),
+            environ=os.environ,
+            images=watch_flow.registries(os.environ, stopped),
+            run=sweep,
+            tell=tell,
+            stopped=stopped,
+        ).watch()
+    sys.exit(code)

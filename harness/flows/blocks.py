@@ -1,0 +1,136 @@
+"""One block, once its launches are done: its verdicts and the changes along it, without the weight of its traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.flows.judging import judge_run
+from harness.flows.searched import with_boundaries
+from harness.flows.searching import Searching
+from harness.judge import history
+from harness.judge.rounds import visible
+from harness.model import Block, CellResult, Change, Noise, Trace, Trial
+from harness.run.policy import CellRun
+
+SHOWN_ROWS = 240
+"""How much of a trace reports show; the journal has all of it."""
+LEAST_ROWS = 16
+HELD_ROWS = 480_000
+"""Of all traces of a run together: some 30 MB."""
+
+
+def shown_rows(trials: int) -> int:
+    """How many rows of each trace are kept for the reports of a run of so many trials."""
+    return max(LEAST_ROWS, min(SHOWN_ROWS, HELD_ROWS // max(1, trials)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedBlock:
+    """What is known of a series on one lane for one variant, oldest image first. Its trials hold thinned traces."""
+
+    cells: tuple[CellResult, ...]
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def scenario(self) -> str:
+        return self.cells[0].cell.variant.scenario.name
+
+
+def judge_block(
+    block: Block,
+    runs: Sequence[CellRun],
+    *,
+    least: int,
+    seed: int,
+    noise: Noise | None = None,
+    searched: Searching | None = None,
+    rows: int = SHOWN_ROWS,
+) -> JudgedBlock:
+    """Judge what became of a block. `least`: the trials of a good cell; `noise`: that of its lane and scenario;
+    `searched`: the search that chose its launches, if one did; `rows`: what is kept of each trace.
+    """
+    cells = [judge_run(run, least=least) for run in runs]
+    trials = [cell.trials for cell in cells]
+    scenario = block.variant.scenario
+    changes = history.find_changes(
+        [cell.verdict for cell in cells],
+        trials,
+        limits=scenario.limits,
+        steps=scenario.steps,
+        seed=seed,
+        baseline=baseline_of(block),
+        exit_only=scenario.judge_exit,
+        noise=noise,
+    )
+    if searched is not None:
+        verdicts = [cell.verdict for cell in cells]
+        changes = with_boundaries(changes, searched.boundaries(), cells=verdicts, rules=searched.rules)
+    seen = None if scenario.judge_exit else visible(trials, steps=scenario.steps, noise=noise)
+    return JudgedBlock(
+        cells=tuple(thinned(_with_visible(cell, seen), rows=rows) for cell in cells),
+        changes=changes,
+        warnings=(*_warnings(block, trials, searched=searched is not None), *_beside_others(block, changes)),
+    )
+
+
+def place_of(block: Block) -> tuple[str, str]:
+    """Where noise is the same: the lane and the scenario."""
+    return str(block.lane), block.variant.scenario.name
+
+
+def baseline_of(block: Block) -> int | None:
+    """The place of the image that bad is measured against, if the matrix names one."""
+    versions = [image.version for image in block.series.images]
+    return versions.index(block.series.baseline) if block.series.baseline in versions else None
+
+
+def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:
+    """With the smallest change that the whole comparison could have shown, where the cell took part in it."""
+    if not cell.verdict.smallest_visible:
+        return cell
+    return replace(cell, verdict=replace(cell.verdict, smallest_visible=seen))
+
+
+def thinned(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
+    """The same with at most `rows` rows a trace, so that ten thousand cells fit in memory."""
+    return replace(cell, trials=tuple(thinned_trial(trial, rows=rows) for trial in cell.trials))
+
+
+def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
+    trace = trial.trace
+    if trace is None or len(trace.step) <= rows:
+        return trial
+    kept = np.unique(np.linspace(0, len(trace.step) - 1, rows).astype(np.intp))
+    columns = {name: values[kept] for name, values in trace.columns.items()}
+    return replace(trial, trace=Trace(step=trace.step[kept], columns=columns, looks=trace.looks))
+
+
+def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
+    """Step times of a host whose lanes run side by side are its neighbours' business, too."""
+    if not block.lane.host.parallel or not any(change.metric == "step_time" for change in changes):
+        return ()
+    return (
+        f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
+        f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them",
+    )
+
+
+def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> tuple[str, ...]:
+    """What the findings are silent about, with the remedy: trials that were not measured alike, or not side by side."""
+    place = f"on {block.lane}, {block.variant}"
+    apart = () if searched else history.not_comparable(trials, steps=block.variant.scenario.steps)
+    versions = ", ".join(block.cells[number].image.version for number in apart)
+    refused = "; ".join(map(str, history.refused(trials)))
+    told = (
+        apart
+        and f"{block.series.name} {versions} {place}: not measured in the same rounds as the others (another day), so "
+        "step times are not compared; --fresh measures all side by side",
+        refused
+        and f"{block.series.name} {place}: some trials are not compared with the others, as they differ in: {refused}; "
+        "--fresh measures all alike",
+    )
+    return tuple(text for text in told if text)

@@ -1,0 +1,261 @@
+"""`harness compare`: the cells of runs that were made apart, or of the hosts of one run, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.flows.stored import StoredRun, read_run
+from harness.flows.together import called, put_together
+from harness.judge.beside import Side, compare
+from harness.judge.comparable import conditions, differences
+from harness.judge.noise import noise_of, pooled
+from harness.model import BAD, UNSURE, Block, Cell, Column, Comparison, Lane, Noise, Pair, RunResult, Steps, Trial
+
+MACHINE = ("name", "cpu", "cpus", "architecture")
+APART = (
+    "not measured side by side (another host, or another day): heat, load and hardware of each are in the ratios, and "
+    "trials are not pooled"
+)
+
+
+def compare_runs(paths: Sequence[Path]) -> Comparison:
+    """The lanes of the first run beside those of the others; of one run, its first lane beside its others.
+
+    Raises UsageError for what is no run, where there is nothing to compare, and where no two cells are comparable.
+    """
+    runs = [read_run(path) for path in paths]
+    if len({run.path.resolve() for run in runs}) < len(runs):
+        raise UsageError("the same run is given twice; give runs of other hosts or days")
+    columns = _columns(runs)
+    if len(columns) < 2:
+        raise UsageError(f"{paths[0]}: a run with one lane only; give a second run to put beside it")
+    pairs = [
+        pair
+        for one, other in _partners(runs, columns)
+        for pair in _pairs(runs[one[0]], columns[one], runs[other[0]], columns[other])
+    ]
+    together = _together(runs, columns, pairs)
+    if all(pair.refused for pair in pairs) and together is None:
+        raise UsageError(_nothing(pairs))
+    return Comparison(
+        columns=tuple(columns.values()),
+        pairs=tuple(pairs),
+        together=together,
+        notes=tuple(_notes(pairs)),
+        exit_code=_exit_code(pairs, together),
+    )
+
+
+# ---------------------------------------------------------------- columns
+
+Key = tuple[int, Lane]
+
+
+def _columns(runs: Sequence[StoredRun]) -> dict[Key, Column]:
+    keys = [(number, lane) for number, run in enumerate(runs) for lane in _lanes(run)]
+    names = [str(lane) for _, lane in keys]
+    return {
+        (number, lane): Column(
+            label=str(lane) if names.count(str(lane)) == 1 else f"{lane} ({runs[number].path.resolve().name})",
+            run=str(runs[number].path),
+            lane=lane,
+            machine=_machine(runs[number], lane),
+            started=min((trial.started for trial in _trials(runs[number], lane)), default=""),
+        )
+        for number, lane in keys
+    }
+
+
+def _lanes(run: StoredRun) -> list[Lane]:
+    return list(dict.fromkeys(block.lane for block in run.plan.blocks))
+
+
+def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
+    cells = [cell for block in run.plan.blocks if block.lane == lane for cell in block.cells]
+    return [trial for cell in cells for trial in run.cells[cell.id].trials if trial.measured]
+
+
+def _machine(run: StoredRun, lane: Lane) -> str:
+    """Which host and GPU it was, by what its trials say; unknown ones are all different."""
+    for trial in _trials(run, lane):
+        gpus = [gpu.get("uuid") for gpu in trial.fingerprint.get("gpus", ())]
+        return json.dumps([*(trial.fingerprint.get(name) for name in MACHINE), *gpus], default=str)
+    return f"{run.path}: {lane}"
+
+
+def _partners(runs: Sequence[StoredRun], columns: Mapping[Key, Column]) -> Iterator[tuple[Key, Key]]:
+    """Each lane of a later run with the one of that name in the first, or with all of them; or within one run."""
+    first = [key for key in columns if key[0] == 0]
+    if len(runs) == 1:
+        yield from ((first[0], other) for other in first[1:])
+        return
+    for other in (key for key in columns if key[0] > 0):
+        same = [key for key in first if str(key[1]) == str(other[1])]
+        yield from ((one, other) for one in same or first)
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def _pairs(one: StoredRun, left: Column, other: StoredRun, right: Column) -> Iterator[Pair]:
+    """The cells that were measured in both columns."""
+    theirs = {_name(block): block for block in other.plan.blocks if block.lane == right.lane}
+    for block in one.plan.blocks:
+        twin = theirs.get(_name(block))
+        if block.lane != left.lane or twin is None:
+            continue
+        versions = {cell.image.version: cell for cell in twin.cells}
+        for cell in block.cells:
+            if cell.image.version in versions:
+                pair = _pair((one, block, cell), (other, twin, versions[cell.image.version]), columns=(left, right))
+                if pair is not None:
+                    yield pair
+
+
+def _name(block: Block) -> tuple[str, str, str]:
+    return block.series.name, block.variant.scenario.name, json.dumps(dict(block.variant.params))
+
+
+Place = tuple[StoredRun, Block, Cell]
+
+
+def _pair(one: Place, other: Place, *, columns: tuple[Column, Column]) -> Pair | None:
+    cells = [run.cells[cell.id] for run, _, cell in (one, other)]
+    first, second = ([trial for trial in cell.trials if trial.measured] for cell in cells)
+    known = {(trial.run, trial.started) for trial in first}
+    # A later run takes over trials of an earlier one: those were measured once, and say nothing of two days.
+    trials = [first, [trial for trial in second if (trial.run, trial.started) not in known]]
+    if not all(trials):
+        return None
+    refused = tuple(_refused(one, other, first=trials[0][0], second=trials[1][0]))
+    steps = one[1].variant.scenario.steps
+    sides = [
+        Side(verdict=cell.verdict, trials=known, noise=_noise(run, block, steps=steps))
+        for cell, known, (run, block, _) in zip(cells, trials, (one, other), strict=True)
+    ]
+    return Pair(
+        series=one[1].series.name,
+        image=one[2].image.version,
+        variant=one[1].variant,
+        one=columns[0],
+        other=columns[1],
+        verdicts=(cells[0].verdict, cells[1].verdict),
+        measured=() if refused else compare(sides[0], sides[1], steps=steps),
+        refused=refused,
+    )
+
+
+def _refused(one: Place, other: Place, *, first: Trial, second: Trial) -> Iterator[str]:
+    """What must not differ: all but host, GPU and day. Images that each host built itself are told by their content."""
+    axis = ["host", "gpu"]
+    if one[0].sources[one[1].series.name, one[2].image.version].startswith("build "):
+        axis.append("image.digest")
+    yield from map(str, differences(conditions(first), conditions(second), axis=axis))
+    yield from _asked_otherwise(one[0], one[1], other[0], other[1])
+
+
+def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block) -> Iterator[str]:
+    """In what two runs of a variant differ, whatever the image. What a plan does not say is no difference."""
+    settings = [run.settings.get(block.variant.scenario.name, {}) for run in (one, other)]
+    for name in sorted(settings[0].keys() & settings[1].keys()):
+        if settings[0][name] != settings[1][name]:
+            yield f"{name} {_shown(settings[0][name])} and {_shown(settings[1][name])}"
+    payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, block), (other, twin))]
+    if None not in payloads and payloads[0] != payloads[1]:
+        yield f"script, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
+
+
+def _same_questions(runs: Sequence[StoredRun]) -> bool:
+    """Whether every run has a variant of a series in common with the first, and all that they have are asked alike."""
+    first = {_name(block): block for block in runs[0].plan.blocks}
+    for run in runs[1:]:
+        shared = [(first[_name(block)], block) for block in run.plan.blocks if _name(block) in first]
+        if not shared or any(any(_asked_otherwise(runs[0], one, run, other)) for one, other in shared):
+            return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
+    """The A/A noise of the block's lane and scenario: an image beside itself, in all variants that had one."""
+    found = []
+    for cell in run.plan.cells:
+        if cell.lane == block.lane and cell.variant.scenario.name == block.variant.scenario.name:
+            own = {(trial.run, trial.round): trial for trial in run.cells[cell.id].trials}
+            twins = run.twins.get(cell.id, ())
+            both = [(own[key], twin) for twin in twins if (key := (twin.run, twin.round)) in own]
+            found.append(noise_of(both, steps=steps))
+    return pooled(found)
+
+
+# ---------------------------------------------------------------- all of it
+
+
+def _together(runs: Sequence[StoredRun], columns: Mapping[Key, Column], pairs: Sequence[Pair]) -> RunResult | None:
+    """None for one machine on several days, which has no lanes to compare, and where what ran is not the same.
+
+    Images that no two of them ran say something together, too: which cell would tell.
+    """
+    machines = [column.machine for column in columns.values()]
+    if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not _same_questions(runs):
+        return None
+    labels = {key: column.label for key, column in columns.items()}
+    clash = {key for key, label in labels.items() if label != str(key[1])}
+    names = ((number, lane, _host_name(runs, number, lane, clash)) for number, lane in columns)
+    return put_together(runs, called(names))
+
+
+def _host_name(runs: Sequence[StoredRun], number: int, lane: Lane, clash: set[Key]) -> str:
+    name = lane.host.name
+    return f"{name} ({runs[number].path.resolve().name})" if (number, lane) in clash else name
+
+
+def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
+    yield APART if pairs else "no image and variant was measured in two of these lanes"
+    levels = [
+        one for pair in pairs for one in pair.measured if one.metric in ("step_time", "peak_memory") and one.ratio
+    ]
+    if any(one.floor is None for one in levels):
+        yield (
+            "no A/A launches on a side: how far apart two equal images seem there is not known, so small ratios mean "
+            "little"
+        )
+    refused = [pair for pair in pairs if pair.refused]
+    if refused:
+        yield f"{len(refused)} of {len(pairs)} cells are not comparable; nobody is blamed over them"
+
+
+def _nothing(pairs: Sequence[Pair]) -> str:
+    if not pairs:
+        return (
+            "nothing to compare: no image and variant was measured anew in two of these lanes; give runs of one "
+            "matrix, and sweep with --fresh for another day"
+        )
+    told = [f"{pair.series} {pair.image}, {pair.variant}: {'; '.join(pair.refused)}" for pair in pairs]
+    more = f"\n  and {len(told) - 5} more" if len(told) > 5 else ""
+    return (
+        f"not comparable: {pairs[0].one.label} and {pairs[0].other.label} differ in more than host, GPU and day\n  "
+        + "\n  ".join(told[:5])
+        + more
+    )
+
+
+def _exit_code(pairs: Sequence[Pair], together: RunResult | None) -> int:
+    """1: something is bad, or worse on the machine where it was measured before; 4: undecided; else 0."""
+    results = together.cells if together is not None else ()
+    verdicts = {verdict.verdict for pair in pairs for verdict in pair.verdicts} | {
+        one.verdict.verdict for one in results
+    }
+    worse = any(
+        one.standing == "more" for pair in pairs if pair.one.machine == pair.other.machine for one in pair.measured
+    )
+    if verdicts & BAD or worse:
+        return 1
+    return 4 if verdicts & UNSURE else 0

@@ -1,0 +1,157 @@
+"""`harness doctor`: how every host is, and which image can run where. Runs no trial and pulls nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import compat
+from harness.errors import HarnessError, Interrupted
+from harness.flows.earlier import measured_noise
+from harness.flows.hosts import OpenHost, images_on, open_hosts, side_by_side
+from harness.flows.needs import Told, architecture_of, reference_of, wanted
+from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
+from harness.flows.world import World
+from harness.model import Image, Plan, Pull
+from harness.model.doctor import Checkup, Condition, Fit, HostCheck
+from harness.model.gpus import Gpu
+from harness.registry import Registry
+from harness.run.disk import Name, name_of
+from harness.run.engine import Prepared, Say
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    """What an engine told of itself and of the images that are there."""
+
+    condition: Condition | None = None
+    images: dict[Name, tuple[Prepared, int]] = field(default_factory=dict)
+
+
+def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, world: World, registry: Registry) -> Checkup:
+    """Look at the hosts of a matrix (all, or those that are named) and at all images on them.
+
+    What is wrong with a host is in its `problem`. Raises MatrixError, UsageError, Interrupted.
+    """
+    options = SweepOptions(hosts=hosts)
+    plan = plan_sweep(matrix, options, world.environ)
+    opened = open_hosts(plan, world)
+    seen = [_Seen() for _ in opened]
+    try:
+        looks = [functools.partial(_look, each, into, plan, world) for each, into in zip(opened, seen, strict=True)]
+        side_by_side(looks, world.stopped)
+    finally:
+        for each in opened:
+            each.close()
+    if world.stopped.is_set():
+        raise Interrupted("interrupted; nothing was changed")
+    plan, told = with_lanes(plan, opened, options), Told(registry=registry, say=_teller("registries", world))
+    pairs = list(zip(opened, seen, strict=True))
+    return Checkup(
+        matrix=plan.matrix.name,
+        hosts=tuple(_host_check(each, found, plan, told, out) for each, found in pairs),
+        fits=tuple(fit for each, found in pairs for fit in _fits(each, found, images_on(plan, each.host), told)),
+    )
+
+
+def _teller(place: str, world: World) -> Say:
+    def say(text: str) -> None:
+        if world.stopped.is_set():
+            raise Interrupted("interrupted; nothing was changed")
+        world.watcher.preparing(lane=place, image="engine", text=text)
+
+    return say
+
+
+def _look(each: OpenHost, into: _Seen, plan: Plan, world: World) -> None:
+    say = _teller(each.host.name, world)
+    if each.engine is None:
+        return
+    try:
+        into.condition = each.engine.condition(say)
+        for image in images_on(plan, each.host):
+            say(f"looking for {image.version}")
+            if (found := each.engine.look(image, say)) is not None:
+                into.images[name_of(image)] = found, each.engine.size_bytes(found)
+    except Interrupted:
+        raise
+    except HarnessError as error:  # the other hosts are looked at all the same
+        each.problem = each.problem or str(error)
+
+
+def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: Told, out: Path) -> HostCheck:
+    images = images_on(plan, each.host)
+    missing = [image for image in images if name_of(image) not in seen.images]
+    known = each.engine is not None and each.problem is None
+    return HostCheck(
+        host=each.host,
+        problem=each.problem,
+        condition=seen.condition,
+        gpus=_gpus(each),
+        lanes=tuple(dict.fromkeys(block.lane for block in plan.blocks if block.lane.host == each.host)),
+        wanted=wanted(images, missing, told, architecture=architecture_of(each.facts)) if known else None,
+        noise=measured_noise(out / plan.matrix.name, plan, each.host),
+    )
+
+
+def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
+    return tuple({gpu.uuid: gpu for lane in each.lanes for gpu in lane.gpus}.values())
+
+
+# ---------------------------------------------------------------- images on GPUs
+
+
+def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: Told) -> list[Fit]:
+    architecture = architecture_of(each.facts)
+    by_name = {f"{image.series} {image.version}": image for image in images}
+    asks = each.problem is None
+    facts = {
+        name: _facts(image, seen.images.get(name_of(image)), told if asks else None, architecture)
+        for name, image in by_name.items()
+    }
+    rows = compat.doctor_rows([each.state], facts, gpus={each.host.name: _gpus(each)})
+    return [_fit(row, by_name[row.image], seen, told if asks else None, architecture) for row in rows]
+
+
+def _fit(row: compat.DoctorRow, image: Image, seen: _Seen, told: Told | None, architecture: str) -> Fit:
+    there = seen.images.get(name_of(image))
+    reference = reference_of(image)
+    lacking = there is None and told is not None and reference and told.is_denied(reference, architecture)
+    pulled = told is not None and isinstance(image.source, Pull)
+    size_bytes = there[1] if there else _pulled_bytes(image, told, architecture) if told and pulled else None
+    return Fit(
+        host=row.host,
+        gpu=row.gpu,
+        series=image.series,
+        version=image.version,
+        state="unknown" if lacking else row.state,
+        why=str(told.layers(reference, architecture)) if lacking and told and reference else row.why,
+        at_hand=there is not None,
+        bytes=size_bytes,
+    )
+
+
+def _facts(image: Image, there: tuple[Prepared, int] | None, told: Told | None, architecture: str) -> compat.ImageFacts:
+    """By the image where it is at hand, else by the registry, else by its name alone."""
+    environment: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    reference = reference_of(image)
+    if there is not None:
+        environment, labels = there[0].environment, there[0].labels
+    elif told is not None and reference and (found := told.facts(reference, architecture)):
+        environment, labels = found.environment, found.labels
+    return compat.ImageFacts(
+        reference=image.source.reference if isinstance(image.source, Pull) else "",
+        version=image.version,
+        environment=environment,
+        labels=labels,
+    )
+
+
+def _pulled_bytes(image: Image, told: Told, architecture: str) -> int | None:
+    if not isinstance(image.source, Pull):
+        return None
+    found = told.layers(image.source.reference, architecture)
+    return None if isinstance(found, str) else sum(found.values())

@@ -1,0 +1,132 @@
+"""The hosts of a sweep: opened side by side, and asked which GPUs they have."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import HarnessError, Interrupted
+from harness.flows.world import World
+from harness.model import Host, HostState, Image, Lane, Plan
+from harness.plan import choose_lanes
+from harness.run.engine import Engine
+
+REMOVAL_S = 30.0
+"""How long an interrupted run waits for its hosts to remove what they started."""
+
+
+@dataclass(kw_only=True)
+class OpenHost:
+    """A host as it was found: with an engine, or with the one line that says why it cannot be used.
+
+    `lanes`: those that its GPUs make, if it was asked.
+    """
+
+    host: Host
+    engine: Engine | None = None
+    lanes: tuple[Lane, ...] = ()
+    problem: str | None = None
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {} if self.engine is None else self.engine.facts
+
+    @property
+    def state(self) -> HostState:
+        return HostState(host=self.host, problem=self.problem, facts=self.facts)
+
+    def close(self) -> None:
+        if self.engine is not None:
+            self.engine.close()
+
+
+def open_hosts(plan: Plan, world: World) -> list[OpenHost]:
+    """Every host of the plan, in its order. Raises Interrupted; what is wrong with a host is in its `problem`."""
+    found = [OpenHost(host=host) for host in hosts_of(plan)]
+
+    def opener(each: OpenHost) -> Callable[[], None]:
+        return lambda: _open(each, images_on(plan, each.host), world)
+
+    side_by_side([opener(each) for each in found], world.stopped)
+    return found
+
+
+def hosts_of(plan: Plan) -> list[Host]:
+    return list({block.lane.host.name: block.lane.host for block in plan.blocks}.values())
+
+
+def side_by_side(tasks: Sequence[Callable[[], None]], stopped: threading.Event) -> None:
+    """Run the tasks in threads to their end; once stopped, wait no longer than removing what they started may take.
+
+    Raises what one of them raised, after stopping the others; Interrupted only if nothing else went wrong.
+    """
+    failures: list[BaseException] = []
+
+    def work(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001 - raised again below: a thread must not lose it
+            failures.append(error)
+            stopped.set()
+
+    _join([threading.Thread(target=work, args=(task,), daemon=True) for task in tasks], stopped)
+    for error in failures:
+        if not isinstance(error, Interrupted):
+            raise error
+
+
+def at_once(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run the tasks, in threads if there are several, each to its own end. Raises what the first that failed raised."""
+    failures: list[BaseException] = []
+
+    def work(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001 - raised again below: a thread must not lose it
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(task,), daemon=True) for task in tasks[1:]]
+    for thread in threads:
+        thread.start()
+    for task in tasks[:1]:
+        work(task)
+    for thread in threads:
+        thread.join()
+    for error in failures:
+        raise error
+
+
+def _join(threads: Sequence[threading.Thread], stopped: threading.Event) -> None:
+    for thread in threads:
+        thread.start()
+    deadline = float("inf")
+    while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
+        for thread in threads:
+            thread.join(0.1)
+        if stopped.is_set():
+            deadline = min(deadline, time.monotonic() + REMOVAL_S)
+
+
+def _open(each: OpenHost, images: Sequence[Image], world: World) -> None:
+    def say(text: str) -> None:
+        if world.stopped.is_set():
+            raise Interrupted("interrupted")
+        world.watcher.preparing(lane=each.host.name, image="engine", text=text)
+
+    try:
+        each.engine = world.open_engine(each.host, environ=world.environ, say=say)
+        if each.host.gpus != "none":
+            each.lanes = choose_lanes(each.host, each.engine.gpus(images, say))
+    except Interrupted:
+        raise
+    except HarnessError as error:  # the other hosts go on, and what is known is reported
+        each.problem = str(error)
+
+
+def images_on(plan: Plan, host: Host) -> list[Image]:
+    """What will run there, once each: a container engine asks for its GPUs in one of them."""
+    cells = [cell for cell in plan.cells if cell.lane.host == host and not cell.excluded]
+    return list({(cell.image.series, cell.image.version): cell.image for cell in cells}.values())

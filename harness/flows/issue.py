@@ -1,0 +1,114 @@
+"""`harness issue`: what a bug report on a finding says, put together from a run's directory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.errors import UsageError
+from harness.flows.diff import Inspect, difference
+from harness.flows.evidence import cell_of, telling_trial
+from harness.flows.repro import is_public, recipe, without_secrets
+from harness.flows.stored import StoredRun
+from harness.model import BAD, GOOD, CellResult, Finding, Trial
+from harness.model.evidence import Difference, Issue, Recipe
+
+HOST_FIELDS = ("engine", "kernel", "architecture", "cpu", "cpus", "memory_bytes")
+"""Of a host's fingerprint, without its name."""
+GPU_FIELDS = ("name", "driver", "cuda", "memory_mib", "compute_capability")
+"""Of a GPU's, without its serial number."""
+
+
+def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue:
+    """Nothing in it is private: no credentials, and of the environment only the allowed variables' values.
+
+    Raises UsageError where the finding's bad version is not in the run.
+    """
+    bad_version = finding.before if finding.kind == "first_fixed" else finding.after
+    bad = _result(run, finding, bad_version or finding.after)
+    if bad is None:
+        raise UsageError(f"{run.path}: {finding.series} {bad_version}: no cell of the plan; is the directory whole?")
+    trial = telling_trial(bad.trials)
+    made, problem = _recipe(run, bad)
+    return Issue(
+        finding=finding,
+        history=_history(run, finding),
+        bad=bad,
+        good=_good(run, finding),
+        trial=trial,
+        recipe=made,
+        difference=_difference(run, finding, inspect),
+        elsewhere=_elsewhere(run, bad),
+        causes=_causes(run, finding),
+        system={} if trial is None else _system(trial),
+        problem=problem,
+    )
+
+
+def _result(run: StoredRun, finding: Finding, version: str) -> CellResult | None:
+    cell = cell_of(run, finding, version)
+    return None if cell is None else run.cells[cell.id]
+
+
+def _history(run: StoredRun, finding: Finding) -> tuple[CellResult, ...]:
+    """All versions of the finding's row, oldest first."""
+    for block in run.plan.blocks:
+        if (block.series.name, block.lane, block.variant) == (finding.series, finding.lane, finding.variant):
+            return tuple(run.cells[cell.id] for cell in block.cells)
+    return ()
+
+
+def _good(run: StoredRun, finding: Finding) -> CellResult | None:
+    """The good side; of what was bad from the start, the oldest good version after it."""
+    if finding.kind == "bad_from_start":
+        return next((one for one in _history(run, finding) if one.verdict.verdict in GOOD), None)
+    version = finding.after if finding.kind == "first_fixed" else finding.before
+    return None if version is None else _result(run, finding, version)
+
+
+def _recipe(run: StoredRun, bad: CellResult) -> tuple[Recipe | None, str]:
+    try:
+        return without_secrets(recipe(run, bad.cell)), ""
+    except UsageError as error:
+        return None, str(error)
+
+
+def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> Difference | None:
+    return None if finding.before is None else difference(run, finding, inspect=inspect)
+
+
+def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
+    """The same image with other params, in other scenarios and on other lanes, where that is known."""
+    image = (bad.cell.image.series, bad.cell.image.version)
+    return tuple(
+        one
+        for one in run.cells.values()
+        if (one.cell.image.series, one.cell.image.version) == image
+        and one.cell_id != bad.cell_id
+        and one.verdict.verdict in BAD | GOOD
+    )
+
+
+def _causes(run: StoredRun, finding: Finding) -> tuple[str, ...]:
+    about = (finding.series, finding.variant.scenario.name, finding.metric)
+    return tuple(one.sentence for one in run.attribution if (one.series, one.scenario, one.metric) == about)
+
+
+def _system(trial: Trial) -> Mapping[str, Any]:
+    """By name, as a report tells them; what is not known is left out."""
+    facts, seen = trial.facts, trial.fingerprint
+    environment = facts.get("environment")
+    shown = environment.items() if isinstance(environment, Mapping) else ()
+    gpus = seen.get("gpus")
+    return {
+        **{name: seen[name] for name in HOST_FIELDS if seen.get(name) is not None},
+        **{name: facts[name] for name in ("python", "implementation", "libc", "huge_pages") if facts.get(name)},
+        "gpus": [
+            {name: gpu[name] for name in GPU_FIELDS if gpu.get(name) is not None}
+            for gpu in (gpus if isinstance(gpus, list) else ())
+            if isinstance(gpu, Mapping)
+        ],
+        "environment": {str(name): str(value) for name, value in shown if is_public(str(name))},
+        "packages": facts.get("packages") if isinstance(facts.get("packages"), Mapping) else {},
+        "libraries": facts.get("libraries") if isinstance(facts.get("libraries"), list) else [],
+    }

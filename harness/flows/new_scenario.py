@@ -1,0 +1,64 @@
+"""`harness new-scenario NAME`: a scenario that works, and a matrix that runs it, to start from."""
+
+from __future__ import annotations
+
+import keyword
+from pathlib import Path
+
+from harness.errors import UsageError
+
+SCRIPT = '''"""Pack a list of numbers and unpack it again."""
+
+# The values that each parameter may take: the matrix is checked against them before anything starts.
+PARAMS = {"count": [100, 1000], "form": ["json", "pickle"]}
+
+
+def setup(count=100, form="json"):
+    """Whatever is needed once. What is measured is imported here, not at the top."""
+    import importlib
+
+    library = importlib.import_module(form)
+    numbers = list(range(count))
+
+    def step():
+        """One step: called again and again, and timed. It may return a number or a dict of numbers."""
+        for _ in range(50):
+            packed = library.dumps(numbers)
+            library.loads(packed)
+        return {"packed_bytes": len(packed)}
+
+    return step
+'''
+
+MATRIX = """# harness sweep {name}.yaml
+version: 1
+series:
+  numpy:                                # put the package here that you ask about
+    install: ["numpy=={{version}}"]
+    versions: ["2.2.5", "2.2.6"]        # oldest first
+scenarios:
+  {name}:
+    script: {name}.py
+    params: {{count: 1000, form: [json, pickle]}}
+    steps: {{first: 500, budget: 2000}}
+    limits: {{leak: 0.5KiB, step_time: 10%}}
+    timeout: 2m
+trials: {{least: 2, most: 4}}
+"""
+
+
+def write(name: str, folder: Path) -> list[Path]:
+    """Write `name`.py and `name`.yaml into `folder`. Raises UsageError; overwrites nothing."""
+    if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
+        raise UsageError(f"{name!r} is no name for a scenario; letters, digits and _, not beginning with a digit")
+    files = {folder / f"{name}.py": SCRIPT, folder / f"{name}.yaml": MATRIX.format(name=name)}
+    if taken := [str(path) for path in files if path.exists()]:
+        raise UsageError(f"{', '.join(taken)}: there already; choose another name or --folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            with path.open("x", encoding="utf-8") as out:
+                out.write(text)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write: {error.strerror}; choose another --folder") from error
+    return list(files)

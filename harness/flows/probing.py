@@ -1,0 +1,298 @@
+"""`harness probe`: looks into scenarios from inside, in launches of their own, and keeps what they find."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
+from harness.flows.hosts import OpenHost, open_hosts
+from harness.flows.sweep import SweepOptions, with_lanes
+from harness.flows.world import World
+from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
+from harness.probes import Unreadable, leaks, lines, ops, read_oom, search_largest
+from harness.run.engine import Engine, Launch, Prepared
+from harness.run.payload import pack
+from harness.run.trial import run_trial
+from harness.store import RunDirectory
+
+MOST_FILE_CHARACTERS = 64 << 20
+GOOD_ENDS = ("completed", "stopped")
+NO_OPS = (
+    "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
+    "scenario in graph mode, or write trace_step()"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """One launch with a probe: how it ended, and the files that it left."""
+
+    trial: Trial
+    files: Mapping[str, str]
+
+    @property
+    def problem(self) -> str:
+        if self.trial.end in GOOD_ENDS:
+            return ""
+        return f"{self.trial.end}: {(self.trial.message.strip().splitlines() or ['no message'])[-1]}"
+
+
+def probe(plan: Plan, options: SweepOptions, world: World, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
+    """Run the probes that the plan's scenarios ask for (of `names`, if there are any), one after the other.
+
+    Returns what they found, and the directory with it: `probes.json`, and a folder of files for each. Raises UsageError
+    if there is nothing to do, Interrupted, EngineUnreachable.
+    """
+    asked = [(cell, each) for cell in plan.cells for each in _probes(cell.variant, names) if not cell.excluded]
+    if not asked:
+        raise UsageError(_nothing(plan, names))
+    directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=world.now())
+    opened = open_hosts(plan, world)
+    try:
+        found: list[Probed] = []
+        for each in _all(with_lanes(plan, opened, options), opened, names, world):
+            found.append(each)
+            _keep(found, directory)  # at once: an interruption loses nothing that was found
+    finally:
+        for host in opened:
+            host.close()
+    return found, directory.path
+
+
+def _probes(variant: Variant, names: Sequence[str]) -> list[Probe]:
+    return [each for each in variant.scenario.probes if not names or each.name in names]
+
+
+def _nothing(plan: Plan, names: Sequence[str]) -> str:
+    scenarios = {cell.variant.scenario.name: cell.variant.scenario for cell in plan.cells}
+    known = "; ".join(f"{name}: {', '.join(x.name for x in each.probes) or 'none'}" for name, each in scenarios.items())
+    what = f"probe {' or '.join(names)}" if names else "probes"
+    return f"{plan.matrix.path}: no scenario that was chosen has {what} (scenarios.NAME.probes); they have: {known}"
+
+
+Images = dict[tuple[str, str, str], Prepared | InfrastructureError]
+"""By host, series and version: what is had, or why it cannot be had."""
+
+
+def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], world: World) -> Iterator[Probed]:
+    """Cell by cell in the plan's order; of cells that differ only in the size that is searched for, the first."""
+    searched: set[str] = set()
+    images: Images = {}
+    for cell in plan.cells:
+        (host,) = (each for each in hosts if each.host == cell.lane.host)
+        for each in _probes(cell.variant, names):
+            if cell.excluded:
+                continue
+            if each.name == "largest":
+                family = f"{cell.image} {cell.lane} {_without(cell.variant, _param(each))}"
+                if family in searched:
+                    continue
+                searched.add(family)
+            yield _one(cell, each, host, world, images)
+
+
+def _one(cell: Cell, each: Probe, host: OpenHost, world: World, images: Images) -> Probed:
+    blank = Probed(probe=each, image=cell.image, lane=cell.lane, variant=cell.variant)
+    if host.engine is None or host.problem is not None:
+        return replace(blank, problem=host.problem or "the host could not be opened")
+    try:
+        looking = _Looking(
+            engine=host.engine, cell=cell, world=world, prepared=_prepared(host.engine, cell, world, images)
+        )
+        return FINDERS[each.name](looking, blank)
+    except (EngineUnreachable, Interrupted):
+        raise
+    except (InfrastructureError, Unreadable) as error:
+        return replace(blank, problem=str(error))
+
+
+def _prepared(engine: Engine, cell: Cell, world: World, images: Images) -> Prepared:
+    """The cell's image; one that cannot be had is asked for once. Raises InfrastructureError, Interrupted."""
+
+    def say(text: str) -> None:
+        if world.stopped.is_set():
+            raise Interrupted("interrupted")
+        world.watcher.preparing(lane=str(cell.lane), image=f"{cell.image.series} {cell.image.version}", text=text)
+
+    name = (cell.lane.host.name, cell.image.series, cell.image.version)
+    if name not in images:
+        try:
+            images[name] = engine.prepare(cell.image, say)
+        except EngineUnreachable:
+            raise
+        except InfrastructureError as error:
+            images[name] = error
+    found = images[name]
+    if isinstance(found, InfrastructureError):
+        raise found
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Looking:
+    """Launches of one cell."""
+
+    engine: Engine
+    cell: Cell
+    world: World
+    prepared: Prepared
+
+    def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
+        """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
+        files: dict[str, str] = {}
+
+        def keep(name: str, text: str) -> None:
+            if sum(map(len, files.values())) + len(text) <= MOST_FILE_CHARACTERS:
+                files[name] = files.get(name, "") + text
+
+        cell, watcher = self.cell, self.world.watcher
+        label = f"{cell.image.version} {variant}"
+        watcher.trial_started(lane=str(cell.lane), cell=label, number=1, steps=steps)
+        trial = run_trial(
+            self.engine,
+            Launch(
+                prepared=self.prepared,
+                scenario=variant.scenario,
+                payload=pack(variant, extras={"looks": [steps], "probe": probe}),
+                gpu=cell.lane.gpu,
+                gpus=cell.lane.gpus,
+                labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
+            ),
+            cell_id=cell.id,
+            number=1,
+            key="",
+            round=0,
+            decide=lambda trace: "go",
+            on_step=lambda step, rss: watcher.step(lane=str(cell.lane), step=step, rss_kib=rss),
+            cancelled=self.world.stopped.is_set,
+            on_file=keep,
+        )
+        if trial.end == "interrupted":
+            raise Interrupted("interrupted")
+        looked = Looked(trial=trial, files=files)
+        told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or trial.end}"
+        watcher.trial_ended(lane=str(cell.lane), cell=label, number=1, text=told, bad=bool(looked.problem))
+        return looked
+
+
+# ---------------------------------------------------------------- each probe
+
+
+def _plain(looking: _Looking, blank: Probed) -> tuple[Probed, Looked]:
+    probe = blank.probe
+    looked = looking.launch(blank.variant, steps=probe.steps, probe={"name": probe.name, **dict(probe.settings)})
+    return replace(blank, problem=looked.problem, files=looked.files), looked
+
+
+def _ops(looking: _Looking, blank: Probed) -> Probed:
+    probed, looked = _plain(looking, blank)
+    if "optrace.json" not in looked.files:
+        return probed
+    found = ops(looked.files["optrace.json"])
+    return replace(probed, ops=found, problem=probed.problem or ("" if found else NO_OPS))
+
+
+def _lines(looking: _Looking, blank: Probed) -> Probed:
+    probed, looked = _plain(looking, blank)
+    return replace(probed, functions=lines(looked.files["lines.json"])) if "lines.json" in looked.files else probed
+
+
+def _artifacts(looking: _Looking, blank: Probed) -> Probed:
+    return _plain(looking, blank)[0]
+
+
+def _leaks(looking: _Looking, blank: Probed) -> Probed:
+    """The cell, and the same with one step: what is in both is lost once."""
+    probed, looked = _plain(looking, blank)
+    if probed.problem or "valgrind.json" not in looked.files:
+        return probed
+    control = looking.launch(blank.variant, steps=1, probe={"name": "valgrind"})
+    if control.problem or "valgrind.json" not in control.files:
+        return replace(probed, problem=f"the control: {control.problem or 'valgrind left no report'}")
+    found, errors, problem = leaks(
+        looked.files["valgrind.json"], control.files["valgrind.json"], further_steps=blank.probe.steps - 1
+    )
+    files = {**looked.files, "control.valgrind.json": control.files["valgrind.json"]}
+    return replace(probed, leaks=found, errors=errors, problem=problem, files=files)
+
+
+def _largest(looking: _Looking, blank: Probed) -> Probed:
+    """Tries sizes in launches of their own, under the scenario's limit of memory; any other failure ends the search."""
+    param = _param(blank.probe)
+    sizes = [value for name, values in blank.variant.scenario.params if name == param for value in values]
+    problems: list[str] = []
+
+    def attempt(size: int) -> SizeTry:
+        if problems:
+            return SizeTry(size=size, fits=False, end="not tried")
+        looked = looking.launch(_with(blank.variant, param, size), steps=blank.probe.steps, probe=None)
+        trial = looked.trial
+        if looked.problem and not out_of_memory(trial):
+            problems.append(f"{param}={size}: {looked.problem}")
+        return SizeTry(
+            size=size,
+            fits=not looked.problem,
+            end=trial.end,
+            peak_rss_kib=trial.peak_rss_kib,
+            message=looked.problem,
+            oom=read_oom(f"{trial.message}\n{trial.output_tail}") if looked.problem else None,
+        )
+
+    tries = search_largest(attempt, [size for size in sizes if isinstance(size, int)])
+    told = tuple(each for each in tries if each.end != "not tried")
+    return replace(blank, tries=told, problem="; ".join(problems))
+
+
+FINDERS: Mapping[str, Callable[[_Looking, Probed], Probed]] = {
+    "optrace": _ops, "lines": _lines, "valgrind": _leaks, "artifacts": _artifacts, "largest": _largest,
+}  # fmt: skip
+
+
+def out_of_memory(trial: Trial) -> bool:
+    """Also in setup, where weights are made: that says as much about what fits."""
+    return trial.end == "oom" or (trial.end == "setup" and "out of memory" in trial.message)
+
+
+def _param(probe: Probe) -> str:
+    return str(dict(probe.settings)["param"])
+
+
+def _with(variant: Variant, param: str, value: int) -> Variant:
+    return replace(variant, params=tuple((name, value if name == param else old) for name, old in variant.params))
+
+
+def _without(variant: Variant, param: str) -> str:
+    return str(replace(variant, params=tuple(pair for pair in variant.params if pair[0] != param)))
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+def _keep(found: Sequence[Probed], directory: RunDirectory) -> None:
+    """Write the newest probe's files into a folder of its own, and all records."""
+    probed = found[-1]
+    cell = Cell(image=probed.image, lane=probed.lane, variant=probed.variant)
+    folder = f"{cell.id}-{probed.probe.name}"
+    if probed.files:
+        (directory.path / folder).mkdir()
+    for name, text in probed.files.items():
+        directory.write(f"{folder}/{name}", text)
+    directory.write("probes.json", json.dumps([_to_json(each) for each in found], indent=1))
+    directory.point_latest()
+
+
+def _to_json(probed: Probed) -> dict[str, Any]:
+    """The record without the files' content, which lies beside it."""
+    return {
+        "series": probed.image.series, "image": probed.image.version, "host": probed.lane.host.name,
+        "gpu": probed.lane.gpu, "scenario": probed.variant.scenario.name, "params": dict(probed.variant.params),
+        "probe": probed.probe.name, "problem": probed.problem, "files": sorted(probed.files),
+        "ops": [asdict(each) for each in probed.ops],
+        "functions": [asdict(each) for each in probed.functions],
+        "leaks": [asdict(each) for each in probed.leaks], "errors": dict(probed.errors),
+        "tries": [asdict(each) for each in probed.tries], "largest": probed.largest,
+    }  # fmt: skip

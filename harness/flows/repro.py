@@ -1,0 +1,173 @@
+"""`harness repro`: how a cell is launched without the harness, from a run's directory alone."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import re
+import tokenize
+from dataclasses import replace
+from typing import Any
+
+from harness.errors import UsageError
+from harness.flows import inputs
+from harness.flows.evidence import telling_trial
+from harness.flows.stored import StoredRun
+from harness.model import Build, Cell, Host, Install, Pull, Scenario, Source, Trial
+from harness.model.evidence import Container, Machine, Recipe
+from harness.run.containers import PIDS_LIMIT
+from harness.run.payload import TOLD_ENVIRONMENT
+
+COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+
+
+def recipe(run: StoredRun, cell: Cell) -> Recipe:
+    """Raises UsageError for a run that did not keep what it ran, and for a cell that never ran."""
+    result = run.cells[cell.id]
+    scenario = cell.variant.scenario
+    hashes = run.files.get(scenario.name, {})
+    if not hashes and not scenario.command:
+        raise UsageError(
+            f"{run.path}: this run kept no scripts (an older harness made it); sweep again: what was measured is reused"
+        )
+    trial = telling_trial(result.trials)
+    if trial is None:
+        raise UsageError(f"{cell.id}: never ran, so there is nothing to repeat: {result.verdict.why}")
+    files, missing = inputs.read(hashes, run.path)
+    script = scenario.script.name if scenario.script else None
+    if script is not None and script in missing:
+        raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} is gone or was changed; copy the whole directory again")
+    return Recipe(
+        result=result,
+        run=_machine(cell, trial) if cell.lane.host.is_process else _container(cell, trial),
+        script=None if script is None else decoded(files.pop(script)),
+        files=files,
+        missing=missing,
+        steps=trial.steps_asked or scenario.steps.budget,
+    )
+
+
+def decoded(script: bytes) -> str:
+    """A script's text as Python reads it, to be written as UTF-8."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(script).readline)
+    return COOKIE.sub(r"\1utf-8", script.decode(encoding, "replace"))
+
+
+def without_secrets(recipe: Recipe) -> Recipe:
+    """The same for strangers: values of allowed variables only, and GPUs not by their serial numbers."""
+    run = recipe.run
+    public = tuple(pair for pair in run.environment if is_public(pair[0]))
+    withheld = tuple(name for name, _ in run.environment if not is_public(name))
+    if isinstance(run, Machine):
+        return replace(recipe, run=replace(run, python="", environment=public, withheld=withheld))
+    options = tuple(("--gpus", "all") if option[0] == "--gpus" else option for option in run.options)
+    source: Source = run.source
+    if isinstance(source, Build):
+        source = Build(context=source.context.relative_to(source.context.parent), args=source.args)
+    told = replace(run, client=("docker",), options=options, environment=public, withheld=withheld, source=source)
+    return replace(recipe, run=told)
+
+
+def is_public(name: str) -> bool:
+    """Whether a variable's value may be shown to strangers."""
+    return not SECRET.search(name) and any(fnmatch.fnmatchcase(name, pattern) for pattern in TOLD_ENVIRONMENT)
+
+
+# ---------------------------------------------------------------- containers
+
+
+def _container(cell: Cell, trial: Trial) -> Container:
+    source = cell.image.source
+    return Container(
+        client=_client(cell.lane.host),
+        image=_image(source, trial),
+        source=source,
+        keep_entrypoint=cell.image.keep_entrypoint,
+        options=tuple(_options(cell, trial)),
+        environment=_environment(cell),
+    )
+
+
+def _client(host: Host) -> tuple[str, ...]:
+    if host.engine.startswith("context:"):
+        return "docker", "--context", host.engine.removeprefix("context:")
+    return ("docker",) if host.engine == "docker" else ("docker", "--host", host.engine)
+
+
+def _image(source: Source, trial: Trial) -> str:
+    """By the registry's digest where it has one, else the id that the engine launched; "" if neither is known."""
+    pulled = isinstance(source, Pull) and trial.image_digest and trial.image_digest != trial.reference
+    if isinstance(source, Pull) and pulled:
+        return f"{_repository(source.reference)}@{trial.image_digest}"
+    return trial.reference if not isinstance(source, Install) or trial.reference else ""
+
+
+def _repository(reference: str) -> str:
+    """Without tag and digest; a port is no tag."""
+    name = reference.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
+    """What `run/containers.py` asks of the engine, as flags; a test holds them equal."""
+    scenario = cell.variant.scenario
+    options: list[tuple[str, ...]] = [
+        ("--init",),
+        ("--network", "bridge" if scenario.network else "none"),
+        ("--cap-drop", "ALL"),
+        *(("--cap-add", name) for name in scenario.cap_add),
+        ("--security-opt", "no-new-privileges"),
+        ("--pids-limit", str(PIDS_LIMIT)),
+        ("--shm-size", str(scenario.shm_bytes)),
+        *(("--ulimit", f"{name}={soft}:{hard}") for name, soft, hard in _ulimits(scenario, trial)),
+    ]
+    if scenario.memory_bytes is not None:
+        options += [("--memory", str(scenario.memory_bytes)), ("--memory-swap", str(scenario.memory_bytes))]
+    if gpus := _gpus(cell, trial):
+        options.append(("--gpus", gpus))
+    return options
+
+
+def _ulimits(scenario: Scenario, trial: Trial) -> list[tuple[str, int, int]]:
+    """Those that the trial had, or of which it does not tell: an engine may have refused limits nobody asked for."""
+    had = trial.facts.get("rlimits")
+    told = had if isinstance(had, dict) else {}
+    return [limit for limit in scenario.ulimits if told.get(limit[0]) in (None, f"{limit[1]}:{limit[2]}")]
+
+
+def _gpus(cell: Cell, trial: Trial) -> str:
+    """By UUID as the trial had them; the quotes are part of the flag's own syntax."""
+    known = trial.fingerprint.get("gpus")
+    uuids = [gpu.get("uuid") for gpu in known if isinstance(gpu, dict)] if isinstance(known, list) else []
+    names = [str(uuid) for uuid in uuids if uuid] or ([cell.lane.gpu] if cell.lane.gpu else [])
+    return "all" if names == ["all"] else f'"device={",".join(names)}"' if names else ""
+
+
+def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
+    return tuple({**dict(cell.image.environment), **dict(cell.variant.scenario.environment)}.items())
+
+
+# ---------------------------------------------------------------- processes
+
+
+def _machine(cell: Cell, trial: Trial) -> Machine:
+    return Machine(
+        python=trial.reference,
+        version=_text(trial.facts.get("python")),
+        packages=_packages(cell.image.source, trial.facts.get("packages")),
+        memory_bytes=cell.variant.scenario.memory_bytes,
+        environment=_environment(cell),
+    )
+
+
+def _packages(source: Source, known: Any) -> tuple[str, ...]:
+    """Everything that was installed, with its version; what the matrix asks for where that is not known."""
+    if isinstance(known, dict) and known and all(isinstance(version, str) for version in known.values()):
+        return tuple(f"{name}=={version}" if version else name for name, version in sorted(known.items()))
+    return source.packages if isinstance(source, Install) else ()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

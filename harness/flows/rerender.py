@@ -1,0 +1,126 @@
+"""`harness report`: a run's result read back from its directory, so that every report can be made of it again.
+
+What `plan.json`, `summary.json` and the trials do not tell is in `run.json`: when, how long, which GPUs the lanes had,
+and what kept cells from being measured. A run of before that file is read without.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import UsageError
+from harness.flows import judging
+from harness.flows.blocks import shown_rows, thinned_trial
+from harness.flows.stored import read_run
+from harness.judge.attribution import attribute
+from harness.model import Block, HostState, Lane, RunResult, RunVerdict
+from harness.model.gpus import Gpu
+
+FILE = "run.json"
+SCHEMA = 1
+
+
+class _LaneFile(BaseModel):
+    host: str
+    gpu: str | None
+    gpus: list[Gpu]
+
+
+class _RunFile(BaseModel):
+    verdict: RunVerdict | None = None
+    started: str = ""
+    duration_s: float = 0.0
+    warnings: list[str] = []
+    lanes: list[_LaneFile] = []
+    problems: dict[str, str] = {}
+    """By host."""
+    hindered: dict[str, str] = {}
+    """By cell: what kept it from being measured as planned."""
+    skipped: dict[str, str] = {}
+    """By cell: why it did not need to be."""
+
+
+def to_json(result: RunResult) -> dict[str, Any]:
+    """The content of `run.json`."""
+    lanes = dict.fromkeys(block.lane for block in result.plan.blocks)
+    return {
+        "schema": SCHEMA,
+        "verdict": result.verdict,
+        "started": result.started,
+        "duration_s": result.duration_s,
+        "warnings": list(result.warnings),
+        "lanes": [
+            {"host": lane.host.name, "gpu": lane.gpu, "gpus": [asdict(gpu) for gpu in lane.gpus]} for lane in lanes
+        ],
+        "problems": {state.host.name: state.problem for state in result.hosts if state.problem is not None},
+        "hindered": {entry.cell_id: entry.problem for entry in result.cells if entry.problem},
+        "skipped": {entry.cell_id: entry.skipped for entry in result.cells if entry.skipped},
+    }
+
+
+def read_result(path: Path) -> RunResult:
+    """The result of the run in a directory, its traces thinned as a sweep's are. Raises UsageError."""
+    rows = shown_rows(sum(1 for _ in (path / "trials").glob("*.json")))
+    stored = read_run(path, keep=functools.partial(thinned_trial, rows=rows))
+    told = _read(stored.path / FILE)
+    lanes = {(one.host, one.gpu): tuple(one.gpus) for one in told.lanes}
+    plan = replace(stored.plan, blocks=tuple(_with_gpus(block, lanes) for block in stored.plan.blocks))
+    cells = tuple(
+        replace(
+            stored.cells[cell.id],
+            cell=cell,
+            problem=told.hindered.get(cell.id, ""),
+            skipped=told.skipped.get(cell.id, ""),
+        )
+        for cell in plan.cells
+    )
+    findings = tuple(replace(one, lane=_lane(one.lane, lanes)) for one in stored.findings)
+    result = RunResult(
+        matrix=plan.matrix.name,
+        verdict="ok",
+        started=told.started,
+        duration_s=told.duration_s,
+        hosts=tuple(HostState(host=host, problem=told.problems.get(host.name)) for host in plan.matrix.hosts),
+        plan=plan,
+        cells=cells,
+        findings=findings,
+        attribution=attribute(plan, cells, findings),
+        directory=stored.path,
+        warnings=tuple(told.warnings),
+    )
+    return replace(result, verdict=told.verdict or judging.run_verdict(result, interrupted=False))
+
+
+def _read(path: Path) -> _RunFile:
+    if not path.exists():
+        return _RunFile()
+    try:
+        return _RunFile.model_validate(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; make it readable") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(
+            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; remove it to go without"
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON: {error}; remove it to go without") from error
+
+
+Gpus = Mapping[tuple[str, str | None], tuple[Gpu, ...]]
+
+
+def _lane(lane: Lane, gpus: Gpus) -> Lane:
+    return replace(lane, gpus=gpus.get((lane.host.name, lane.gpu), ()))
+
+
+def _with_gpus(block: Block, gpus: Gpus) -> Block:
+    lane = _lane(block.lane, gpus)
+    return replace(block, lane=lane, cells=tuple(replace(cell, lane=lane) for cell in block.cells))

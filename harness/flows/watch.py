@@ -1,0 +1,240 @@
+"""`harness watch`: look what is new in the registries, and run just that against what is known."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Protocol
+
+from harness.errors import HarnessError, Interrupted
+from harness.flows.looking import Digests, Images, Listing, View, look, tagged, watched
+from harness.flows.memory import Known, Memory, Standing, only_one, remember, remembered
+from harness.matrix import load_matrix
+from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunResult, Series
+from harness.model.seen import Seen, Spot
+from harness.plan import make_plan
+from harness.registry import Registry
+
+
+class Run(Protocol):
+    """Sweeps a plan, and writes the reports: nothing is remembered of a run before they are there."""
+
+    def __call__(self, plan: Plan, *, fresh: bool) -> RunResult:
+        """`fresh`: measure all of it now, whatever earlier runs know."""
+
+
+def registries(environ: Mapping[str, str], stopped: threading.Event) -> Registry:
+    """All registries, with pauses that end when we are to stop."""
+
+    def pause(seconds: float) -> None:
+        if stopped.wait(seconds):
+            raise Interrupted("interrupted while a registry was asked; nothing was started")
+
+    return Registry.from_environ(environ, pause=pause)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """`interval_s`: from the beginning of one look to that of the next; None: one look only."""
+
+    out: Path = Path("reports")
+    interval_s: float | None = None
+    digests: Digests = "some"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """A matrix that is watched. `tell` gets what each look showed, before anything is run."""
+
+    matrix: Path
+    options: WatchOptions
+    environ: Mapping[str, str]
+    images: Images
+    run: Run
+    tell: Callable[[Seen], None]
+    stopped: threading.Event
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+
+    def watch(self) -> int:
+        """Until it is stopped, or once; the exit code. What fails at the first look is raised: a wrong file or login
+        shows at once. At a later one it is told, and the next look may be better.
+        """
+        began_s = time.monotonic()
+        listing = Listing(images=self.images)
+        folder = self.options.out / self._load(listing).name
+        with only_one(folder):
+            code = self._turn(folder, listing, began_s=began_s)
+            if self.options.interval_s is None or code == EXIT_CODES["interrupted"]:
+                return code
+            return self._go_on(folder, began_s=began_s, interval_s=self.options.interval_s)
+
+    def _go_on(self, folder: Path, *, began_s: float, interval_s: float) -> int:
+        """Look again and again. Being stopped between two runs is no error: nothing was cut short."""
+        while not self.stopped.wait(max(0.0, began_s + interval_s - time.monotonic())):
+            began_s = time.monotonic()
+            try:
+                code = self._later_turn(folder, began_s=began_s)
+            except Interrupted:
+                break
+            if code == EXIT_CODES["interrupted"]:
+                return code
+        return EXIT_CODES["ok"]
+
+    def _later_turn(self, folder: Path, *, began_s: float) -> int:
+        try:
+            return self._turn(folder, Listing(images=self.images), began_s=began_s)
+        except Interrupted:
+            raise
+        except HarnessError as error:
+            self.tell(Seen(matrix=folder.name, at=self._time(), problem=str(error)))
+            return error.exit_code
+
+    def _turn(self, folder: Path, listing: Listing, *, began_s: float) -> int:
+        """One look, and the run that it calls for."""
+        before = self.images.requests - sum(listing.cost.values())
+        memory = remembered(folder)
+        matrix = self._load(listing)
+        images = watched(matrix)
+        view = look(images, memory, listing, digests=self.options.digests)
+        seen = self._seen(folder.name, images, memory, view)
+        took_s = round(time.monotonic() - began_s, 2)
+        self.tell(replace(seen, requests=self.images.requests - before, duration_s=took_s))
+        memory = _looked(memory, view, at=seen.at)
+        remember(folder, memory)
+        if not seen.to_run:
+            return EXIT_CODES["ok"]
+        result = self._run(matrix, images, memory, seen)
+        if result.verdict != "interrupted":
+            remember(folder, _measured(memory, images, view, result, at=seen.at))
+        return result.exit_code
+
+    def _load(self, listing: Listing) -> Matrix:
+        return load_matrix(self.matrix, environ=self.environ, tags=listing)
+
+    def _seen(self, name: str, images: Mapping[Spot, Image], memory: Memory, view: View) -> Seen:
+        known = [spot for spot in tagged(images) if memory.of(spot)]
+        return Seen(
+            matrix=name,
+            at=self._time(),
+            images=len(images),
+            new=view.new,
+            republished=view.republished,
+            gone=view.gone,
+            digests=sum(spot in view.digests for spot in known),
+            tags=len(known),
+            notes=view.notes,
+        )
+
+    def _time(self) -> str:
+        return self.now().isoformat(timespec="seconds")
+
+    def _run(self, matrix: Matrix, images: Mapping[Spot, Image], memory: Memory, seen: Seen) -> RunResult:
+        """The new images beside known ones. Step times can only be compared side by side, so known ones run again."""
+        chosen = limited(matrix, images, memory, seen.to_run)
+        beside = any(memory.of(Spot(image.series, image.version)) for each in chosen.series for image in each.images)
+        return self.run(make_plan(chosen, seed=random.SystemRandom().randrange(2**31)), fresh=beside)
+
+
+# ---------------------------------------------------------------- what is run
+
+
+def limited(matrix: Matrix, images: Mapping[Spot, Image], memory: Memory, news: tuple[Spot, ...]) -> Matrix:
+    """The matrix with just the series in which there is news, and of them the new images, the last good one, the last
+    known one and the baseline."""
+    series = [
+        replace(each, images=_limited(each, images, memory, news))
+        for each in matrix.series
+        if any(spot.series == each.name for spot in news)
+    ]
+    return replace(matrix, series=tuple(series))
+
+
+def _limited(series: Series, images: Mapping[Spot, Image], memory: Memory, news: tuple[Spot, ...]) -> tuple[Image, ...]:
+    spots = [Spot(series.name, image.version) for image in series.images]
+    known = {
+        spot: found
+        for spot in spots
+        if spot in images and spot not in news and (found := memory.of(spot)) and not found.gone
+    }
+    good = [spot for spot, found in known.items() if found.standing == "good"]
+    base = [spot for spot in spots if spot.version == series.baseline]
+    chosen = {*news, *good[-1:], *list(known)[-1:], *base}
+    return tuple(image for image, spot in zip(series.images, spots, strict=True) if spot in chosen)
+
+
+# ---------------------------------------------------------------- what is remembered
+
+
+def _looked(memory: Memory, view: View, *, at: str) -> Memory:
+    """With what was asked. A republished tag keeps its old digest until it was measured: a run may be cut short."""
+    changes: dict[Spot, Known] = {}
+    for spot, digest in view.digests.items():
+        known = memory.of(spot)
+        if known is not None:
+            changes[spot] = replace(known, asked=at, digest=known.digest or digest, gone=digest is None)
+    for spot in view.gone:
+        known = changes.get(spot) or memory.of(spot)
+        if known is not None:
+            changes[spot] = replace(known, gone=True)
+    return memory.updated(changes)
+
+
+def _measured(memory: Memory, images: Mapping[Spot, Image], view: View, result: RunResult, *, at: str) -> Memory:
+    """With what the run came to. What it could not measure stays new: the next look tries again."""
+    changes = {}
+    for spot, standing in standings(result).items():
+        source = images[spot].source
+        before = memory.of(spot)
+        changes[spot] = Known(
+            standing=standing,
+            reference=source.reference if isinstance(source, Pull) else None,
+            digest=view.digests.get(spot) or (before.digest if before else None),
+            asked=at if spot in view.digests or before is None else before.asked,
+        )
+    return memory.updated(changes)
+
+
+def standings(result: RunResult) -> dict[Spot, Standing]:
+    """What each image of a run turned out to be, over all its cells; one that lacks a cell is left out."""
+    verdicts: dict[Spot, set[str]] = {}
+    problems: set[Spot] = set()
+    for cell in result.cells:
+        if cell.cell.excluded is None:
+            spot = Spot(cell.cell.image.series, cell.cell.image.version)
+            verdicts.setdefault(spot, set()).add(cell.verdict.verdict)
+            if cell.problem:
+                problems.add(spot)
+    worse = _after_a_change(result)
+    return {spot: _standing(names, worse=spot in worse) for spot, names in verdicts.items() if spot not in problems}
+
+
+def _standing(verdicts: set[str], *, worse: bool) -> Standing:
+    if worse or verdicts & BAD:
+        return "bad"
+    return "good" if verdicts <= GOOD else "unsure"
+
+
+def _after_a_change(result: RunResult) -> set[Spot]:
+    """The images from a first bad one on, up to where that was fixed: slower ones have no bad verdict of their own."""
+    order = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
+    found: set[Spot] = set()
+    for finding in result.findings:
+        if finding.kind == "first_fixed":
+            continue
+        versions = order[finding.series]
+        start = versions.index(finding.after)
+        fixed = [
+            versions.index(other.after)
+            for other in result.findings
+            if other.kind == "first_fixed"
+            and (other.series, other.lane, other.variant, other.metric)
+            == (finding.series, finding.lane, finding.variant, finding.metric)
+        ]
+        end = min((place for place in fixed if place > start), default=len(versions))
+        found.update(Spot(finding.series, version) for version in versions[start:end])
+    return found

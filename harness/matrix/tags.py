@@ -1,0 +1,55 @@
+"""`tags: {match, from, to}` -> the tags that a registry has now, oldest first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness import model
+from harness.matrix import shape
+from harness.matrix.context import Context, Entry
+from harness.matrix.problems import KeyPath, listed, shown
+from harness.registry import RegistryDenied, RegistryTrouble, TagSource, in_range, is_bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagReader:
+    context: Context
+    source: TagSource
+
+    def read(self, repository: str, wanted: shape.TagRange, *, key: KeyPath) -> list[Entry]:
+        """The images of one series; what is wrong goes to the context's problems.
+
+        Raises RegistryTrouble, with the place, if the registry does not answer: that is no error of the file.
+        """
+        if not self._sound(wanted, key):
+            return []
+        try:
+            known = self.source.tags(repository)
+        except RegistryDenied as error:
+            self.context.problems.add(key, str(error))
+            return []
+        except RegistryTrouble as error:
+            raise RegistryTrouble(f"{self.context.document.where(*key)}: {error}") from error
+        tags = in_range(known, match=wanted.match, first=wanted.from_, last=wanted.to)
+        if not tags:
+            self.context.problems.add(key, _none_found(repository, wanted, known))
+        return [Entry(version=tag, key=key, source=model.Pull(reference=f"{repository}:{tag}")) for tag in tags]
+
+    def _sound(self, wanted: shape.TagRange, key: KeyPath) -> bool:
+        bounds = {"from": wanted.from_, "to": wanted.to}
+        wrong = [name for name, bound in bounds.items() if bound is not None and not is_bound(bound)]
+        for name in wrong:
+            text = (
+                f"{shown(bounds[name])} is no version; write one such as 20.12 or 2.1.0rc1, without the rest of the tag"
+            )
+            self.context.problems.add((*key, name), text)
+        return not wrong
+
+
+def _none_found(repository: str, wanted: shape.TagRange, known: tuple[str, ...]) -> str:
+    """Says what there is instead: the newest of what the pattern alone means, or some of all."""
+    alike = in_range(known, match=wanted.match)
+    bounds = [f"{name} {bound}" for name, bound in (("from", wanted.from_), ("to", wanted.to)) if bound]
+    text = " ".join([f"no tag of {repository} is like {shown(wanted.match)}", *bounds])
+    there = f"newest of them: {listed(alike[-4:])}" if alike else f"it has {len(known)} tags: {listed(known, most=4)}"
+    return f"{text}; {there}"

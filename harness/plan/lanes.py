@@ -1,0 +1,74 @@
+"""`gpus:` of a host, and the GPUs that it was found to have -> its lanes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.errors import InfrastructureError
+from harness.model import Host, Lane
+from harness.model.gpus import Gpu
+
+
+def choose_lanes(host: Host, found: Sequence[Gpu]) -> tuple[Lane, ...]:
+    """The lanes of `host`: none for a GPU, one with `all`, one for `each`, or one for each that is listed.
+
+    An entry is an index, a UUID or MIG id (or its beginning), or part of a name, whatever its case. Raises
+    InfrastructureError, a line with what is there: a card may have fallen off the bus, and the other hosts go on.
+    """
+    if host.gpus == "none":
+        return (Lane(host=host),)
+    if not found:
+        raise InfrastructureError(
+            f"{host.where}.gpus: host {host.name} has no GPU; see `nvidia-smi` there, or use none"
+        )
+    if host.gpus == "all":
+        return (Lane(host=host, gpu="all", gpus=tuple(found)),)
+    chosen = list(found) if host.gpus == "each" else _listed(host, host.gpus, found)
+    return tuple(Lane(host=host, gpu=_label(gpu, found), gpus=(gpu,)) for gpu in chosen)
+
+
+def _listed(host: Host, entries: Sequence[str], found: Sequence[Gpu]) -> list[Gpu]:
+    chosen: dict[str, str] = {}
+    for number, entry in enumerate(entries):
+        place = f"{host.where}.gpus[{number}]"
+        gpu = _one(entry, found, place=place, host=host)
+        if gpu.uuid in chosen:
+            raise InfrastructureError(f"{place}: {chosen[gpu.uuid]!r} and {entry!r} are one GPU, {gpu}; keep one")
+        chosen[gpu.uuid] = entry
+    return [gpu for uuid in chosen for gpu in found if gpu.uuid == uuid]
+
+
+def _one(entry: str, found: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
+    """The only GPU that `entry` means."""
+    matching = _meant(entry.strip(), found)
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        there = "; ".join(map(str, found))
+        raise InfrastructureError(f"{place}: no GPU like {entry!r} on host {host.name}; it has: {there}")
+    several = "; ".join(map(str, matching))
+    raise InfrastructureError(
+        f"{place}: {entry!r} is {len(matching)} GPUs on host {host.name}: {several}; name one by its UUID"
+    )
+
+
+def _meant(text: str, found: Sequence[Gpu]) -> list[Gpu]:
+    """`0` is an index; `4090` is part of a name, as no host has so many."""
+    if text.startswith(("GPU-", "MIG-")):
+        whole = [gpu for gpu in found if text in (gpu.uuid, gpu.parent)]
+        return whole or [gpu for gpu in found if len(text) > 4 and gpu.uuid.startswith(text)]
+    numbered = [gpu for gpu in found if text == str(gpu.index)]
+    return numbered or [gpu for gpu in found if text.lower() in gpu.name.lower() and not _is_index(text)]
+
+
+def _is_index(text: str) -> bool:
+    return text.isdecimal() and int(text) < 64
+
+
+def _label(gpu: Gpu, found: Sequence[Gpu]) -> str:
+    """`RTX 4090`; of several cards of one name `RTX 4090 GPU-1a2b3c4d`: an index changes, a UUID does not."""
+    twins = [other.uuid for other in found if other.short_name == gpu.short_name]
+    if len(twins) == 1:
+        return gpu.short_name
+    short = gpu.uuid[:12]
+    return f"{gpu.short_name} {short if sum(uuid.startswith(short) for uuid in twins) == 1 else gpu.uuid}"

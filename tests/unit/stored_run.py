@@ -1,0 +1,107 @@
+"""A run's directory as `sweep` leaves it, for the tests of what is made from it alone."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from harness.flows import inputs
+from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Trial, Variant
+from harness.plan import to_json
+from harness.report.summary import summarise
+from harness.store import trial_to_json
+from tests.unit.report import build
+
+SCRIPT = '''"""Grow or crash, as it is told."""
+
+import helper
+
+
+def setup(keep, say=""):
+    kept = []
+
+    def step():
+        kept.append(bytearray(helper.SIZE)) if keep else None
+
+    return step
+
+
+if __name__ == "__main__":
+    raise SystemExit("the harness imports a scenario: this never ran")
+'''
+HELPER = "SIZE = 8192\n"
+IDS = {"6.2.0": "sha256:" + "2" * 64, "6.3.0": "sha256:" + "3" * 64, "6.3.2": "sha256:" + "4" * 64}
+SERIES = build.series("multidict", list(IDS))
+
+
+def scenario(folder: Path, **fields: object) -> Scenario:
+    """A real script with a file beside it, in `folder`."""
+    (folder / "grow.py").write_text(SCRIPT)
+    (folder / "helper.py").write_text(HELPER)
+    made = Scenario(
+        name="grow",
+        where=build.WHERE,
+        script=folder / "grow.py",
+        files=(folder / "helper.py",),
+        environment=(("TF_FLAG", "1 $(touch x)"), ("API_TOKEN", "hush")),
+        memory_bytes=1 << 30,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def trial(entry: CellResult, number: int) -> Trial:
+    version = entry.cell.image.version
+    made = build.trial(entry.cell.id, number, entry.verdict)
+    crashed = made.end == "crash"
+    return replace(
+        made,
+        message="crash in step 3 (/home/ada/x.py:3): https://ada:pw@mirror/simple" if crashed else "",
+        stacks='File "/root/.cache/x.py", line 3' if crashed else "",
+        image_digest="sha256:" + "d" * 64,
+        reference=IDS[version],
+        facts={
+            "python": "3.11.2",
+            "libc": "glibc 2.36",
+            "packages": {"multidict": version, "pip": "23.0.1", **({"six": "1.16.0"} if version != "6.2.0" else {})},
+            "libraries": ["libc.so.6", "libcufft.so.10.3" if version == "6.2.0" else "libcufft.so.11.0"],
+            "environment": {"TF_FLAG": "1 $(touch x)", "NVIDIA_API_KEY": "nvapi-secretsecret"},
+            "environment_names": ["API_TOKEN", "PATH"],
+            "rlimits": {"stack": "67108864:67108864", "memlock": "65536:65536"},
+        },
+        fingerprint={"engine": "docker 27", "name": "lab-secret-7", "kernel": "6.1", "cpu": "EPYC", "cpus": 2},
+    )
+
+
+def leaking(version: str, _lane: Lane, _variant: Variant) -> CellVerdict:
+    return build.leak(7.838) if version == "6.3.0" else build.flat()
+
+
+def write(
+    folder: Path,
+    *,
+    lane: Lane = build.HERE,
+    judge: build.Judge = leaking,
+    change: Callable[[RunResult], RunResult] = lambda result: result,
+    params: tuple[tuple[str, Scalar], ...] = (("keep", True),),
+    **fields: object,
+) -> Path:
+    """`folder/reports/quickstart/<id>` with a leak in the middle version of three."""
+    variant = Variant(scenario=scenario(folder, **fields), params=params)
+    found = [
+        build.finding(SERIES, lane, variant, before="6.2.0", after="6.3.0"),
+        build.finding(SERIES, lane, variant, before="6.3.0", after="6.3.2", kind="first_fixed"),
+    ]
+    result = change(build.run([(SERIES, [lane], [variant])], judge, findings=found))
+    path = folder / "reports/quickstart/20250301T120000Z-1a2b"
+    (path / "trials").mkdir(parents=True)
+    plan = to_json(result.plan, inputs=functools.partial(inputs.keep, directory=path))
+    (path / "plan.json").write_text(json.dumps(plan))
+    (path / "summary.json").write_text(json.dumps(summarise(result)))
+    for entry in result.cells:
+        for number in range(1, entry.verdict.trials + 1):
+            text = json.dumps(trial_to_json(trial(entry, number), entry.cell))
+            (path / "trials" / f"{entry.cell.id}-{number}.json").write_text(text)
+    return path

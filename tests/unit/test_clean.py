@@ -1,0 +1,167 @@
+"""`harness clean`: what is removed, what never is, and what a dry run says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import EngineUnreachable, UsageError
+from harness.flows import old_runs
+from harness.flows.clean import Cleaned, clean, hosts_of
+from harness.model import Host
+from harness.run.engine import Kept
+from harness.store import RunDirectory
+
+NOW = datetime(2024, 6, 1, tzinfo=timezone.utc)
+MONTH = timedelta(days=30)
+
+
+def made(out: Path, *days_ago: int, matrix: str = "m") -> list[Path]:
+    """Directories of runs that ended; each with a trial."""
+    paths = []
+    for days in days_ago:
+        directory = RunDirectory.create(out=out, matrix=matrix, now=NOW - timedelta(days=days))
+        (directory.path / "trials" / "x-1.json").write_bytes(b"x" * (1 << 20))
+        paths.append(directory.path)
+    return paths
+
+
+def cleaned(out: Path, *, matrix: str | None = None, dry_run: bool = False) -> list[str]:
+    return list(old_runs.clean(out, matrix=matrix, older_than=MONTH, dry_run=dry_run, now=NOW))
+
+
+def test_old_runs_go_and_young_ones_stay(tmp_path: Path) -> None:
+    oldest, old, young = made(tmp_path, 90, 31, 29)
+    assert cleaned(tmp_path) == [f"removed {oldest} (1 MiB)", f"removed {old} (1 MiB)"]
+    assert [path.exists() for path in (oldest, old, young)] == [False, False, True]
+    assert sorted(path.name for path in young.parent.iterdir()) == [young.name]
+
+
+def test_the_newest_of_a_matrix_stays_however_old(tmp_path: Path) -> None:
+    older, newest = made(tmp_path, 200, 100)
+    assert f"left alone: {newest} (1 MiB): the newest of its matrix" in cleaned(tmp_path)
+    assert (older.exists(), newest.exists()) == (False, True)
+
+
+def test_a_run_that_goes_on_stays(tmp_path: Path) -> None:
+    going_on = RunDirectory.create(out=tmp_path, matrix="m", now=NOW - timedelta(days=90))
+    made(tmp_path, 1)
+    assert cleaned(tmp_path) == [f"left alone: {going_on.path} (0 MiB): in use"]
+    path = going_on.path
+    del going_on
+    assert cleaned(tmp_path) == [f"removed {path} (0 MiB)"]
+
+
+def test_what_later_runs_took_over_stays_with_them(tmp_path: Path) -> None:
+    old, young = made(tmp_path, 90, 1)
+    shared = young / "trials" / "y-1.json"
+    shared.hardlink_to(old / "trials" / "x-1.json")
+    assert cleaned(tmp_path) == [f"removed {old} (0 MiB)"]
+    assert shared.stat().st_size == 1 << 20
+
+
+def test_only_runs_are_removed_and_only_those_that_are_meant(tmp_path: Path) -> None:
+    (theirs,) = made(tmp_path, 90, matrix="other")
+    made(tmp_path, 1, matrix="other")
+    old, _ = made(tmp_path, 90, 1)
+    notes = tmp_path / "m" / "20200101T000000Z-notes"
+    (notes / "trials").mkdir(parents=True)
+    empty = tmp_path / "m" / "20200101T000000Z-abcd"
+    empty.mkdir()
+    link = tmp_path / "m" / "20200101T000000Z-beef"
+    link.symlink_to(theirs)
+    assert cleaned(tmp_path, matrix="m", dry_run=True) == [f"would remove {old} (1 MiB)"]
+    assert old.exists()
+    cleaned(tmp_path, matrix="m")
+    assert not old.exists()
+    assert all(path.exists() for path in (notes, empty, link, theirs))
+
+
+def test_what_a_killed_clean_left_is_removed(tmp_path: Path) -> None:
+    made(tmp_path, 1)
+    half = tmp_path / "m" / ".removed-20200101T000000Z-abcd"
+    half.mkdir()
+    assert cleaned(tmp_path, dry_run=True) == []
+    assert half.exists()
+    cleaned(tmp_path)
+    assert not half.exists()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such folder"):
+        cleaned(tmp_path / "none")
+
+
+@pytest.mark.parametrize(("text", "hours"), [("12h", 12), ("30d", 720), ("8w", 1344)])
+def test_ages(text: str, hours: int) -> None:
+    assert old_runs.age(text) == timedelta(hours=hours)
+
+
+@pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1.5d", "30 d", "999999w"])
+def test_what_is_no_age(text: str) -> None:
+    with pytest.raises(ValueError, match="write 12h, 30d or 8w"):
+        old_runs.age(text)
+
+
+# ---------------------------------------------------------------- hosts
+
+
+class Planted:
+    """An engine with a leftover and two images, one of which is in use."""
+
+    def __init__(self) -> None:
+        self.left, self.images = ["harness-1", "harness-lease"], ["repo:1", "repo:used"]
+
+    def leftovers(self) -> tuple[str, ...]:
+        return tuple(self.left)
+
+    def remove_leftovers(self) -> int:
+        self.left.clear()
+        return 2
+
+    def kept(self) -> tuple[Kept, ...]:
+        return tuple(Kept(reference=name, name=name, made=False, layers={}) for name in self.images)
+
+    def remove_images(self, say: Callable[[str], None]) -> int:
+        self.images.remove("repo:1")
+        return 1
+
+    def close(self) -> None: ...
+
+
+def on(engine: Planted, **options: Any) -> list[Cleaned]:
+    def open_engine(host: Host, **_: Any) -> Any:
+        if host.engine == "docker":
+            raise EngineUnreachable("no Docker here")
+        return engine
+
+    asked = {"images": True, "dry_run": False, **options}
+    return list(clean(hosts_of(None, {})[1], environ={}, say=print, open_engine=open_engine, **asked))
+
+
+def test_one_host_that_is_away_keeps_no_other_from_being_cleaned() -> None:
+    engine = Planted()
+    away, here = on(engine)
+    assert str(away) == "docker: not cleaned: no Docker here"
+    assert str(here) == "process: removed 2 left behind by killed runs, 1 images"
+    assert (engine.left, engine.images) == ([], ["repo:used"])
+
+
+def test_a_dry_run_names_everything_and_removes_nothing() -> None:
+    engine = Planted()
+    text = str(on(engine, dry_run=True)[1])
+    assert text.splitlines() == [
+        "process: would remove 2 left behind by killed runs, 2 images",
+        "  harness-1", "  harness-lease", "  repo:1", "  repo:used",
+    ]  # fmt: skip
+    assert len(engine.left) == len(engine.images) == 2
+
+
+def test_images_stay_unless_they_are_meant() -> None:
+    engine = Planted()
+    assert str(on(engine, images=False)[1]) == "process: removed 2 left behind by killed runs"
+    assert len(engine.images) == 2

@@ -1,0 +1,317 @@
+"""Runs that were made apart, read back from their directories and put side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cli import cli
+from harness.errors import UsageError
+from harness.flows.compare import compare_runs
+from harness.flows.together import merged
+from harness.judge.beside import Side, compare, ratio_of
+from harness.model import CellResult, Comparison, Lane, Measured, Metric, Series, Steps, Trace, Trial
+from harness.plan import to_json
+from harness.report.compare import to_json as comparison_json
+from harness.report.headline import sentence
+from harness.report.summary import summarise
+from harness.store import trial_to_json
+from tests.unit.report import build, faults
+from tests.unit.report.faults import NEW, OLD, lane
+
+STEP_S = 0.002
+OLD_TAGS = faults.pulled("ngc", ["20.12", "22.12"])
+
+
+def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: str, seed: int) -> Trial:
+    rng = np.random.default_rng([seed, number, *entry.cell.image.version.encode()])
+    steps = np.arange(1.0, 521.0)
+    pace = step_s * float(np.exp(rng.normal(0, 0.01)))
+    rate = entry.verdict.rate_kib_per_step or 0.0
+    columns = {"step_s": pace * np.exp(rng.normal(0, 0.01, len(steps))), "rss_kib": 30_000 + np.round(rate * steps)}
+    return Trial(
+        cell_id=entry.cell.id,
+        number=number,
+        key="k",
+        end="completed",
+        run=run,
+        round=number,
+        last_step=520,
+        steps_asked=520,
+        started=f"{run} {entry.cell.id} {number}",
+        trace=Trace(step=steps, columns=columns),
+        image_digest=f"sha256:{entry.cell.image.version}",
+        facts={"agent": "1", "python": "3.8", "probes": ["rss"]},
+        fingerprint={"name": machine, "cpu": "x", "cpus": 2, "architecture": "x86_64"},
+    )
+
+
+class Runs:
+    """Writes runs below a folder, as sweep does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(
+        self,
+        name: str,
+        square: faults.Square,
+        *,
+        of: Series = faults.NGC,
+        step_s: float = STEP_S,
+        machine: str | None = None,
+        change: Callable[[Trial], Trial] = lambda trial: trial,
+        payload: str = "script",
+        twins: bool = False,
+    ) -> Path:
+        result = faults.run(square, of=of)
+        path = self.folder / name
+        (path / "trials").mkdir(parents=True)
+        (path / "plan.json").write_text(json.dumps(to_json(result.plan, payload=lambda _: payload)))
+        (path / "summary.json").write_text(json.dumps(summarise(result)))
+        for entry in result.cells:
+            where = machine or entry.cell.lane.host.name
+            for number in range(entry.verdict.trials):
+                for twin in (False, True)[: 1 + twins]:
+                    one = trial(entry, number, run=name, step_s=step_s, machine=where, seed=twin + 2 * len(name))
+                    named = replace(one, cell_id=f"{one.cell_id}-twin" if twin else one.cell_id)
+                    text = json.dumps(trial_to_json(change(named), entry.cell))
+                    (path / "trials" / f"{named.cell_id}-{number}.json").write_text(text)
+        return path
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+def measured(found: Comparison, metric: Metric, image: str) -> Measured:
+    return next(one for pair in found.pairs if pair.image == image for one in pair.measured if one.metric == metric)
+
+
+def test_two_machines_without_a_network_between_them_get_the_sentence(runs: Runs) -> None:
+    old = runs.write("a", {OLD: "gb"}, of=OLD_TAGS)
+    new = runs.write("b", {NEW: "ib"}, of=OLD_TAGS, step_s=STEP_S * 2)
+    found = compare_runs([old, new])
+    assert found.together is not None
+    assert sentence(found.together) == (
+        "signal_ops leaks 24.1 KiB a step since 22.12, on both cards (native heap); not the RTX 4090's fault."
+    )
+    times = measured(found, "step_time", "22.12")
+    assert times.ratio == pytest.approx(2, rel=0.03)
+    assert times.standing == "more"
+    assert measured(found, "memory", "22.12").standing == "both bad"
+    assert found.exit_code == 1
+
+
+def test_the_story_as_it_was_names_the_cell_that_would_tell(runs: Runs) -> None:
+    """No image ran on both machines: there is no ratio to show, but something to say."""
+    old = runs.write("a", {OLD: "g"}, of=faults.pulled("ngc", ["20.12"]))
+    found = compare_runs([old, runs.write("b", {NEW: "b"}, of=faults.pulled("ngc", ["22.12"]))])
+    assert found.pairs == ()
+    assert found.exit_code == 1
+    assert found.together is not None
+    assert sentence(found.together) == (
+        "signal_ops leaks 24.1 KiB a step in 22.12, on the RTX 4090 (native heap); whether the image or the RTX 4090 "
+        "is at fault is undecided: run 22.12 on the RTX 3090 to tell."
+    )
+
+
+def test_runs_of_other_scripts_say_nothing_together(runs: Runs) -> None:
+    old = runs.write("a", {OLD: "g"}, of=faults.pulled("ngc", ["20.12"]))
+    new = runs.write("b", {NEW: "b"}, of=faults.pulled("ngc", ["22.12"]), payload="edited")
+    with pytest.raises(UsageError, match="nothing to compare"):
+        compare_runs([old, new])
+
+
+def test_the_hosts_of_one_run_stand_side_by_side(runs: Runs) -> None:
+    found = compare_runs([runs.write("a", {OLD: "ggb", NEW: "ggb"})])
+    assert [(pair.one.label, pair.other.label) for pair in found.pairs] == [("old/RTX 3090", "new/RTX 4090")] * 3
+    assert measured(found, "outcome", "20.12").standing == "same"
+
+
+def test_last_month_against_this_month_is_the_same_machine(runs: Runs) -> None:
+    """A day is no lane: nobody is blamed, but what is slower on the same machine is bad."""
+    before = runs.write("january", {OLD: "ggg"}, twins=True)
+    after = runs.write("february", {OLD: "ggg"}, step_s=STEP_S * 1.3, twins=True)
+    found = compare_runs([before, after])
+    assert found.together is None
+    times = measured(found, "step_time", "22.12")
+    assert times.standing == "more"
+    assert times.ratio == pytest.approx(1.3, rel=0.03)
+    assert times.floor is not None
+    assert found.exit_code == 1
+    assert [column.label for column in found.columns] == ["old/RTX 3090 (january)", "old/RTX 3090 (february)"]
+
+
+def test_what_is_equal_is_not_called_different(runs: Runs) -> None:
+    found = compare_runs([runs.write("a", {OLD: "ggg"}, twins=True), runs.write("bc", {OLD: "ggg"}, twins=True)])
+    assert {one.standing for pair in found.pairs for one in pair.measured if one.metric == "step_time"} == {"same"}
+    assert found.exit_code == 0
+
+
+def test_trials_that_the_later_run_took_over_are_not_measured_twice(runs: Runs) -> None:
+    first = runs.write("a", {OLD: "ggg"})
+    second = runs.write("b", {OLD: "ggg"}, change=lambda one: replace(one, run="a", started=f"a{one.started[1:]}"))
+    with pytest.raises(UsageError, match="--fresh"):
+        compare_runs([first, second])
+
+
+@pytest.mark.parametrize(
+    ("change", "payload", "text"),
+    [
+        (lambda one: replace(one, image_digest="sha256:other"), "script", "sha256:other"),
+        (lambda one: replace(one, steps_asked=400), "script", "steps 520 and 400"),
+        (lambda one: replace(one, facts={**one.facts, "agent": "2"}), "script", "agent version 1 and 2"),
+        (lambda one: replace(one, facts={**one.facts, "probes": ["rss", "heap"]}), "script", "probes"),
+        (lambda one: one, "edited", "script, its files or the agent: script and edited"),
+    ],
+)
+def test_what_differs_in_more_than_host_and_day_is_refused_by_field(
+    runs: Runs, change: Callable[[Trial], Trial], payload: str, text: str
+) -> None:
+    first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"}, change=change, payload=payload)
+    with pytest.raises(UsageError, match="not comparable") as refused:
+        compare_runs([first, second])
+    assert text in str(refused.value)
+
+
+def test_limits_and_steps_of_the_matrix_must_be_the_same(runs: Runs) -> None:
+    first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
+    plan = json.loads((second / "plan.json").read_text())
+    plan["scenarios"][0]["settings"]["limits"]["leak_kib_per_step"] = 0.05
+    (second / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match=r'limits .*"leak_kib_per_step": 0\.5.*"leak_kib_per_step": 0\.05'):
+        compare_runs([first, second])
+
+
+def test_one_image_that_differs_is_refused_and_the_rest_compared(runs: Runs) -> None:
+    def rebuilt(one: Trial) -> Trial:
+        return replace(one, image_digest="sha256:new") if one.image_digest == "sha256:22.12" else one
+
+    found = compare_runs([runs.write("a", {OLD: "ggb"}), runs.write("b", {NEW: "ggb"}, change=rebuilt)])
+    assert [bool(pair.refused) for pair in found.pairs] == [False, False, True]
+    assert found.together is None
+    assert any("1 of 3 cells are not comparable" in note for note in found.notes)
+
+
+def _edited(path: Path, name: str, text: str) -> Path:
+    (path / name).write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (lambda path: path / "nowhere", r"plan\.json: No such file"),
+        (lambda path: _edited(path, "plan.json", "{"), "not JSON"),
+        (lambda path: _edited(path, "plan.json", "{}"), "matrix: Field required"),
+        (lambda path: _edited(path, "summary.json", '{"cells": 1, "findings": []}'), "cells: "),
+    ],
+)
+def test_what_is_no_run_is_said_with_its_file(runs: Runs, spoil: Callable[[Path], Path], text: str) -> None:
+    good, bad = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
+    with pytest.raises(UsageError, match=text):
+        compare_runs([good, spoil(bad)])
+
+
+def test_one_lane_and_the_same_run_twice_have_nothing_beside_them(runs: Runs) -> None:
+    path = runs.write("a", {OLD: "ggg"})
+    with pytest.raises(UsageError, match="one lane only"):
+        compare_runs([path])
+    with pytest.raises(UsageError, match="given twice"):
+        compare_runs([path, path])
+
+
+# ---------------------------------------------------------------- what people and programs see
+
+
+def called(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, ["compare", *arguments], env={"COLUMNS": "120"})
+    return done.exit_code, done.output
+
+
+def test_the_table_on_a_terminal(runs: Runs) -> None:
+    code, shown = called(str(runs.write("a", {OLD: "gb"}, of=OLD_TAGS)), str(runs.write("b", {NEW: "ib"}, of=OLD_TAGS)))
+    assert code == 1
+    text = " ".join(shown.split())
+    assert text.startswith("signal_ops leaks 24.1 KiB a step since 22.12, on both cards")
+    assert "ngc 22.12, signal_ops verdict leak 24.1 KiB/step leak 24.1 KiB/step both bad" in text
+    assert "memory growth 24.1 KiB/step 24.1 KiB/step 0 %" in text
+    assert "not measured side by side" in text
+    assert max(map(len, shown.splitlines())) <= 120
+
+
+def test_the_same_for_programs(runs: Runs) -> None:
+    first, second = runs.write("a", {OLD: "gb"}, of=OLD_TAGS), runs.write("b", {NEW: "ib"}, of=OLD_TAGS)
+    code, shown = called("--json", str(first), str(second))
+    told: dict[str, Any] = json.loads(shown)
+    assert (code, told["schema"], told["exit_code"]) == (1, 1, 1)
+    assert told["attribution"][0]["cause"] == "image"
+    (cell,) = told["cells"]
+    assert cell["columns"] == ["old/RTX 3090", "new/RTX 4090"]
+    assert [one["metric"] for one in cell["metrics"]] == ["step_time", "memory", "peak_memory", "outcome"]
+    assert comparison_json(compare_runs([first, second])) == told
+
+
+# ---------------------------------------------------------------- statistics, and the order of images
+
+
+def test_the_interval_of_a_ratio_is_that_of_welch() -> None:
+    """By hand: logs 0, .1, .2 and .5, .6, .7: difference .5, error √(2·.01/3), 4 degrees of freedom."""
+    one, other = np.exp([0.0, 0.1, 0.2]), np.exp([0.5, 0.6, 0.7])
+    interval = ratio_of(list(one), list(other))
+    assert interval is not None
+    margin = 2.7764451 * (0.02 / 3) ** 0.5
+    assert interval == pytest.approx((np.exp(0.5 - margin), np.exp(0.5 + margin)), rel=1e-6)
+    assert ratio_of([1.0], [1.0, 2.0]) is None
+
+
+def test_what_is_within_the_noise_of_equal_images_is_not_called_different() -> None:
+    from harness.judge.beside import _level_standing
+
+    one, other = [1.0, 1.001, 1.002], [1.03, 1.031, 1.032]
+    assert _level_standing(one, other, floor=0.0) == "more"
+    assert _level_standing(other, one, floor=0.0) == "less"
+    assert _level_standing(one, other, floor=0.05) == "same"
+    assert _level_standing(one, other[:1], floor=0.0) == "unknown"
+
+
+def test_what_cannot_be_told_is_not_said() -> None:
+    side = Side(verdict=build.unknown("suspect", "?"), trials=())
+    found = compare(Side(verdict=build.flat(), trials=()), side, steps=Steps())
+    assert {one.standing for one in found} == {"unknown"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(kept=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=8))
+def test_two_parts_of_one_history_keep_each_their_order(kept: Sequence[tuple[bool, bool]]) -> None:
+    versions = [f"1.{number}" for number in range(len(kept))]
+    one = [version for version, (here, _) in zip(versions, kept, strict=True) if here]
+    other = [version for version, (_, there) in zip(versions, kept, strict=True) if there]
+    order = merged(one, other)
+    assert set(order) == {*one, *other}
+    assert [version for version in order if version in one] == one
+    assert [version for version in order if version in other] == other
+    if not set(one) & set(other):
+        assert order == sorted(order, key=versions.index)
+
+
+def test_lanes_of_one_name_on_two_machines_are_told_apart(runs: Runs) -> None:
+    here: Lane = lane("here", None)
+    first = runs.write("a", {here: "gb"}, of=OLD_TAGS, machine="m1")
+    second = runs.write("b", {here: "gb"}, of=OLD_TAGS, machine="m2")
+    found = compare_runs([first, second])
+    assert found.together is not None
+    assert sentence(found.together) == (
+        "signal_ops leaks 24.1 KiB a step since 22.12, on both hosts (native heap); not the host's fault."
+    )

@@ -1,0 +1,252 @@
+"""`harness doctor` over engines and a registry that say what the tests plant: every host, every image on it."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from harness.errors import EngineUnreachable
+from harness.flows import doctor
+from harness.flows.needs import Told, disk_of
+from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.flows.world import World
+from harness.model import Host, Image, Pull, Trace, Trial, Where
+from harness.model.doctor import Checkup, Condition, Room
+from harness.model.gpus import Gpu
+from harness.registry import ImageFacts, Layer, RegistryDenied, RegistryTrouble
+from harness.report.doctor import exit_code, render, to_json
+from harness.report.progress import plain_watcher
+from harness.run.engine import Kept, Prepared, Say
+from harness.store import RunDirectory
+from tests.unit.test_flow import QUIET
+
+GIB = 1 << 30
+WHERE = Where(file="matrix.yaml", line=1, key="x")
+MATRIX = """\
+version: 1
+name: cards
+series: {ngc: {repository: nvcr.io/nvidia/tensorflow, tags: ["20.12-tf1-py3", "22.12-tf1-py3", "gone"]}}
+hosts:
+  old: {engine: "ssh://old", gpus: all, disk: 20GiB}
+  new: {engine: "ssh://new", gpus: all}
+  lost: {engine: "ssh://lost", gpus: all}
+scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 200}}}
+"""
+RTX_3090 = Gpu(
+    uuid="GPU-3090", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6", driver="535.104.05",
+    cuda="12.2", power_limit_w=350, ecc=False, processes=2,
+)  # fmt: skip
+RTX_4090 = replace(RTX_3090, uuid="GPU-4090", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", processes=0)
+CONDITION = Condition(
+    engine="docker 25.0", api="1.44", gpu_way="--gpus", holder="root@lab, process 7, since 2024-05-01 09:12 UTC",
+    room=Room(free_bytes=100 * GIB, total_bytes=500 * GIB), leftovers=("harness-1",), kept_bytes=5 * GIB,
+)  # fmt: skip
+SIZES = {"20.12-tf1-py3": {"a": 2 * GIB, "base": GIB}, "22.12-tf1-py3": {"b": 3 * GIB, "base": GIB}}
+
+
+@dataclass
+class Planted:
+    """An engine that has the 22.12 image if it is the new host's."""
+
+    host: Host
+    facts: Mapping[str, Any]
+    closed: bool = False
+
+    def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
+        return (RTX_3090,) if self.host.name == "old" else (RTX_4090,)
+
+    def condition(self, say: Say) -> Condition:
+        return CONDITION
+
+    def at_hand(self, image: Image) -> bool:
+        return self.host.name == "new" and image.version == "22.12-tf1-py3"
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        return Prepared(image=image, reference="sha256:1", digest="sha256:1") if self.at_hand(image) else None
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        return 12 * GIB
+
+    def kept(self) -> tuple[Kept, ...]:
+        return (Kept(reference="sha256:9", name="x:9", made=False, layers={"k": 5 * GIB}),)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class PlantedRegistry:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def layers(self, reference: str, *, architecture: str) -> tuple[Layer, ...]:
+        self.asked.append(reference)
+        if "silent" in reference:
+            raise RegistryTrouble("silent.example: cannot be reached; try again later")
+        tag = reference.rpartition(":")[2]
+        if tag not in SIZES:
+            raise RegistryDenied(f"nvcr.io: has no image {tag} of nvidia/tensorflow; check the name")
+        return tuple(Layer(digest=name, size_bytes=size) for name, size in SIZES[tag].items())
+
+    def facts(self, reference: str, *, architecture: str) -> ImageFacts:
+        return ImageFacts(digest="d", created=None, architecture=architecture, labels={}, environment={})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "quiet.py").write_text(QUIET)
+    (tmp_path / "matrix.yaml").write_text(MATRIX)
+    return tmp_path
+
+
+def check(folder: Path, registry: PlantedRegistry | None = None, **options: Any) -> Checkup:
+    engines: list[Planted] = []
+
+    def open_engine(host: Host, **_: Any) -> Planted:
+        if host.name == "lost":
+            raise EngineUnreachable("matrix.yaml:7: hosts.lost: Cannot connect to the Docker daemon at ssh://lost")
+        engines.append(Planted(host, {"engine": "docker 25.0", "architecture": "x86_64"}))
+        return engines[-1]
+
+    planted: Any = registry or PlantedRegistry()
+    with plain_watcher(io.StringIO()) as watching:
+        world = World(environ={}, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
+        found = doctor.check(
+            folder / "matrix.yaml", hosts=(), out=folder / "reports", world=world, registry=planted, **options
+        )
+    assert all(engine.closed for engine in engines)
+    return found
+
+
+def test_every_host_and_every_image_on_it(folder: Path) -> None:
+    found = check(folder)
+    states = {(fit.host, fit.version): (fit.state, fit.why) for fit in found.fits}
+    assert states["old", "20.12-tf1-py3"][0] == "runs"
+    assert states["new", "20.12-tf1-py3"] == ("incompatible", "CUDA 11.1 has no code for sm_89")
+    assert states["new", "22.12-tf1-py3"][0] == "runs"
+    assert states["old", "gone"] == (
+        "unknown",
+        "nvcr.io: has no image gone of nvidia/tensorflow; check the name",
+    )
+    assert states["lost", "22.12-tf1-py3"][0] == "unknown"
+    sizes = {(fit.host, fit.version): (fit.at_hand, fit.bytes) for fit in found.fits}
+    assert sizes["new", "22.12-tf1-py3"] == (True, 12 * GIB)
+    assert sizes["old", "22.12-tf1-py3"] == (False, 4 * GIB)
+
+
+def test_shared_layers_count_once_and_too_little_room_is_told(folder: Path) -> None:
+    old, new, _ = check(folder).hosts
+    assert old.wanted is not None
+    assert (old.wanted.missing, old.wanted.missing_bytes) == (3, 6 * GIB)
+    assert new.wanted is not None
+    assert (new.wanted.missing, new.wanted.missing_bytes) == (2, 3 * GIB)
+    (text,) = shown(check(folder), 120)
+    assert text.count("TOO LITTLE ROOM") == 1, "18 GiB unpacked and 5 kept, where 20 are allowed"
+
+
+def test_a_host_that_cannot_be_used_ends_with_3(folder: Path) -> None:
+    found = check(folder)
+    assert exit_code(found) == 3
+    assert found.problems == ("matrix.yaml:7: hosts.lost: Cannot connect to the Docker daemon at ssh://lost",)
+    assert exit_code(replace(found, hosts=found.hosts[:2])) == 0
+
+
+def shown(checkup: Checkup, *widths: int) -> list[str]:
+    texts = []
+    for width in widths:
+        stream = io.StringIO()
+        render(checkup, Console(file=stream, width=width, highlight=False))
+        texts.append(stream.getvalue())
+    return texts
+
+
+def test_the_tables_fit_and_say_all(folder: Path) -> None:
+    wide, narrow = shown(check(folder), 120, 80)
+    assert max(map(len, wide.splitlines())) <= 120
+    assert max(map(len, narrow.splitlines())) <= 80
+    for text in (wide, narrow):
+        assert "RTX 4090 sm_89" in text
+        assert "✗ incompatible [" in text
+    for text in shown(check(folder), 200, 160):
+        said = " ".join(text.split())
+        assert "driver 535.104.05, CUDA 12.2" in said
+        assert "350 W, ECC off, 2 other processes" in said
+        assert "root@lab, process 7" in said
+        assert "100 GiB free of 500 GiB" in said
+        assert "CUDA 11.1 has no code for sm_89" in said
+        assert "hosts.lost: Cannot connect to the Docker daemon at ssh://lost" in said
+
+
+def test_json_has_every_field_and_null_for_what_is_not_known(folder: Path) -> None:
+    found = to_json(check(folder))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert (found["schema"], found["matrix"], found["exit_code"]) == (1, "cards", 3)
+    old, new, lost = found["hosts"]
+    assert set(old) == set(new) == set(lost)
+    assert (lost["version"], lost["room"], lost["images"], lost["gpus"]) == (None, None, None, [])
+    assert old["gpus"][0]["power_limit_w"] == 350
+    assert old["room"] == {"free_bytes": 100 * GIB, "total_bytes": 500 * GIB}
+    assert set(found["images"][0]) == {"host", "gpu", "series", "image", "state", "why", "at_hand", "bytes"}
+    assert len(found["images"]) == 9
+
+
+def test_a_registry_that_is_silent_is_waited_for_once() -> None:
+    planted: Any = PlantedRegistry()
+    told = Told(registry=planted)
+    first, second = told.layers("silent.example/a:1", "amd64"), told.layers("silent.example/b:1", "amd64")
+    assert first == second == "silent.example: cannot be reached; try again later"
+    assert planted.asked == ["silent.example/a:1"]
+    assert told.is_denied("silent.example/a:1", "amd64") is False
+    assert told.layers("nvcr.io/x:22.12-tf1-py3", "amd64") == SIZES["22.12-tf1-py3"]
+
+
+def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> None:
+    host = Host(name="old", engine="docker", gpus="none", where=WHERE, disk_bytes=20 * GIB)
+    images = [Image(series="ngc", version=tag, source=Pull(reference=f"nvcr.io/t:{tag}"), where=WHERE) for tag in SIZES]
+    notes: list[str] = []
+    planted: Any = Planted(host, {})
+    registry: Any = PlantedRegistry
+
+    def disk(limit_bytes: int | None) -> Any:
+        return disk_of(replace(host, disk_bytes=limit_bytes), planted, images, registry=registry, note=notes.append)
+
+    assert disk(None).limit_bytes is None
+    assert disk(40 * GIB).expected_bytes == {("ngc", "20.12-tf1-py3"): 6 * GIB, ("ngc", "22.12-tf1-py3"): 9 * GIB}
+    assert notes == []
+    disk(20 * GIB)
+    assert "will take about 23 GiB, and 20 GiB are allowed" in notes[0]
+
+
+def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
+    plan = plan_sweep(folder / "matrix.yaml", SweepOptions(hosts=("old",), seed=1), {})
+    with plain_watcher(io.StringIO()) as watching:
+        now = World(environ={}, watcher=watching, stopped=threading.Event()).now()
+    run = RunDirectory.create(out=folder / "reports", matrix="cards", now=now)
+    lane = check(folder).hosts[0].lanes[0]
+    cell = replace(plan.blocks[0].cells[0], lane=lane)
+    for number, factor in enumerate((1.0, 1.04), start=1):
+        run.write_trial(launched(cell.id, number, factor=1.0), cell)
+        twin = replace(cell, twin=True)
+        run.write_trial(launched(twin.id, number, factor=factor), twin)
+    found = check(folder)
+    noise = found.hosts[0].noise["quiet"]
+    assert noise.freedom["step_time"] == 2
+    assert noise.spread["step_time"] == pytest.approx(0.0392 / 2, rel=0.05)
+    assert "quiet: step time ±2 %, peak memory ±0 % (2 pairs)" in shown(replace(found, hosts=found.hosts[:1]), 120)[0]
+
+
+def launched(cell_id: str, number: int, *, factor: float) -> Trial:
+    rows = np.arange(1.0, 201.0)
+    columns = {"rss_kib": np.full(200, 50_000.0), "step_s": np.full(200, 0.01 * factor)}
+    return Trial(
+        cell_id=cell_id, number=number, key="k", end="completed", run="r", round=number, last_step=200, steps_asked=200,
+        started=f"2024-01-0{number}", peak_rss_kib=50_000.0, trace=Trace(step=rows, columns=columns),
+    )  # fmt: skip

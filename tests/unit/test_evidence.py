@@ -1,0 +1,308 @@
+"""repro, issue and diff: from a run's directory alone, for people who do not have the harness."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import cli
+from harness.errors import InfrastructureError, UsageError
+from harness.flows.diff import difference
+from harness.flows.evidence import find_cell, find_finding, find_run, open_run
+from harness.flows.issue import issue
+from harness.flows.repro import decoded, recipe, without_secrets
+from harness.flows.stored import StoredRun
+from harness.model import CellVerdict, Lane, Pull, Series, Variant
+from harness.model.evidence import Container, Difference, Machine
+from harness.report import issue as issue_report
+from harness.report.diff import render, to_json
+from harness.report.reduced import python_file
+from harness.report.repro import shell
+from tests.unit import stored_run
+from tests.unit.report import build
+
+PROCESS = Lane(host=replace(build.HERE.host, name="venv", engine="process"))
+
+
+def run_of(path: Path) -> StoredRun:
+    return open_run(str(path), out=path.parents[1])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    return run_of(stored_run.write(tmp_path))
+
+
+def script_of(run: StoredRun, *words: str) -> str:
+    return python_file(recipe(run, find_cell(run, words)))
+
+
+def played(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run as plain Python, in a folder where nothing else is."""
+    folder.mkdir()
+    (folder / "repro.py").write_text(code)
+    command = [sys.executable, "-I", "-u", "repro.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+# ---------------------------------------------------------------- naming things
+
+
+def test_a_run_is_named_by_path_id_matrix_or_latest(tmp_path: Path) -> None:
+    path = stored_run.write(tmp_path)
+    names = [str(path), path.name, "quickstart", "latest"]
+    assert {find_run(name, out=tmp_path / "reports") for name in names} == {path}
+    with pytest.raises(UsageError, match="20250301T120000Z-1a2b"):
+        find_run("march", out=tmp_path / "reports")
+
+
+def test_a_cell_is_named_by_id_or_by_words_that_fit_no_other(run: StoredRun) -> None:
+    cell = find_cell(run, ["6.3.0"])
+    assert find_cell(run, [cell.id]) == find_cell(run, ["multidict 6.3.0 here keep=True"]) == cell
+    with pytest.raises(UsageError, match="fits 3 cells") as several:
+        find_cell(run, ["multidict"])
+    assert cell.id in str(several.value)
+    with pytest.raises(UsageError, match="no such cell"):
+        find_cell(run, ["7.0"])
+
+
+def test_a_param_that_looks_like_a_version_is_not_taken_for_one(tmp_path: Path) -> None:
+    run = run_of(stored_run.write(tmp_path, params=(("keep", True), ("say", "6.3.0"))))
+    assert find_cell(run, ["6.3.0"]).image.version == "6.3.0"
+    assert find_cell(run, ["6.2.0", "6.3.0"]).image.version == "6.2.0"
+
+
+def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
+    assert find_finding(run, ["2"]) == find_finding(run, ["first_fixed"]) == find_finding(run, ["6.3.0", "6.3.2"])
+    with pytest.raises(UsageError, match="fits 2 findings"):
+        find_finding(run, ["multidict"])
+    with pytest.raises(UsageError, match=re.escape("1  multidict on here, grow keep=True: leak, first_bad 6.2.0")):
+        find_finding(run, ["3"])
+
+
+# ---------------------------------------------------------------- repro
+
+
+def test_the_reduced_script_steps_without_the_harness_or_its_files(run: StoredRun, tmp_path: Path) -> None:
+    """What the scenario needs is inside; what the harness never ran is not."""
+    code = script_of(run, "6.3.0").replace("steps=4000", "steps=400")
+    done = played(code, tmp_path / "bare")
+    assert done.returncode == 0, done.stderr
+    assert "harness" not in code.lower().replace("the harness did", "")
+    rate = re.search(r"RSS grew by (\S+) KiB a step", done.stdout)
+    assert rate is not None
+    assert float(rate[1]) == pytest.approx(8, abs=3)
+    assert [path.name for path in (tmp_path / "bare").iterdir()] == ["repro.py"]
+
+
+@pytest.mark.parametrize("hostile", ["$(touch x)", "`touch x`", "'; touch x; '", '"\n', "END_OF_SCRIPT\ntouch x", "\\"])
+def test_a_param_starts_nothing(tmp_path: Path, hostile: str) -> None:
+    """The shell script is fed to a real shell with a docker that only says what it was given."""
+    run = run_of(stored_run.write(tmp_path, params=(("keep", False), ("say", hostile)), environment=(("A", hostile),)))
+    text = shell(recipe(run, find_cell(run, ["6.3.0"])))
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    (bench / "docker").write_text(
+        '#!/bin/sh\nprintf "%s\\0" "$@" >> arguments\n[ "$1" = run ] && cat > stdin\nexit 0\n'
+    )
+    (bench / "docker").chmod(0o755)
+    subprocess.run(["sh", "-c", text], cwd=bench, env={"PATH": f"{bench}:/usr/bin:/bin"}, check=True, timeout=30)
+    assert {path.name for path in bench.iterdir()} == {"docker", "arguments", "stdin"}
+    assert f"A={hostile}" in (bench / "arguments").read_text().split("\0")
+    assert f"{hostile!r}" in (bench / "stdin").read_text()
+
+
+def test_the_flags_are_what_the_engine_was_asked_for(run: StoredRun) -> None:
+    made = recipe(run, find_cell(run, ["6.3.0"])).run
+    assert isinstance(made, Container)
+    assert made.image == stored_run.IDS["6.3.0"]
+    assert ("--memory", str(1 << 30)) in made.options
+    assert ("--ulimit", "stack=67108864:67108864") in made.options
+    assert not any(value.startswith("memlock") for _, *rest in made.options for value in rest), "the engine refused it"
+    assert ("API_TOKEN", "hush") in made.environment
+
+
+def test_a_pulled_image_is_named_by_its_registry_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pulled = tuple(replace(one, source=Pull(reference="host:5000/a/b:tag")) for one in stored_run.SERIES.images)
+    monkeypatch.setattr(stored_run, "SERIES", Series(name="multidict", images=pulled, where=build.WHERE))
+    run = run_of(stored_run.write(tmp_path))
+    made = recipe(run, find_cell(run, ["6.3.0"])).run
+    assert isinstance(made, Container)
+    assert made.image == f"host:5000/a/b@sha256:{'d' * 64}"
+
+
+def test_a_cell_of_processes_names_interpreter_and_all_packages(tmp_path: Path) -> None:
+    run = run_of(stored_run.write(tmp_path, lane=PROCESS))
+    made = recipe(run, find_cell(run, ["6.3.0"])).run
+    assert made == Machine(
+        python=stored_run.IDS["6.3.0"],
+        version="3.11.2",
+        packages=("multidict==6.3.0", "pip==23.0.1", "six==1.16.0"),
+        memory_bytes=1 << 30,
+        environment=(("TF_FLAG", "1 $(touch x)"), ("API_TOKEN", "hush")),
+    )
+    subprocess.run(["sh", "-n"], input=shell(recipe(run, find_cell(run, ["6.3.0"]))), text=True, check=True)
+
+
+def test_a_script_of_another_encoding_keeps_its_letters() -> None:
+    assert decoded("# coding: latin-1\nname = 'é'\n".encode("latin-1")) == "# coding: utf-8\nname = 'é'\n"
+
+
+def test_a_command_is_repeated_with_its_files(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", "print('step 1'); import helper; print(helper.SIZE); raise SystemExit(3)")
+    run = run_of(stored_run.write(tmp_path, script=None, command=command, step_pattern="^step"))
+    done = played(script_of(run, "6.3.0"), tmp_path / "bare")
+    assert done.returncode == 3, done.stderr
+    assert "[ended with 3 after 1 steps]" in done.stdout
+
+
+def test_what_was_changed_since_is_not_passed_off_as_what_ran(run: StoredRun) -> None:
+    for path in (run.path / "inputs").iterdir():
+        path.write_text("something else")
+    with pytest.raises(UsageError, match=r"grow\.py is gone or was changed"):
+        script_of(run, "6.3.0")
+
+
+# ---------------------------------------------------------------- diff
+
+
+def changed(found: Difference) -> dict[str, tuple[str | None, str | None]]:
+    return {one.name: (one.before, one.after) for section in found.sections for one in section.changes}
+
+
+def test_what_changed_is_told_by_the_journal_alone(run: StoredRun) -> None:
+    found = difference(run, find_finding(run, ["1"])[1], inspect=None)
+    assert changed(found) == {
+        "multidict": ("6.2.0", "6.3.0"),
+        "six": (None, "1.16.0"),
+        "libcufft.so": ("10.3", "11.0"),
+    }
+    text = render(found)
+    assert "not known: layers" in text
+    assert json.loads(json.dumps(to_json(found)))["before"] == "6.2.0"
+
+
+def test_layers_and_labels_come_from_the_engine(run: StoredRun) -> None:
+    def inspect(image: str) -> Mapping[str, Any]:
+        old = image == stored_run.IDS["6.2.0"]
+        config = {"Labels": {"cuda": "11.1" if old else "11.8"}, "Entrypoint": None}
+        return {"RootFS": {"Layers": ["a", "b"] if old else ["a", "c", "d"]}, "Config": config}
+
+    found = difference(run, find_finding(run, ["1"])[1], inspect=inspect)
+    assert changed(found)["label cuda"] == ("11.1", "11.8")
+    assert next(section.same for section in found.sections if section.title == "layers") == 1
+
+
+def test_an_engine_that_is_silent_leaves_the_rest_known(run: StoredRun) -> None:
+    def inspect(image: str) -> Mapping[str, Any]:
+        raise InfrastructureError("no engine")
+
+    text = render(difference(run, find_finding(run, ["1"])[1], inspect=inspect))
+    assert "not known: image settings: no engine" in text
+    assert "libcufft.so" in text
+
+
+# ---------------------------------------------------------------- issue
+
+
+def report_of(run: StoredRun, *words: str) -> issue_report.Report:
+    found = find_finding(run, words)[1]
+    return issue_report.render(issue(run, found, inspect=None), harness_version="1")
+
+
+def test_the_report_holds_what_its_readers_ask(run: StoredRun, tmp_path: Path) -> None:
+    report = report_of(run, "1")
+    assert report.markdown.startswith("# multidict 6.3.0: memory leak, 7.84 KiB/step (6.2.0 is good)\n")
+    for part in ("| 6.3.2", "native heap", "glibc 2.36", "libcufft.so 10.3", "docker build", "confirmed: yes"):
+        assert part in report.markdown, part
+    assert set(report.files) == {"issue.md", "repro.py", "versions.png", "versions.svg", "steps.png", "steps.svg"}
+    code = re.search(r"```python\n(.*?)```\n", report.markdown, re.DOTALL)
+    assert code is not None
+    assert played(code[1].replace("steps=4000", "steps=40"), tmp_path / "bare").returncode == 0
+
+
+def test_nothing_private_is_in_the_report(tmp_path: Path) -> None:
+    def crashing(version: str, _lane: Lane, _variant: Variant) -> CellVerdict:
+        return build.crash() if version == "6.3.0" else build.flat()
+
+    run = run_of(stored_run.write(tmp_path, lane=build.OLD, judge=crashing))
+    text = report_of(run, "1").markdown
+    assert "crash in step 3" in text
+    private = ["hush", "nvapi-", "/home/ada", "/root/", "ada:pw", "lab-secret-7", "lab-3090", "GPU-"]
+    assert [word for word in private if word in text] == []
+    assert "API\\_TOKEN" in text
+
+
+def test_a_fix_is_reported_with_its_bad_side(run: StoredRun) -> None:
+    assert report_of(run, "2").markdown.startswith("# multidict 6.3.0: memory leak, 7.84 KiB/step (6.3.2 is good)\n")
+
+
+def test_a_long_script_is_a_file_beside_a_report_that_a_tracker_takes(tmp_path: Path) -> None:
+    path = stored_run.write(tmp_path)
+    run = run_of(path)
+    found = issue(run, find_finding(run, ["1"])[1], inspect=None)
+    assert found.recipe is not None
+    long = replace(found, recipe=replace(found.recipe, files={"data.bin": bytes(range(256)) * 1000}))
+    report = issue_report.render(long, harness_version="1")
+    assert len(report.markdown) < 65_536
+    assert "`repro.py`" in report.markdown
+    assert len(report.files["repro.py"]) > 256_000
+
+
+def test_secrets_are_left_out_of_a_recipe_for_strangers(run: StoredRun) -> None:
+    public = without_secrets(recipe(run, find_cell(run, ["6.3.0"]))).run
+    assert public.environment == (("TF_FLAG", "1 $(touch x)"),)
+    assert public.withheld == ("API_TOKEN",)
+
+
+# ---------------------------------------------------------------- what a user does wrong, and what time does to files
+
+
+@pytest.mark.parametrize("arguments", [["repro", "6.3.0"], ["issue", "1"], ["diff", "1"]])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("plan.json", "{"),
+        ("plan.json", "[]"),
+        ("plan.json", "\udcff"),
+        ("summary.json", '{"cells": [], "findings": []}'),
+        ("summary.json", "null"),
+        ("plan.json", None),
+        ("summary.json", None),
+        ("trials", "{"),
+        ("trials", '{"schema": 1}'),
+    ],
+)
+def test_a_damaged_directory_is_a_message(tmp_path: Path, arguments: list[str], name: str, content: str | None) -> None:
+    path = stored_run.write(tmp_path, lane=PROCESS)
+    target = next((path / "trials").iterdir()) if name == "trials" else path / name
+    if content is None:
+        target.unlink()
+    else:
+        target.write_text(content, errors="surrogateescape")
+    command, what = arguments
+    done = CliRunner().invoke(cli, [command, str(path), what])
+    assert done.exception is None or isinstance(done.exception, UsageError), done.exception
+
+
+@pytest.mark.parametrize(
+    "facts", [{"packages": 3, "libraries": {}, "environment": []}, {}, {"rlimits": "x", "gpus": 1}]
+)
+def test_facts_of_an_image_that_lies_are_not_known(tmp_path: Path, facts: dict[str, Any]) -> None:
+    path = stored_run.write(tmp_path, lane=PROCESS)
+    for file in (path / "trials").iterdir():
+        told = json.loads(file.read_text())
+        file.write_text(json.dumps({**told, "facts": facts, "fingerprint": {"gpus": ["x"]}}))
+    run = run_of(path)
+    assert "not known" in render(difference(run, find_finding(run, ["1"])[1], inspect=None))
+    assert "packages not known" in report_of(run, "1").markdown
+    subprocess.run(["sh", "-n"], input=shell(recipe(run, find_cell(run, ["6.3.0"]))), text=True, check=True)

@@ -1,0 +1,125 @@
+"""Probes over an engine: what they find is kept beside the run, and what cannot look says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.flows.probing import probe
+from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.flows.world import World
+from harness.model import Host, Probed
+from harness.report import probes as report
+from harness.report.progress import plain_watcher
+from tests.unit.test_flow import Engine, nothing
+
+SCRIPT = '''
+"""Keeps 1 MiB a step; sizes above 11 do not fit."""
+KEPT = []
+
+def keep():
+    KEPT.append(b"x" * (1 << 20))
+
+profile = keep
+
+def trace_step():
+    keep()
+    return [("steady", 0.0, 0.002), ("slow", 0.002, 0.001 * len(KEPT))]
+
+def artifacts():
+    return {"kept.txt": "%d" % len(KEPT)}
+
+def setup(size=1):
+    if size == 99:
+        raise ValueError("no such size")
+
+    def step():
+        if size > 11:
+            raise MemoryError("planted")
+        keep()
+
+    return step
+'''
+MATRIX = """\
+version: 1
+series: {s: {install: ["x=={version}"], versions: ["1"]}}
+hosts: {here: {engine: process}}
+scenarios:
+  kept:
+    script: kept.py
+    probes: {lines: {steps: 40}, optrace: {at: [2, 20], repeat: 3}, artifacts: {steps: 7}}
+  fits:
+    script: kept.py
+    params: {size: [SIZES]}
+    probes: {largest: {param: size, steps: 1}}
+"""
+
+
+def probed(folder: Path, *, only: str, sizes: str = "1, 2, 4, 8, 10, 11, 12, 16", names: tuple[str, ...] = ()) -> Any:
+    (folder / "kept.py").write_text(SCRIPT.lstrip())
+    (folder / "matrix.yaml").write_text(MATRIX.replace("SIZES", sizes))
+    options = SweepOptions(out=folder / "reports", seed=1, only=(only,))
+    plan = plan_sweep(folder / "matrix.yaml", options, {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"})
+
+    def open_engine(host: Host, **_: Any) -> Engine:
+        return Engine(host, nothing)
+
+    with plain_watcher(sys.stderr) as watching:
+        world = World(environ=os.environ, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
+        return probe(plan, options, world, names=names)
+
+
+def by_name(found: list[Probed]) -> dict[str, Probed]:
+    return {each.probe.name: each for each in found}
+
+
+def test_each_probe_finds_what_was_planted_and_keeps_it(tmp_path: Path) -> None:
+    found, directory = probed(tmp_path, only="kept")
+    assert [each.problem for each in found] == ["", "", ""]
+    seen = by_name(found)
+    (row,) = [row for row in seen["lines"].functions[0].rows if "append" in row.text]
+    assert row.increment_kib / row.occurrences == pytest.approx(1024, rel=0.05)
+    slow, steady = seen["optrace"].ops
+    assert (slow.op, steady.op) == ("slow", "steady")
+    assert slow.ms == (pytest.approx(3.0), pytest.approx(21.0))  # medians of steps 2 to 4 and 20 to 22
+    assert json.loads((directory / "probes.json").read_text())[0]["scenario"] == "kept"
+    (kept,) = directory.glob("*-artifacts/kept.txt")
+    assert kept.read_text() == "7"
+    for trace in directory.glob("*-optrace/step-*.trace.json"):
+        events = json.loads(trace.read_text())["traceEvents"]
+        assert {event["ph"] for event in events} == {"M", "X"}
+
+
+def test_tables_have_the_columns_that_people_know(tmp_path: Path) -> None:
+    found, directory = probed(tmp_path, only="kept")
+    text = report.render(found, directory)
+    assert "Line #    Mem usage    Increment  Occurrences   Line Contents" in text
+    assert "Line #      Hits         Time  Per Hit   % Time  Line Contents" in text
+    first = text.split("worst drift first", 1)[1].splitlines()[2]
+    assert first.split()[0] == "slow"
+
+
+def test_the_largest_size_is_found_in_launches_of_their_own(tmp_path: Path) -> None:
+    (found,), directory = probed(tmp_path, only="fits*")
+    assert [each.size for each in found.tries] == [1, 2, 4, 8, 16, 11, 12]
+    assert found.largest == 11
+    assert {each.end for each in found.tries if not each.fits} == {"oom"}
+    assert "largest size that fits: 11" in report.render([found], directory)
+
+
+def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:
+    (found,), _ = probed(tmp_path, only="fits*", sizes="1, 99")
+    assert found.largest == 1
+    assert "ValueError: no such size" in found.problem
+
+
+def test_a_probe_that_nobody_asked_for_is_named_with_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"valgrind.*kept: optrace, lines, artifacts"):
+        probed(tmp_path, only="kept", names=("valgrind",))
