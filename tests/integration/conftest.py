@@ -29,9 +29,10 @@ class Ended:
 
 @dataclass
 class Harness:
-    """`python -m harness` in a folder of its own."""
+    """`python -m harness` in a folder of its own, with variables of its own."""
 
     folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -42,7 +43,13 @@ class Harness:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={"HARNESS_BASE": LOCAL_BASE, **os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"},
+            env={
+                "HARNESS_BASE": LOCAL_BASE,
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PYTHONWARNINGS": "error",
+                **self.environ,
+            },
         )
         self.processes.append(process)
         return process

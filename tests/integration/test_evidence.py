@@ -1,0 +1,155 @@
+"""What `repro` and `issue` print, run as a stranger would: by a shell, without the harness."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import pytest
+
+from tests.integration.conftest import LOCAL_BASE, ROOT, Harness
+
+ENGINES = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+MATRIX = """\
+version: 1
+series:
+  six:
+    base: {base}
+    install: ["six=={{version}}"]
+    versions: ["1.15.0", "1.16.0"]
+    environment: {{PLANTED_VERSION: "{{version}}", TF_SAID: "$(touch x) `touch x` '"}}
+hosts:
+  here: {{engine: {engine}}}
+scenarios:
+  planted:
+    script: {root}/scenarios/planted.py
+    params: {{fault: {fault}, bytes: 24576, at: 20, since: "1.16.0", until: "$(touch x)"}}
+    timeout: 60s
+    memory: 512MiB
+    steps: {{first: 500, budget: 2000}}
+trials: {{least: 2, most: 2}}
+"""
+
+
+def swept(harness: Harness, *, engine: str, fault: str) -> None:
+    """A sweep that finds `fault` in 1.16.0; `until` is no version, and hides nothing."""
+    text = MATRIX.format(engine=engine, fault=fault, root=ROOT, base=LOCAL_BASE).replace('until: "$', 'until: "9.$')
+    ended = harness.run("sweep", harness.write(text))
+    assert ended.code == 1, ended.err
+
+
+def repro(harness: Harness, *words: str) -> str:
+    ended = harness.run("repro", "latest", *words)
+    assert ended.code == 0, ended.err
+    return ended.out
+
+
+def shell(harness: Harness, script: str) -> subprocess.CompletedProcess[str]:
+    """Run in a folder of its own, which must be empty afterwards."""
+    bare = harness.folder / "bare"
+    bare.mkdir()
+    (harness.folder / "repro.sh").write_text(script)
+    command = ["sh", str(harness.folder / "repro.sh")]
+    done = subprocess.run(command, cwd=bare, capture_output=True, text=True, timeout=120, check=False)
+    assert list(bare.iterdir()) == []
+    return done
+
+
+def rate_of(output: str) -> float:
+    found = re.search(r"RSS grew by (\S+) KiB a step", output)
+    assert found is not None, output
+    return float(found[1])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_leak_leaks_again_and_the_good_version_does_not(harness: Harness, engine: str) -> None:
+    """With params and variables that a careless script would run as commands."""
+    swept(harness, engine=engine, fault="leak")
+    bad = shell(harness, repro(harness, "1.16.0"))
+    assert bad.returncode == 0, bad.stderr
+    assert rate_of(bad.stdout) == pytest.approx(24, rel=0.05)
+    (harness.folder / "bare").rmdir()
+    good = shell(harness, repro(harness, "1.15.0"))
+    assert rate_of(good.stdout) < 0.5
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_crash_crashes_again_by_the_same_signal(harness: Harness, engine: str) -> None:
+    swept(harness, engine=engine, fault="segfault")
+    done = shell(harness, repro(harness, "1.16.0"))
+    assert done.returncode == 139, done.stderr
+    assert "Segmentation fault" in done.stderr
+
+
+@pytest.fixture
+def client() -> Iterator[docker.DockerClient]:
+    made = docker.from_env()
+    yield made
+    made.close()
+
+
+@pytest.mark.docker
+def test_the_script_of_an_issue_runs_in_a_bare_image(harness: Harness) -> None:
+    """As its reader does: copied out of the Markdown into an image that has nothing of ours."""
+    swept(harness, engine="docker", fault="leak")
+    text = harness.run("issue", "latest", "1").out
+    code = re.search(r"```python\n(.*?)```\n", text, re.DOTALL)
+    assert code is not None, text
+    command = [
+        "docker", "run", "--rm", "--interactive", "--env", "PLANTED_VERSION=1.16.0", LOCAL_BASE,
+        "sh", "-c", "cat > r.py && python3 r.py",
+    ]  # fmt: skip
+    done = subprocess.run(command, input=code[1], capture_output=True, text=True, timeout=120, check=False)
+    assert rate_of(done.stdout) == pytest.approx(24, rel=0.05), done.stderr
+    assert {path.name for path in next(harness.folder.glob("reports/matrix/2*/issue-1")).iterdir()} >= {"repro.py"}
+    assert "$(touch" not in re.sub(r"```.*?```", "", text, flags=re.DOTALL).replace("\\$(touch", "")
+
+
+HELD_EQUAL = (
+    "CapAdd", "CapDrop", "DeviceRequests", "Init", "Memory", "MemorySwap", "NetworkMode", "PidsLimit", "SecurityOpt",
+    "ShmSize", "Ulimits", "Privileged", "IpcMode", "Binds",
+)  # fmt: skip
+
+
+@pytest.mark.docker
+def test_the_flags_ask_the_engine_for_what_the_harness_asks(harness: Harness, client: docker.DockerClient) -> None:
+    """The engine is asked about the container of a repro, and about that of a trial while it runs."""
+    swept(harness, engine="docker", fault="leak")
+    script = repro(harness, "1.16.0").replace("docker run --rm", "docker create")
+    made = subprocess.run(
+        ["sh"], input=script, capture_output=True, text=True, timeout=60, check=True, env={**os.environ}
+    ).stdout.strip()
+    try:
+        theirs = client.api.inspect_container(made)
+    finally:
+        client.api.remove_container(made, force=True)
+    ours = _of_a_trial(harness, client)
+    assert {name: _plain(theirs, name) for name in HELD_EQUAL} == {name: _plain(ours, name) for name in HELD_EQUAL}
+    assert set(theirs["Config"]["Env"]) == set(ours["Config"]["Env"])
+    assert theirs["Image"] == ours["Image"]
+
+
+def _of_a_trial(harness: Harness, client: docker.DockerClient) -> dict[str, Any]:
+    """What the engine knows of a running container of 1.16.0."""
+    process = harness.start("sweep", "matrix.yaml", "--fresh", "--out", "again")
+    trials = [json.loads(path.read_text()) for path in harness.trial_files()]
+    images = {trial["reference"] for trial in trials if trial["cell"]["image"] == "1.16.0"}
+    try:
+        for event in client.events(
+            decode=True, filters={"event": "start", "type": "container", "label": "harness.run"}
+        ):
+            if event["Actor"]["Attributes"]["image"] in images:
+                return dict(client.api.inspect_container(event["id"]))
+    finally:
+        process.communicate()
+    raise AssertionError("no container of it was started")
+
+
+def _plain(container: dict[str, Any], name: str) -> Any:
+    value = container["HostConfig"][name]
+    return sorted(value, key=str) if isinstance(value, list) else value or None

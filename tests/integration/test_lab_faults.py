@@ -1,0 +1,219 @@
+"""What goes wrong with hosts, GPUs and registries in the middle of a sweep: each as it is, and never a bad version.
+
+Real engines of the lab; the GPUs and what is wrong with them are doubles.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import docker
+import pytest
+
+from harness.flows import compatible
+from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.flows.world import World
+from harness.model import RunResult
+from harness.report.progress import plain_watcher
+from tests.contract.world import BASE
+from tests.integration.conftest import Harness
+from tests.lab.daemon import until
+from tests.lab.proxy import Fault, Way, way_to
+from tests.lab.running import Lab
+from tests.registry.held import Held, anonymous, held
+
+pytestmark = pytest.mark.docker
+FAULTS = Path(__file__).with_name("gpu_faults.py")
+MATRIX = """\
+version: 1
+series:
+  s: {{images: {{one: "{base}"}}}}
+hosts:
+{hosts}
+scenarios:
+  quiet: {{script: {script}, params: {{fault: {faults}}}, steps: {{first: 100, budget: 200}}, timeout: 1m}}
+trials: {{least: {trials}, most: {trials}}}
+"""
+
+
+@pytest.fixture
+def tried(lab: Lab, harness: Harness) -> Iterator[Harness]:
+    """`harness` on the lab's hosts, whose GPUs a test may change."""
+    before = {daemon: daemon.data.read_text() for daemon in (lab.old, lab.new)}
+    harness.environ.update(HOME=str(lab.sshd.home))
+    yield harness
+    for daemon, text in before.items():
+        daemon.data.write_text(text)
+
+
+@pytest.fixture
+def registry(lab: Lab, tmp_path: Path) -> Iterator[Held]:
+    if shutil.which("docker-registry") is None:
+        missing = "no docker-registry on the PATH; tools/registry installs it"
+        pytest.fail(missing) if os.environ.get("HARNESS_REQUIRE_REGISTRY") == "1" else pytest.skip(missing)
+    with closing(docker.from_env()) as client, held(tmp_path, auth=anonymous(tmp_path), client=client) as found:
+        yield found
+
+
+def matrix(lab: Lab, *, old: str = "", new: str = "", trials: int = 1, faults: str = "none") -> str:
+    engines = {"old": (lab.sshd.address, old), "new": (lab.tcp_address, new)}
+    hosts = [f'  {name}: {{engine: "{address}", gpus: {gpus}}}' for name, (address, gpus) in engines.items() if gpus]
+    return MATRIX.format(base=BASE, hosts="\n".join(hosts), script=FAULTS, trials=trials, faults=faults)
+
+
+def cells(harness: Harness) -> dict[str, tuple[str, str]]:
+    """`host/GPU fault` -> verdict and why."""
+    found = harness.summary()["cells"]
+    return {f"{cell['host']}/{cell['gpu']} {cell['params']['fault']}": (cell["verdict"], cell["why"]) for cell in found}
+
+
+def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
+    """Two cards of one name, a card cut in two, one by part of its name and one by part of its UUID, and no card."""
+    (card,) = json.loads(lab.old.data.read_text())["gpus"]
+    twin = {**card, "uuid": "GPU-30900000-2222-2222-3333-444444444444"}
+    cut = {**card, "uuid": "GPU-a100", "name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0", "mig": 1,
+           "instances": 7, "mig0.uuid": "MIG-1", "mig0.name": "A100 MIG 1g.5gb", "mig0.total": 5 << 30, "mig0.used": 0,
+           "mig1.uuid": "MIG-2", "mig1.name": "A100 MIG 1g.5gb", "mig1.total": 5 << 30, "mig1.used": 0}  # fmt: skip
+    lab.old.set_gpus(gpus=[card, twin, cut])
+    lab.new.set_gpus(gpus=[{**card, "uuid": "GPU-beef-1", "name": "NVIDIA L40S"}, {**card, "uuid": "GPU-cafe-2"}])
+    text = matrix(lab, old="each", new="[l40, GPU-cafe]").replace("hosts:\n", "hosts:\n  bare: {engine: docker}\n")
+    ended = tried.run("sweep", tried.write(text))
+    assert ended.code == 0, ended.err
+    found = cells(tried)
+    assert {verdict for verdict, _ in found.values()} == {"flat"}
+    assert [where.removesuffix(" none") for where in found] == [
+        "bare/None", "old/RTX 3090 GPU-30900000-1111-2222-3333-444444444444",
+        "old/RTX 3090 GPU-30900000-2222-2222-3333-444444444444", "old/A100 MIG 1g.5gb MIG-1",
+        "old/A100 MIG 1g.5gb MIG-2", "new/L40S", "new/RTX 3090",
+    ]  # fmt: skip
+
+
+def test_a_host_without_a_card_is_told_and_the_others_go_on(lab: Lab, tried: Harness) -> None:
+    lab.old.set_gpus(gpus=[])
+    ended = tried.run("sweep", tried.write(matrix(lab, old="all", new="[4090]")))
+    assert ended.code == 3, ended.err
+    assert (
+        "hosts.old.gpus: containers with GPUs start there, but see no NVIDIA driver" in cells(tried)["old/all none"][1]
+    )
+    assert cells(tried)["new/RTX 4090 none"][0] == "flat"
+
+
+def test_what_is_the_machines_fault_is_never_bad(lab: Lab, tried: Harness) -> None:
+    """An Xid that breaks a trial, an image that the toolkit refuses, and one whose entrypoint refuses the driver."""
+    name = tried.write(matrix(lab, new="each", faults="[none, xid, driver]"))
+    ended = tried.run("sweep", name)
+    assert ended.code == 3, ended.err
+    found = {where.split()[-1]: told for where, told in cells(tried).items()}
+    assert found["none"][0] == "flat"
+    assert found["xid"][0] == "untested"
+    assert "the driver reported Xid 79, a fault of the GPU" in found["xid"][1]
+    assert found["driver"] == ("incompatible", "needs driver 560.35 or later, the host has 535.104.05")
+
+
+def test_an_image_that_the_toolkit_refuses_is_incompatible(lab: Lab, tried: Harness) -> None:
+    """Nothing but the refusal says what it needs."""
+    one = f'one: "{BASE}"}}'
+    text = matrix(lab, new="each").replace(one, f"{one}, environment: [NVIDIA_REQUIRE_CUDA=cuda>=12.9]")
+    ended = tried.run("sweep", tried.write(text))
+    ((verdict, why),) = cells(tried).values()
+    assert (ended.code, verdict) == (0, "incompatible"), ended.out
+    assert why == "the image requires cuda>=12.9, and the host's driver is older"
+
+
+def test_a_hook_that_fails_takes_its_host_only(lab: Lab, tried: Harness) -> None:
+    lab.old.set_gpus(fail="initialization error: nvml error: driver not loaded")
+    ended = tried.run("sweep", tried.write(matrix(lab, old="each", new="each")))
+    assert ended.code == 3, ended.err
+    assert cells(tried)["new/RTX 4090 none"][0] == "flat"
+    verdict, why = cells(tried)["old/each none"]
+    assert verdict == "untested"
+    assert "a container with GPUs does not start: " in why
+    assert "driver not loaded" in why
+
+
+def test_a_host_that_disappears_is_finished_by_the_next_sweep(lab: Lab, tried: Harness) -> None:
+    name = tried.write(matrix(lab, old="each", new="each", trials=4, faults="slow"))
+    running = tried.start("sweep", name)
+    try:
+        assert until(lambda: any("new" in path.name for path in tried.trial_files()), seconds=120)
+        lab.new.kill()
+        _, said = running.communicate(timeout=120)
+    finally:
+        lab.new.stop()
+        lab.new.start(json.loads(lab.new.data.read_text()))
+    assert running.returncode == 3, said
+    assert "the connection to the engine was lost" in said or "the engine does not answer" in said
+    assert cells(tried)["old/RTX 3090 slow"][0] == "flat"
+    assert cells(tried)["new/RTX 4090 slow"][0] in ("untested", "inconclusive")
+    again = tried.run("sweep", name)
+    assert again.code == 0, again.err
+    log = (tried.folder / "reports/matrix/latest/decisions.jsonl").read_text().splitlines()
+    assert {one["lane"] for one in map(json.loads, log) if one["launch"]} == {"new/RTX 4090"}
+    assert {verdict for verdict, _ in cells(tried).values()} == {"flat"}
+
+
+def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: Harness) -> None:
+    name = tried.write(matrix(lab, new="each", trials=8, faults="slow"))
+    first = tried.start("sweep", name, "--out", "first")
+    assert until(lambda: any(tried.folder.glob("first/*/*/trials/*.json")), seconds=120)
+    second = tried.run("sweep", name, "--out", "second", "--trials", "1:1")
+    first.communicate(timeout=60)
+    assert (first.returncode, second.code) == (0, 0), second.err
+    assert f"process {first.pid}, since" in second.err
+    assert "uses this host" in second.err
+    (one,), (other,) = (sorted(tried.folder.glob(f"{name}/matrix/2*/trials")) for name in ("first", "second"))
+    ended_s = max(path.stat().st_mtime for path in one.iterdir())
+    assert all(path.stat().st_mtime > ended_s for path in other.iterdir())
+
+
+def test_a_throttled_card_is_told_and_tried_again_after_a_pause(
+    lab: Lab, tried: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compatible, "PAUSE_S", 0.1)
+    (card,) = json.loads(lab.new.data.read_text())["gpus"]
+    lab.new.set_gpus(gpus=[{**card, "reasons": 0x20, "clock": 900, "temperature": 91}])
+    result = swept(tried, matrix(lab, new="each", trials=2, faults="slow"))
+    (cell,) = result.cells
+    assert cell.verdict.verdict not in ("leak", "slowdown", "crash")
+    assert all("held down by heat" in trial.disturbed for trial in cell.trials)
+    assert all("91 °C" in trial.disturbed for trial in cell.trials)
+
+
+def swept(harness: Harness, text: str) -> RunResult:
+    """The sweep in this process, for what only a test wants to change."""
+    matrix_path, options = harness.folder / harness.write(text), SweepOptions(out=harness.folder / "reports", seed=1)
+    environ = {**os.environ, **harness.environ}
+    with plain_watcher(sys.stderr) as watching:
+        world = World(environ=environ, watcher=watching, stopped=threading.Event())
+        return sweep(plan_sweep(matrix_path, options, environ), options, world)[0]
+
+
+def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, registry: Held) -> None:
+    """401 is told at once; 429 once, and half a layer once, are got over. The rest of the sweep goes on."""
+    faults: dict[str, tuple[Fault, int]] = {"denied": ("denied", 99), "busy": ("busy", 1), "broken": ("broken", 1)}
+    for name in faults:
+        registry.push(name, "1", files={name: secrets.token_hex(100_000)})
+    way = Way(behind=registry.host, faults=faults)
+    with way_to(way) as address:
+        series = [f'  {name}: {{images: {{one: "{address}/{name}:1"}}}}' for name in faults]
+        text = matrix(lab, new="each").replace("hosts:", "\n".join([*series, "hosts:"]))
+        ended = tried.run("sweep", tried.write(text))
+    assert ended.code == 3, ended.err
+    found = {cell["series"]: (cell["verdict"], cell["why"]) for cell in tried.summary()["cells"]}
+    assert found["s"][0] == "flat"
+    assert found["denied"][0] == "untested"
+    assert "denied:1: cannot be pulled: " in found["denied"][1]
+    assert "`docker login` where it is private" in found["denied"][1]
+    assert "\n" not in found["denied"][1]
+    assert (way.struck["busy"], way.struck["broken"]) == (1, 1)
+    for name in ("busy", "broken"):  # pulled; it has nothing in it that could be run
+        assert found[name][0] == "untested"
+        assert "no python3 or python on this image's PATH" in found[name][1]

@@ -1,0 +1,106 @@
+"""Is it the image or the card? The story end to end, as a user runs it: `examples/two-hosts` on the lab's hosts.
+
+The engines, the ssh and the images are real; the GPUs are doubles.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import ROOT, Ended, Harness
+from tests.lab.running import Lab
+
+pytestmark = pytest.mark.docker
+EXAMPLE = ROOT / "examples" / "two-hosts"
+SENTENCE = (
+    "tensorflow: signal_ops leaks 24 KiB a step since 1.15.5+nv22.12, on both cards, when input is random or variable; "
+    "not the RTX 4090's fault; train_step stays good there."
+)
+RULE = "tensorflow, signal_ops, memory: image; input in {random, variable}; 2 variants bad, 1 good"
+UNDECIDED = (
+    "tensorflow: signal_ops leaks 24 KiB a step in every version from 1.15.5+nv22.12, the oldest that can be judged, "
+    "on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: run 1.15.5+nv22.12 on the RTX 3090, "
+    "which the matrix leaves out, to tell."
+)
+DECIDED = "tensorflow: signal_ops leaks 24 KiB a step since 1.15.5+nv22.12, on both cards; not the RTX 4090's fault."
+
+
+@pytest.fixture
+def story(lab: Lab, harness: Harness) -> Iterator[Harness]:
+    """`harness` where the lab's hosts have the cards and drivers of the example."""
+    doubles = json.loads((EXAMPLE / "hosts.json").read_text())
+    before = {daemon: daemon.data.read_text() for daemon in (lab.old, lab.new)}
+    for daemon in before:
+        daemon.set_gpus(**doubles[daemon.name])
+    harness.environ.update(HOME=str(lab.sshd.home), OLD_HOST=lab.sshd.address, NEW_HOST=lab.tcp_address)
+    yield harness
+    for daemon, text in before.items():
+        daemon.data.write_text(text)
+
+
+def unfolded(ended: Ended) -> str:
+    """What was printed, as if the terminal were as wide as can be."""
+    return " ".join(ended.out.split())
+
+
+def verdicts(summary: dict[str, Any], *, host: str, **params: str) -> dict[str, str]:
+    """Version -> verdict of the scenario's cells with these params on a host."""
+    return {
+        cell["image"]: cell["verdict"]
+        for cell in summary["cells"]
+        if cell["host"] == host and cell["params"].items() >= params.items()
+    }
+
+
+def launched(story: Harness) -> set[tuple[str, str]]:
+    """The lanes and versions of which the newest run launched something."""
+    log = story.folder / "reports" / "two-hosts" / "latest" / "decisions.jsonl"
+    decisions = map(json.loads, log.read_text().splitlines())
+    return {(one["lane"], version) for one in decisions for version in one["launch"]}
+
+
+def test_the_story(story: Harness) -> None:
+    """The sentence that three days of hand work led to."""
+    ended = story.run("sweep", str(EXAMPLE / "matrix.yaml"), "--trials", "2:2")
+    assert ended.code == 1, ended.err
+    assert SENTENCE in unfolded(ended)
+    assert RULE in unfolded(ended)
+    summary = story.summary("two-hosts")
+    old, middle, new = "1.15.4+nv20.12", "1.15.5+nv22.12", "1.15.5+nv23.02"
+    for leaking in ("random", "variable"):
+        on_old, on_new = (verdicts(summary, host=host, input=leaking) for host in ("old", "new"))
+        assert on_old == {old: "flat", middle: "leak", new: "incompatible"}
+        assert on_new == {old: "incompatible", middle: "leak", new: "leak"}
+    told = {(cell["host"], cell["image"]): cell["why"] for cell in summary["cells"] if not cell["trials"]}
+    assert told == {
+        ("new", old): "CUDA 11.1 has no code for sm_89",
+        ("old", new): "needs driver 525 or later, the host has 520.61.05",
+    }
+    assert {cell["verdict"] for cell in summary["cells"] if cell["params"] in ({}, {"op": "rfft", "input": "constant"})
+            } == {"flat", "incompatible"}  # fmt: skip
+    leaking_cells = [cell for cell in summary["cells"] if cell["verdict"] == "leak"]
+    assert {tuple(cell["verdicts"]) for cell in leaking_cells} == {("leak", "slowdown")}
+    assert [(one["cause"], one["rule"]) for one in summary["attribution"]] == [("image", "input in {random, variable}")]
+
+
+def test_without_the_deciding_cell_it_is_undecided_and_decide_runs_that_cell_alone(
+    story: Harness, tmp_path: Path
+) -> None:
+    matrix = tmp_path / "matrix.yaml"
+    text = (EXAMPLE / "matrix.yaml").read_text().replace(": images\n", f": {EXAMPLE}/images\n")
+    text = text.replace(": scenarios/", f": {EXAMPLE}/scenarios/")
+    matrix.write_text(f'{text}\nexclude: [{{host: old, image: "1.15.5+nv22.12", why: "nobody tried"}}]\n')
+    only = (str(matrix), "--only", "signal_ops input=random", "--trials", "2:2")
+    before = story.run("sweep", *only)
+    assert UNDECIDED in unfolded(before), before.err
+    (told,) = story.summary("two-hosts")["attribution"]
+    assert told["cause"] == "undecided"
+    after = story.run("sweep", *only, "--decide")
+    assert after.code == 1, after.err
+    assert DECIDED in unfolded(after)
+    assert launched(story) == {("old/RTX 3090", "1.15.5+nv22.12")}

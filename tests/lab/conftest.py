@@ -1,0 +1,30 @@
+"""Hosts of the lab for its own tests, with other GPUs than they usually have."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from harness.run import open_engine
+from tests.contract.world import World, host, quiet
+from tests.lab.daemon import Daemon
+from tests.lab.running import Lab
+
+
+@pytest.fixture
+def two_cards(lab: Lab) -> Iterator[Daemon]:
+    """The host `new`, for this test with two cards of one name."""
+    before = json.loads(lab.new.data.read_text())
+    (card,) = before["gpus"]
+    lab.new.set_gpus(gpus=[card, {**card, "uuid": card["uuid"].replace("1111", "9999")}])
+    yield lab.new
+    lab.new.data.write_text(json.dumps(before))
+
+
+def world(daemon: Daemon) -> World:
+    return World(
+        kind=daemon.address, engine=open_engine(host(daemon.address), environ=os.environ, say=quiet), environ=os.environ
+    )

@@ -1,0 +1,210 @@
+"""A Docker Engine of our own beside the machine's: other data, other sockets, other bridge, other GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import psutil
+
+HERE = Path(__file__).parent
+HOOK = "nvidia-container-runtime-hook"
+RUNTIME = "nvidia-container-runtime"
+STARTS_S = 60.0
+ENDS_S = 30.0
+
+
+class LabError(Exception):
+    """The lab cannot be had on this machine; the text says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """One engine, all of it in `folder`. Its `number` is its own among all labs of the machine: its bridge has it.
+
+    `listen` are further addresses beside its unix socket, `options` further arguments of dockerd. `by_runtime`: it has
+    GPUs through the runtime `nvidia` alone, and not by `--gpus`.
+    """
+
+    folder: Path
+    number: int = 1
+    listen: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    by_runtime: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def address(self) -> str:
+        return f"unix://{self.folder}/docker.sock"
+
+    @property
+    def data(self) -> Path:
+        """The data file of its GPUs; may be changed while it runs."""
+        return self.folder / "gpus.json"
+
+    @property
+    def bridge(self) -> str:
+        return f"br-lab{self.number}"
+
+    def start(self, gpus: Mapping[str, Any] | None = None) -> None:
+        """Start it and wait until it answers; without `gpus` it has no GPU hook at all. Raises LabError."""
+        program = shutil.which("dockerd")
+        if program is None or os.getuid() != 0:
+            raise LabError("the lab needs root and dockerd (Debian: apt-get install docker.io)")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = os.environ["PATH"]
+        if gpus is not None:
+            self.data.write_text(json.dumps(gpus))
+            folder = self._put_hook()
+            path = path if self.by_runtime else f"{folder}:{path}"
+        self._make_bridge()
+        detach([program, *self._arguments()], log=self.folder / "log", environ={**os.environ, "PATH": path})
+        if not until(self.answers, seconds=STARTS_S):
+            self.stop()
+            raise LabError(f"{self.name}: dockerd did not start: {(self.folder / 'log').read_text()[-500:]}")
+
+    def _arguments(self) -> list[str]:
+        folder, space = self.folder, f"harness-lab-{self.number}"
+        return [
+            f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid",
+            f"--bridge={self.bridge}", "--iptables=false", "--ip6tables=false",
+            f"--containerd-namespace={space}", f"--containerd-plugins-namespace={space}-plugins",
+            *(f"--host={address}" for address in (self.address, *self.listen)), *self.options,
+            *([f"--add-runtime=nvidia={folder}/bin/{RUNTIME}"] if self.by_runtime else []),
+        ]  # fmt: skip
+
+    def _put_hook(self) -> Path:
+        """The folder with the stand-in hook and runtime; the stand-in library is beside it."""
+        bin_folder, library = self.folder / "bin", self.folder / "libnvidia-ml.so.1"
+        bin_folder.mkdir(exist_ok=True)
+        compiler = shutil.which("cc")
+        if compiler is None:
+            raise LabError("the lab needs a C compiler for its stand-in driver (Debian: apt-get install gcc libc6-dev)")
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "nvml.c"], check=True)
+        programs = {
+            HOOK: [sys.executable, HERE / "hook.py", self.data, library],
+            RUNTIME: [sys.executable, HERE / "runtime.py", bin_folder / HOOK],
+        }
+        for name, words in programs.items():
+            (bin_folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
+            (bin_folder / name).chmod(0o755)
+        return bin_folder
+
+    def _make_bridge(self) -> None:
+        if Path("/sys/class/net", self.bridge).exists():
+            return
+        run("ip", "link", "add", self.bridge, "type", "bridge")
+        run("ip", "address", "add", f"172.31.{self.number}.1/24", "dev", self.bridge)
+        run("ip", "link", "set", self.bridge, "up")
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asked:
+            asked.settimeout(5)
+            asked.connect(str(self.folder / "docker.sock"))
+            asked.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return b"200 OK" in asked.recv(100)
+        return False
+
+    def client(self) -> docker.DockerClient:
+        return docker.DockerClient(base_url=self.address)
+
+    def load(self, images: Iterable[str]) -> None:
+        """Bring images of the machine's own engine, those that are not there yet."""
+        with contextlib.closing(self.client()) as client:
+            there = {tag for image in client.images.list() for tag in image.tags}
+        for image in set(images) - there:
+            saved = subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE)
+            with saved:
+                subprocess.run(
+                    ["docker", "--host", self.address, "load", "--quiet"],
+                    stdin=saved.stdout,
+                    check=True,
+                    capture_output=True,
+                )
+
+    def clear(self) -> None:
+        """Remove all containers."""
+        with contextlib.closing(self.client()) as client:
+            for container in client.containers.list(all=True):
+                container.remove(force=True)
+
+    def set_gpus(self, **changes: Any) -> None:
+        """Change the data of its GPUs; the next container sees it."""
+        self.data.write_text(json.dumps({**json.loads(self.data.read_text()), **changes}))
+
+    def processes(self) -> list[psutil.Process]:
+        """dockerd, its containerd and the containers' shims: those that name our folder."""
+        mark = f"{self.folder}/"
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.name().startswith(("dockerd", "containerd")) and mark in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+    def kill(self) -> None:
+        """As when the machine loses its power: nothing is told, nothing is tidied up."""
+        end(self.processes(), signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it and all that it started. What it keeps on the disk stays, for the next start."""
+        end([process for process in self.processes() if process.name() == "dockerd"], signal.SIGTERM)
+        self.kill()
+        subprocess.run(["umount", "--quiet", "--recursive", self.folder / "data"], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
+        for name in ("pid", "docker.sock"):
+            (self.folder / name).unlink(missing_ok=True)
+
+
+def end(processes: Sequence[psutil.Process], number: int) -> None:
+    """Send a signal, wait for the end, and kill what is still there."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+    _, left = psutil.wait_procs(processes, timeout=ENDS_S)
+    for process in left:
+        process.kill()
+
+
+def detach(command: Sequence[str], *, log: Path, environ: Mapping[str, str]) -> None:
+    """Start what goes on without us."""
+    with log.open("wb") as output:
+        subprocess.run(
+            ["setsid", "--fork", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environ,
+            check=True,
+        )
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def until(condition: Callable[[], bool], *, seconds: float) -> bool:
+    deadline_s = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.1)
+    return True

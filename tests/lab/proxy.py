@@ -1,0 +1,121 @@
+"""A way to a real registry that is slow, or has faults: what a pull meets on a bad day."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Literal
+
+import requests
+
+Fault = Literal["denied", "busy", "broken"]
+"""`denied`: 401 to everything; `busy`: 429 to manifests; `broken`: half a layer, then the connection is closed."""
+PIECE_BYTES = 16 << 10
+ERRORS = {
+    401: {"code": "UNAUTHORIZED", "message": "authentication required"},
+    429: {"code": "TOOMANYREQUESTS", "message": "you have reached your pull rate limit"},
+}
+
+
+@dataclass(kw_only=True)
+class Way:
+    """To the registry at `behind`. `faults` go by repository: what is wrong, and how many times it happens.
+
+    `bytes_per_s` is what all connections share; None: no limit.
+    """
+
+    behind: str
+    faults: Mapping[str, tuple[Fault, int]] = field(default_factory=dict)
+    bytes_per_s: float | None = None
+    struck: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _free_s: float = 0.0
+
+    def strikes(self, fault: Fault, path: str) -> bool:
+        """Whether the fault happens at this request; it is counted."""
+        repository = path.removeprefix("/v2/").split("/manifests/")[0].split("/blobs/")[0]
+        kind, times = self.faults.get(repository, (None, 0))
+        if kind != fault or self.struck[repository] >= times:
+            return False
+        self.struck[repository] += 1
+        return True
+
+    def wait_for_room(self, count: int) -> None:
+        """Wait until so many bytes may pass."""
+        if self.bytes_per_s is None:
+            return
+        with self._lock:
+            self._free_s = max(self._free_s, time.monotonic()) + count / self.bytes_per_s
+            until_s = self._free_s
+        time.sleep(max(0.0, until_s - time.monotonic()))
+
+
+@contextmanager
+def way_to(way: Way) -> Iterator[str]:
+    """The address of a server that is that way, while it runs."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"way": way}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    way: Way
+
+    def do_GET(self) -> None:
+        if self.way.strikes("denied", self.path):
+            return self._refuse(401)
+        if "/manifests/" in self.path and self.way.strikes("busy", self.path):
+            return self._refuse(429)
+        return self._pass_on()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _refuse(self, status: int) -> None:
+        body = json.dumps({"errors": [ERRORS[status]]}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _pass_on(self) -> None:
+        kept = {name: self.headers[name] for name in ("Accept", "Range", "Authorization") if name in self.headers}
+        url = f"http://{self.way.behind}{self.path}"
+        with requests.request(self.command, url, headers=kept, stream=True, timeout=30) as answer:
+            self.send_response(answer.status_code)
+            for name in ("Content-Type", "Content-Length", "Content-Range", "Docker-Content-Digest"):
+                if name in answer.headers:
+                    self.send_header(name, answer.headers[name])
+            self.end_headers()
+            if self.command == "GET":
+                self._send(answer)
+
+    def _send(self, answer: requests.Response) -> None:
+        length = int(answer.headers.get("Content-Length", 0))
+        is_layer = "/blobs/" in self.path and length > 2 * PIECE_BYTES
+        limit = length // 2 if is_layer and self.way.strikes("broken", self.path) else length
+        sent = 0
+        for piece in answer.iter_content(PIECE_BYTES):
+            if sent + len(piece) > limit:
+                self.wfile.write(piece[: limit - sent])
+                return
+            self.way.wait_for_room(len(piece))
+            self.wfile.write(piece)
+            sent += len(piece)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Tests are quiet."""

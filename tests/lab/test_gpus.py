@@ -1,0 +1,200 @@
+"""The whole way of a GPU through real engines: asked, chosen, requested, and seen inside. The GPUs are doubles."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfrastructureError, Interrupted
+from harness.model import Build, Trial
+from harness.model.gpus import Gpu
+from harness.plan import choose_lanes
+from harness.run import gpu_probe
+from harness.run.gpus import mismatch
+from harness.run.trial import run_trial
+from tests.contract.world import BASE, World, host, image, pulled, quiet
+from tests.lab.conftest import world
+from tests.lab.daemon import HOOK, Daemon, until
+from tests.lab.running import Lab
+
+pytestmark = pytest.mark.docker
+OLD, NEW = "GPU-30900000-1111-2222-3333-444444444444", "GPU-40900000-1111-2222-3333-444444444444"
+
+
+@contextmanager
+def changed(daemon: Daemon, **changes: object) -> Iterator[None]:
+    before = daemon.data.read_text()
+    daemon.set_gpus(**changes)
+    yield
+    daemon.data.write_text(before)
+
+
+def trial_on(found: World, *gpus: Gpu) -> Trial:
+    launch = replace(found.launch("quiet"), gpus=gpus)
+    return run_trial(
+        found.engine, launch, cell_id="cell", number=1, key="key", round=0,
+        decide=lambda trace: "go", on_step=lambda step, rss_kib: None, cancelled=lambda: False,
+    )  # fmt: skip
+
+
+def test_a_host_tells_its_gpus(lab: Lab) -> None:
+    with closing(world(lab.old).engine) as engine:
+        (gpu,) = engine.gpus([], quiet)
+    assert (gpu.uuid, gpu.name, gpu.index) == (OLD, "NVIDIA GeForce RTX 3090", 0)
+    assert (gpu.compute_capability, gpu.driver, gpu.cuda) == ("8.6", "535.104.05", "12.2")
+    assert (gpu.memory_mib, gpu.power_limit_w, gpu.processes) == (24576, 350.0, 0)
+
+
+def test_a_trial_has_the_card_it_asked_for_and_no_other(two_cards: Daemon) -> None:
+    found = world(two_cards)
+    with closing(found.engine):
+        gpus = found.engine.gpus([pulled(BASE)], quiet)
+        lanes = choose_lanes(replace(host(two_cards.address), gpus="each"), gpus)
+        assert [lane.gpu for lane in lanes] == ["RTX 4090 GPU-40900000-1111-2222-3333-444444444444",
+                                                "RTX 4090 GPU-40900000-9999-2222-3333-444444444444"]  # fmt: skip
+        for lane in lanes:
+            trial = trial_on(found, *lane.gpus)
+            assert trial.end == "completed", trial.message
+            assert [each["uuid"] for each in trial.facts["gpus"]] == [lane.gpus[0].uuid]
+            assert mismatch(lane.gpus, trial.facts) == ""
+        assert [each["uuid"] for each in trial_on(found, *gpus).facts["gpus"]] == [gpu.uuid for gpu in gpus]
+        assert "gpus" not in trial_on(found).facts
+
+
+def test_a_name_of_two_cards_lists_both(two_cards: Daemon) -> None:
+    with closing(world(two_cards).engine) as engine:
+        gpus = engine.gpus([], quiet)
+    with pytest.raises(
+        InfrastructureError, match=r"'RTX 4090' is 2 GPUs on host here: 0 .*1111.*; 1 .*9999.*by its UUID"
+    ):
+        choose_lanes(replace(host("docker"), gpus=("RTX 4090",)), gpus)
+
+
+def test_another_card_than_asked_for_is_noticed(two_cards: Daemon) -> None:
+    """A toolkit that counts in another order than the driver: every figure would stand beside the wrong card."""
+    found = world(two_cards)
+    with closing(found.engine):
+        first, second = found.engine.gpus([], quiet)
+        with changed(two_cards, gives={first.uuid: second.uuid}):
+            trial = trial_on(found, first)
+    assert mismatch((first,), trial.facts).startswith("not the GPU that was asked for: asked for 0 NVIDIA GeForce RTX")
+
+
+def test_a_card_that_is_gone_and_a_hook_that_fails_are_infrastructure(lab: Lab) -> None:
+    found = world(lab.new)
+    with closing(found.engine):
+        (gpu,) = found.engine.gpus([], quiet)
+        with pytest.raises(InfrastructureError, match="device error: GPU-gone: unknown device"):
+            trial_on(found, replace(gpu, uuid="GPU-gone"))
+        with changed(lab.new, fail="initialization error: nvml error: driver not loaded"):
+            with pytest.raises(InfrastructureError, match="driver not loaded"):
+                trial_on(found, gpu)
+            with pytest.raises(
+                InfrastructureError, match=r"hosts\.here\.gpus: a container with GPUs does not start: .*driver n"
+            ):
+                found.engine.gpus([], quiet)
+        assert found.engine.remove_leftovers() == 0
+
+
+def test_a_driver_that_is_stuck_is_not_waited_for(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(text: str) -> None:
+        raise Interrupted("interrupted")
+
+    monkeypatch.setattr(gpu_probe, "PROBE_S", 1)
+    with changed(lab.new, sleeps_s=4), closing(world(lab.new).engine) as engine:
+        with pytest.raises(
+            InfrastructureError, match=r"the NVIDIA driver did not answer within 1 s; see `nvidia-smi` the"
+        ):
+            engine.gpus([], quiet)
+        with pytest.raises(Interrupted):
+            engine.gpus([], after_the_first(interrupted))
+        assert until(lambda: engine.remove_leftovers() == 0, seconds=10)
+    with closing(lab.new.client()) as client:
+        assert client.containers.list(all=True) == []
+
+
+def after_the_first(say: Callable[[str], None]) -> Callable[[str], None]:
+    """`say`, but for its first call."""
+    calls: list[str] = []
+
+    def told(text: str) -> None:
+        calls.append(text)
+        if len(calls) > 1:
+            say(text)
+
+    return told
+
+
+def test_a_driver_that_is_too_old_for_an_image_can_still_be_asked(lab: Lab, tmp_path: Path) -> None:
+    """The image is refused by the toolkit itself; the host's GPU is told all the same, for the table of doctor."""
+    (tmp_path / "Dockerfile").write_text(f'FROM {BASE}\nENV NVIDIA_REQUIRE_CUDA="cuda>=12.4"\n')
+    found, demanding = world(lab.old), image(Build(context=tmp_path, args=()))
+    with closing(found.engine):
+        prepared = found.engine.prepare(demanding, quiet)
+        asked = pulled(prepared.reference)
+        (gpu,) = found.engine.gpus([asked], quiet)
+        launch = replace(found.launch("quiet", prepared=prepared), gpus=(gpu,))
+        with (
+            pytest.raises(InfrastructureError, match=r"unsatisfied condition: cuda>=12\.4"),
+            found.engine.launch(launch),
+        ):
+            pytest.fail("it was started")
+
+
+@pytest.mark.skipif(shutil.which(HOOK) is not None, reason="this machine's own engine has GPUs")
+def test_an_engine_without_the_toolkit_says_what_to_do(lab: Lab) -> None:
+    told = pytest.raises(
+        InfrastructureError, match=r"could not select device driver.*install the NVIDIA Container Tool"
+    )
+    with closing(World.open("docker", os.environ).engine) as engine, told:
+        engine.gpus([], quiet)
+
+
+def test_the_lab_is_data(lab: Lab) -> None:
+    """Other doubles than the project's own can be tried: all of a card is told as the file has it."""
+    card = {
+        "uuid": "GPU-x",
+        "name": "NVIDIA H200",
+        "compute_capability": "9.0",
+        "memory_mib": 143771,
+        "power_limit_w": 700,
+        "ecc": 1,
+    }
+    with changed(lab.new, driver="570.10", cuda="12.8", gpus=[card] * 3), closing(world(lab.new).engine) as engine:
+        gpus = engine.gpus([], quiet)
+    assert [gpu.index for gpu in gpus] == [0, 1, 2]
+    assert (gpus[2].short_name, gpus[2].compute_capability, gpus[2].ecc, gpus[2].driver) == (
+        "H200",
+        "9.0",
+        True,
+        "570.10",
+    )
+    assert json.loads(lab.new.data.read_text())["gpus"][0]["uuid"] == NEW, "the lab is as it was"
+
+
+def test_an_engine_that_has_gpus_by_a_runtime_alone(lab: Lab) -> None:
+    """The toolkit's hook is not where dockerd looks for it: `--gpus` is refused, and the next way is tried."""
+    data = json.loads(lab.new.data.read_text())
+    other = replace(lab.new, by_runtime=True)
+    lab.new.stop()
+    other.start(data)
+    try:
+        found = world(other)
+        with closing(found.engine):
+            (gpu,) = found.engine.gpus([], quiet)
+            trial = trial_on(found, gpu)
+            assert (gpu.uuid, mismatch((gpu,), trial.facts)) == (NEW, "")
+            assert "gpus" not in trial_on(found).facts
+        again = world(other)
+        with closing(again.engine):  # one that was not asked finds the way by itself
+            assert mismatch((gpu,), trial_on(again, gpu).facts) == ""
+    finally:
+        other.stop()
+        lab.new.start(data)

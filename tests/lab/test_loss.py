@@ -1,0 +1,128 @@
+"""A host that goes away in the middle: told within seconds, never hung on, and tidied up when it is back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import psutil
+import pytest
+
+from harness.errors import EngineUnreachable
+from harness.model import Steps
+from harness.run import attach
+from tests.contract.world import ROOT, World, quiet
+from tests.lab.conftest import world
+from tests.lab.daemon import Daemon, until
+from tests.lab.running import Lab
+from tests.lab.ways import home
+
+pytestmark = [
+    pytest.mark.docker,
+    # the SDK leaves the sockets of a call that is cut off to the garbage collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+LONG = {"steps": Steps(first=50_000, budget=50_000), "timeout_s": 600.0}
+
+
+@pytest.fixture
+def mortal(lab: Lab) -> Iterator[Daemon]:
+    """The host `new`, running again and empty after the test."""
+    yield lab.new
+    for process in lab.new.processes():
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGCONT)
+    lab.new.stop()
+    lab.new.start()
+    lab.new.clear()
+    gc.collect()  # what is left open by a cut call is told here, not in the test that comes next
+
+
+def lost_after(found: World, loss: Callable[[], None]) -> tuple[str, float]:
+    """What is told, and how long it took, when `loss` happens in the middle of a trial."""
+    at_s: list[float] = []
+
+    def on_step(step: int, rss_kib: float | None) -> None:
+        if not at_s:
+            loss()
+            at_s.append(time.monotonic())
+
+    with pytest.raises(EngineUnreachable) as caught:
+        found.trial("slow", on_step=on_step, **LONG)
+    return str(caught.value), time.monotonic() - at_s[0]
+
+
+def test_an_engine_that_is_killed(lab: Lab, mortal: Daemon) -> None:
+    found = World.open(lab.tcp_address, os.environ)
+    with closing(found.engine):
+        said, took_s = lost_after(found, mortal.kill)
+    assert "the connection to the engine was lost: " in said
+    assert took_s < 10
+
+
+def test_an_engine_that_is_silent(lab: Lab, mortal: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut network, a machine that sleeps, a daemon that is stuck: no connection ends, and nothing comes."""
+    monkeypatch.setattr(attach, "SILENCE_S", 3.0)
+    monkeypatch.setattr(attach, "PING_S", 1)
+    found = World.open(lab.tcp_address, os.environ)
+
+    def freeze() -> None:
+        for process in mortal.processes():
+            process.suspend()
+
+    with closing(found.engine):
+        said, took_s = lost_after(found, freeze)
+    assert "the connection to the engine was lost: " in said
+    assert took_s < 15
+
+
+def test_an_ssh_server_that_is_killed(lab: Lab) -> None:
+    try:
+        with home(lab.sshd.home):
+            found = World.open(lab.sshd.address, os.environ)
+            with closing(found.engine):
+                said, took_s = lost_after(found, lab.sshd.stop)
+    finally:
+        lab.sshd.start()
+    assert "the connection to the engine was lost: " in said
+    assert took_s < 15
+    with closing(world(lab.old).engine), closing(lab.old.client()) as client:
+        assert until(lambda: not client.containers.list(), seconds=15), "the container outlived its connection"
+    lab.old.clear()
+
+
+def test_a_lease_on_an_engine_that_is_lost_is_no_longer_ours(lab: Lab, mortal: Daemon) -> None:
+    said: list[str] = []
+    with closing(world(lab.new).engine) as engine, engine.lease(said.append, lambda: False) as lease:
+        lease.check()
+        mortal.kill()
+    assert said[-1].startswith("the lease could not be given back, and lapses in 90 s")
+    mortal.start()
+    with closing(world(lab.new).engine) as engine, closing(mortal.client()) as client:
+        (left,) = client.containers.list(all=True)
+        assert (left.name, left.status) == ("harness-lease", "created"), "the engine started what must never run"
+        with pytest.raises(Exception, match="interrupted"), engine.lease(quiet, lambda: True):
+            pytest.fail("it is still held: its holder lives")
+        left.remove()
+
+
+def test_what_a_lost_host_kept_is_removed_when_it_is_back(lab: Lab, mortal: Daemon) -> None:
+    command = [sys.executable, "-m", "tests.contract.victim", lab.tcp_address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as victim:
+        assert victim.stdout is not None
+        assert victim.stdout.readline()
+        mortal.kill()
+        _, stderr = victim.communicate(timeout=30)
+    assert "EngineUnreachable" in stderr
+    mortal.start()
+    with closing(world(mortal).engine) as engine, closing(mortal.client()) as client:
+        assert len(client.containers.list(all=True)) == 1
+        assert until(lambda: not client.containers.list(), seconds=20)
+        assert engine.remove_leftovers() == 1
+        assert client.containers.list(all=True) == []
