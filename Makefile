@@ -1,5 +1,6 @@
 # make demo    a virtual environment, the harness in it, and a first sweep (no Docker needed)
 # make test    all the tests, with what they need set up
+# make stories the published stories in real containers with TensorFlow and onnxruntime (15 minutes)
 # make check   style and types
 # make base    a local base image, for machines that reach no image registry
 # make figures the benchmarks, printed as ratios
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BASE_IMAGE := harness-base:bookworm
 
-.PHONY: demo test check base engine browser figures clean
+.PHONY: demo test stories check base engine browser lab registry figures clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -44,15 +45,25 @@ engine:
 browser:
 	@tools/browser || [ -z "$(HARNESS_REQUIRE_CHROMIUM)" ]
 
+registry:
+	@tools/registry >/dev/null || [ -z "$(HARNESS_REQUIRE_REGISTRY)" ]
+
+lab:
+	@tools/lab need || [ -z "$(HARNESS_REQUIRE_LAB)" ]
+
 base:
 	@tools/base-image $(BASE_IMAGE) >/dev/null && echo "made $(BASE_IMAGE); use it with: export HARNESS_BASE=$(BASE_IMAGE)"
 
-test: check engine browser
+test: check engine browser lab registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
 	@HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest
 
+stories: $(VENV)/installed-dev engine
+	@tools/base-image $(BASE_IMAGE)
+	@HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest -m stories tests/stories
+
 figures: $(VENV)/installed-dev
-	@for each in agent_cost trial_length trial_overhead accuracy; do echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done
+	@for each in agent_cost trial_length trial_overhead report_size accuracy; do echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
