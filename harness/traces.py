@@ -8,7 +8,7 @@ import math
 import re
 import reprlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from harness.columns import EXPLAINED, Column, overlooked, recognised
 from harness.errors import UsageError
 from harness.model import Floats, Look, Trace
 
-KNOWN = ("rss_kib", "heap_kib", "blocks", "step_s")
 EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
 LARGEST = 1e100
 """No measurement is larger; sums of squares of what is smaller stay finite."""
@@ -29,8 +29,13 @@ _PSRECORD = "# Elapsed time"
 _UTF8_MARK = b"\xef\xbb\xbf"
 
 
-def read_trace(path: Path, metrics: Sequence[str] = ()) -> Trace:
-    """The trace in `path`, which is read once: it may be a pipe.
+def unheard(text: str) -> None:
+    """Nobody is there to be told."""
+
+
+def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Callable[[str], None] = unheard) -> Trace:
+    """The trace in `path`, which is read once: it may be a pipe. Columns of a CSV in other units are converted; `note`
+    is told of a unit that some programs mean otherwise.
 
     `metrics` are further columns that must be there; other numeric columns are kept too. Logs of samplers that know no
     steps (mprof, psrecord) count each sample as one step. Blank cells and infinities are NaN; what is left is within
@@ -41,7 +46,7 @@ def read_trace(path: Path, metrics: Sequence[str] = ()) -> Trace:
         content = _content(path).removeprefix(_UTF8_MARK)
         if content.lstrip().startswith(b"{"):
             return _read_trial(path, content, metrics)
-        return _read_text(path, content.decode(), metrics)
+        return _read_text(path, content.decode(), metrics, note)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -60,7 +65,7 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _read_text(path: Path, text: str, metrics: Sequence[str]) -> Trace:
+def _read_text(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> Trace:
     start = text.lstrip()
     if not start:
         raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
@@ -68,38 +73,54 @@ def _read_text(path: Path, text: str, metrics: Sequence[str]) -> Trace:
         return _read_log(path, text, metrics, keyword="", column=2)
     if start.startswith(("MEM ", "CMDL ", "CMDLINE ", "FUNC ", "CHLD ")):
         return _read_log(path, text, metrics, keyword="MEM", column=1)
-    return _read_csv(path, text, metrics)
+    return _read_csv(path, text, metrics, note)
 
 
 # ---------------------------------------------------------------- CSV
 
 
-def _read_csv(path: Path, text: str, metrics: Sequence[str]) -> Trace:
-    names = [name.strip() for name in next(csv.reader(io.StringIO(text, newline="")))]
-    _check_header(path, names, metrics)
-    columns = _fast_columns(text, names) or _careful_columns(path, text, names, needed={"step", *KNOWN, *metrics})
+def _read_csv(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> Trace:
+    header = next(csv.reader(io.StringIO(text, newline="")))
+    names = ["step" if name.strip().lower() == "step" else name.strip() for name in header]
+    known = recognised(names, apart=metrics)
+    _check_header(f"{path}:1:", names, metrics, known)
+    needed = {"step", *metrics, *(column.name for column in known)}
+    columns = _fast_columns(text, names) or _careful_columns(path, text, names, needed=needed)
+    for column in known:
+        columns[column.known] = columns.pop(column.name) * column.factor
+        if column.is_decimal:
+            note(f"{path}:1: {column.note}")
     return _trace(path, columns)
 
 
-def _check_header(path: Path, names: Sequence[str], metrics: Sequence[str]) -> None:
-    where = f"{path}:1:"
+def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], known: Sequence[Column]) -> None:
     if all(_is_number(name) for name in names):
         raise UsageError(f"{where} there is no header; the first line must name the columns, as `step,rss_kib,step_s`")
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise UsageError(f"{where} column {reprlib.repr(double[0])} is there twice; rename one")
-    _check_columns(where, names, metrics)
+    for one in known:
+        same = [other.name for other in known if other.known == one.known]
+        if len(same) > 1:
+            raise UsageError(f"{where} the columns {_listed(same)} are the same measure; remove all but one")
+    _check_columns(where, names, metrics, measured={column.known for column in known})
+    if missed := overlooked(names, apart=metrics):
+        raise UsageError(f"{where} not a column that is known: {_listed(missed)}; {_REMEDY}")
 
 
-def _check_columns(where: str, names: Sequence[str], metrics: Sequence[str]) -> None:
+def _check_columns(where: str, names: Sequence[str], metrics: Sequence[str], *, measured: Iterable[str]) -> None:
+    """`measured`: what the columns are, by the names that the judge knows."""
     found = _listed(names)
     for name in metrics:
         if name not in names:
             raise UsageError(f"{where} no column {name!r}; the columns are: {found}")
-    if not {"rss_kib", "step_s", *metrics} & set(names):
+    if not ({"rss_kib", "step_s"} & set(measured) or metrics):
         if len(names) == 1 and re.search(r"[;\t]", names[0]):
             raise UsageError(f"{where} the columns are not separated by commas ({found}); write it with commas")
-        raise UsageError(f"{where} neither `rss_kib` nor `step_s` is a column ({found}); rename one, or use --metric")
+        raise UsageError(f"{where} neither memory nor step time is a column ({found}); {_REMEDY}")
+
+
+_REMEDY = f"rename one ({EXPLAINED}), or judge it with --metric COLUMN"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -211,7 +232,7 @@ def _read_trial(path: Path, content: bytes, metrics: Sequence[str]) -> Trace:
     columns = {name: _column(path, name, values) for name, values in inner.columns.items()}
     if len({len(column) for column in columns.values()}) > 1:
         raise UsageError(f"{path}: trace.columns: the columns differ in length; write the file again")
-    _check_columns(f"{path}:", list(columns), metrics)
+    _check_columns(f"{path}:", list(columns), metrics, measured=columns)
     return _trace(path, columns, looks=tuple(_look(path, look) for look in inner.looks or ()))
 
 
@@ -248,7 +269,7 @@ def _read_log(path: Path, text: str, metrics: Sequence[str], *, keyword: str, co
             raise UsageError(f"{path}:{number}: no memory figure in {reprlib.repr(line.strip())}; remove the line")
         memory_mib.append(_measured(f"{path}:{number}", value))
     columns = {"rss_kib": np.array(memory_mib) * 1024}
-    _check_columns(f"{path}:1:", list(columns), metrics)
+    _check_columns(f"{path}:1:", list(columns), metrics, measured=columns)
     return _trace(path, columns)
 
 

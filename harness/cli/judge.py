@@ -27,16 +27,20 @@ from harness.model import Limits
 def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[str, ...]) -> None:
     """Print a verdict on each trace, one JSON object a line.
 
-    A trace is a CSV with a header `step,rss_kib,step_s` (all but one may be absent), a trial of a run, an mprof
-    or a psrecord log. All its steps are used.
+    A trace is a CSV with a header `step,rss_kib,step_s` (all but one may be absent; also rss_mb, rss_mib, step_ms and
+    such), a trial of a run, an mprof or a psrecord log. All its steps are used.
     """
     limits = Limits(
         leak_kib_per_step=option("--leak", values.leak_kib, leak),
         slowdown=option("--slowdown", values.fraction, slowdown),
     )
     metrics = dict(_metric(text) for text in metric)
+
+    def note(text: str) -> None:
+        click.echo(f"harness: note: {text}", err=True)
+
     with to_stdout():
-        for verdict in judge_traces(traces, limits=limits, metrics=metrics):
+        for verdict in judge_traces(traces, limits=limits, metrics=metrics, note=note):
             click.echo(json.dumps(verdict, allow_nan=False))
 
 

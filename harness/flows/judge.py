@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.judge import trend
 from harness.model import Limits, TraceVerdict
-from harness.traces import read_trace
+from harness.traces import read_trace, unheard
 
 
-def judge_traces(paths: Sequence[Path], *, limits: Limits, metrics: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+def judge_traces(
+    paths: Sequence[Path], *, limits: Limits, metrics: Mapping[str, float], note: Callable[[str], None] = unheard
+) -> Iterator[dict[str, Any]]:
     """The verdict on each trace, in the order given, as `harness judge` prints it.
 
-    `metrics` maps a column to the limit of its rate, in its own unit a step. Raises UsageError with path and line.
+    `metrics` maps a column to the limit of its rate, in its own unit a step; `note` is told how doubtful units were
+    read. Raises UsageError with path and line.
     """
     for path in paths:
-        trace = read_trace(path, metrics=tuple(metrics))
+        trace = read_trace(path, metrics=tuple(metrics), note=note)
         yield describe(path, trend.judge_trace(trace, limits=limits, metrics=metrics))
 
 

@@ -45,10 +45,47 @@ def test_blank_cells_are_missing(tmp_path):
     assert np.isnan(trace.columns["step_s"][1])
 
 
+@pytest.mark.parametrize(
+    ("header", "known", "value", "read"),
+    [
+        ("rss_bytes", "rss_kib", 2048, 2),
+        ("rss_kb", "rss_kib", 1024, 1000),
+        ("RSS (MB)", "rss_kib", 1.024, 1000),
+        ("Rss [MiB]", "rss_kib", 3, 3072),
+        ("rss_gib", "rss_kib", 0.5, 524_288),
+        ("rss_gb", "rss_kib", 1.024, 1_000_000),
+        ("heap_mib", "heap_kib", 2, 2048),
+        ("step_ms", "step_s", 250, 0.25),
+        ("step time [us]", "step_s", 250_000, 0.25),
+    ],
+)
+def test_columns_in_other_units_are_converted(tmp_path, header, known, value, read):
+    """A column that is overlooked or read in the wrong unit is a wrong verdict."""
+    beside = {"rss_kib": "step_s", "heap_kib": "step_s", "step_s": "rss_kib"}[known]
+    for last in ("", "\n3,,1,1\n"):  # a blank is read cell by cell
+        text = f"Step,{header},{beside},other\n1,{value},7,1\n2,{2 * value},7,1{last}"
+        columns = read_trace(written(tmp_path, text)).columns
+        assert columns[known][:2].tolist() == pytest.approx([read, 2 * read])
+        assert columns[beside].tolist()[:2] == [7, 7]
+        assert set(columns) == {known, beside, "other"}
+
+
+def test_a_unit_of_two_meanings_is_told(tmp_path):
+    told = []
+    path = written(tmp_path, "rss_mb,step_ms\n5,1\n")
+    read_trace(path, note=told.append)
+    assert told == [f"{path}:1: rss_mb: 1 is 1,000,000 bytes; if 1,048,576 are meant, name it rss_mib"]
+
+
+def test_a_metric_is_judged_in_its_own_unit(tmp_path):
+    path = written(tmp_path, "rss_mb,step_s\n5,1\n")
+    assert read_trace(path, metrics=("rss_mb",)).columns["rss_mb"].tolist() == [5]
+
+
 def test_own_columns_are_kept_and_may_be_asked_for(tmp_path):
     path = written(tmp_path, "step,handles\n1,5\n2,6\n")
     assert read_trace(path, metrics=("handles",)).columns["handles"].tolist() == [5, 6]
-    with pytest.raises(UsageError, match="rename one, or use --metric"):
+    with pytest.raises(UsageError, match="or judge it with --metric"):
         read_trace(path)
 
 
@@ -85,7 +122,11 @@ def test_psrecord(tmp_path):
         (b"\x7fELF\0\0", 1, "binary"),
         (b"step,rss_kib\n1,\xff\xfe\n", 1, "no text file"),
         ("1,2,3\n4,5,6\n", 1, "no header"),
-        ("step,memory\n1,5\n", 1, "neither `rss_kib` nor `step_s`"),
+        ("step,memory\n1,5\n", 1, "neither memory nor step time is a column (step, memory); rename one (memory: "),
+        ("step,step_s,rss\n1,5,5\n", 1, "not a column that is known: rss; rename one (memory: `rss_kib`"),
+        ("step,step_s,private_mb\n1,5,5\n", 1, "not a column that is known: private_mb;"),
+        ("rss_mb,RSS (KiB)\n1,5\n", 1, "the columns rss_mb, RSS (KiB) are the same measure; remove all but one"),
+        ("step,RSS (MB)\n1,five\n", 2, "RSS (MB): 'five' is no number"),
         ("step,rss_kib,rss_kib\n1,5,5\n", 1, "there twice"),
         ("step,rss_kib\n", 1, "no samples"),
         ("step,rss_kib\n1,5\n2,five\n", 3, "'five' is no number"),
