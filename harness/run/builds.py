@@ -23,7 +23,7 @@ from docker.utils.build import create_archive, exclude_paths
 
 from harness.errors import ImageUnavailable
 from harness.model import Build, Image
-from harness.run import stages
+from harness.run import reasons, stages
 from harness.run.client import ca_bundle, explanation, proxies
 from harness.run.engine import Say
 from harness.run.images import Found, inspect, local_image
@@ -32,7 +32,7 @@ from harness.run.retrying import unavailable
 from harness.run.waiting import streamed
 
 CA_PATH = ".harness/ca.pem"
-TOLD_LINES = 4
+TOLD_LINES = 20
 STEP_FAILED = "The command '"
 
 
@@ -133,7 +133,8 @@ def _build(
     except APIError as error:
         said = explanation(error)
         cause = "" if said.startswith(STEP_FAILED) else said  # a command that times out is the Dockerfile's matter
-        raise unavailable(" | ".join([f"{place}: {said}", *output]), cause=cause) from error
+        told = reasons.complaint(output) if said.startswith(STEP_FAILED) else ""
+        raise unavailable(f"{place}: {': '.join(filter(None, (told, said)))}", cause=cause) from error
 
 
 def _lines(events: Iterator[Any], made: stages.Stages) -> Iterator[str]:
@@ -146,6 +147,6 @@ def _lines(events: Iterator[Any], made: stages.Stages) -> Iterator[str]:
         error = event.get("error", error)
         text = str(event.get("stream", ""))
         made.hear(text)
-        yield from (line.strip() for line in text.splitlines() if line.strip())
+        yield from (line.strip() for line in reasons.unescaped(text).splitlines() if line.strip())
     if error is not None:
         raise APIError("build failed", explanation=str(error))

@@ -25,7 +25,7 @@ import uv
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install
-from harness.run import interpreters
+from harness.run import interpreters, reasons
 from harness.run.engine import Prepared, Say
 from harness.run.waiting import BEAT_S, run_command
 
@@ -255,19 +255,12 @@ def _make(
 
 def _checked(done: subprocess.CompletedProcess[str], image: Image) -> None:
     if done.returncode != 0:
-        raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {_reason(done.stderr)}")
+        raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {reasons.of_uv(done.stderr)}")
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:
     """Proxies, CA bundle and index settings pass on; what points at another environment does not."""
     return {name: value for name, value in environ.items() if name not in DROPPED}
-
-
-def _reason(stderr: str) -> str:
-    """uv's explanation in one line, without its drawing: from the first complaint on."""
-    lines = [line.strip(" \t×╰─▶│├") for line in stderr.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
-    return " ".join(lines)[-600:] or "uv failed without a word"
 
 
 def _write_marker(path: Path, content: Mapping[str, object]) -> None:

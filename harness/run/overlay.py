@@ -18,6 +18,7 @@ import docker
 
 from harness.errors import ImageUnavailable
 from harness.model import Image, Install
+from harness.run import reasons
 from harness.run.attach import close_stream, open_stream, read_stream
 from harness.run.client import ca_bundle, proxies
 from harness.run.containers import NAME_LABEL, archive, marked, removed
@@ -175,10 +176,7 @@ def _failure(place: str, output: str) -> ImageUnavailable:
 
 
 def _reason(output: str) -> str:
-    """pip's last complaint; without one the last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines or ["pip failed without a word"])[-1].removeprefix("ERROR: ")[:400]
+    return reasons.complaint(reasons.unescaped(output).splitlines())[:400] or "pip failed without a word"
 
 
 def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str, digest: str) -> None:

@@ -225,9 +225,9 @@ def test_environments_are_removed_but_not_one_that_is_being_made(process: World,
 
 
 @docker_only
-def test_failing_build_ends_with_its_last_output(docker: World, context: Path) -> None:
+def test_a_failing_build_tells_its_reason_first(docker: World, context: Path) -> None:
     (context / "Dockerfile").write_text(f"FROM {BASE}\nRUN echo the-reason-why >&2; exit 9\n")
-    with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: .*the build failed: .*code: 9.*the-reason-why"):
+    with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: .*the build failed: the-reason-why: .*code: 9"):
         docker.engine.prepare(image(build_of(context)), quiet)
 
 

@@ -1,0 +1,36 @@
+"""Why something could not be made, out of what pip, uv or a build printed: the line that says it, first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_COMPLAINT = re.compile(r"(?:error|e|fatal|failed|[\w.]*(?:error|exception))\s*:", re.IGNORECASE)
+_SAYS_NOTHING = re.compile(r"Removing intermediate container |---> |\[notice\] |\[end of output\]|note: This error ori")
+_PREAMBLE = re.compile(r"^(?:error: )?(?:No solution found when resolving dependencies:?)?|^cause: ")
+_DRAWING = " \t×╰─▶│├"
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def unescaped(output: str) -> str:
+    """Without the colours that a build's tools print."""
+    return _ESCAPES.sub("", output)
+
+
+def complaint(lines: Sequence[str]) -> str:
+    """The last line that is one, such as `ERROR: No matching distribution found for x==1`; else the last one; or ""."""
+    lines = [line.strip() for line in lines if line.strip() and not _SAYS_NOTHING.match(line.strip())]
+    complaints = [line for line in lines if _COMPLAINT.match(line)]
+    return (complaints or lines or [""])[-1].removeprefix("ERROR: ")
+
+
+def of_uv(stderr: str) -> str:
+    """uv's explanation in one line, without its drawing; of a package that could not be built, its own reason first."""
+    lines = [line.strip(_DRAWING) for line in unescaped(stderr).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
+    told, inner = lines, ""
+    if "[stderr]" in lines or "[stdout]" in lines:
+        first = min(lines.index(name) for name in ("[stderr]", "[stdout]") if name in lines)
+        told, inner = lines[:first], complaint(lines[first + 1 :])
+    explained = " ".join(filter(None, (_PREAMBLE.sub("", line) for line in told))) or " ".join(told)
+    return ": ".join(filter(None, (inner, explained)))[:600] or "uv failed without a word"

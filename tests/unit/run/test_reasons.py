@@ -1,0 +1,55 @@
+"""Why something could not be made. A reason behind a long command is cut off in every report."""
+
+from __future__ import annotations
+
+from harness.run import reasons
+
+
+def test_a_build_s_reason_is_its_last_complaint() -> None:
+    lines = [
+        "Step 4/4 : RUN pip install multidict==99",
+        "ERROR: Could not find a version that satisfies the requirement multidict==99 (from versions: 6.0.5)",
+        "ERROR: No matching distribution found for multidict==99",
+        "[notice] A new release of pip is available",
+        "",
+        "Removing intermediate container 55867c85b451",
+    ]
+    assert reasons.complaint(lines) == "No matching distribution found for multidict==99"
+
+
+def test_without_a_complaint_it_is_the_last_line_that_says_something() -> None:
+    assert reasons.complaint(["all is well", "no nvcc here", " ---> Removed 55867c85b451"]) == "no nvcc here"
+    assert not reasons.complaint([])
+
+
+def test_colours_of_a_build_are_no_text() -> None:
+    assert reasons.complaint([reasons.unescaped("\x1b[91mE: no package x\x1b[0m")]) == "E: no package x"
+
+
+def test_uv_says_what_cannot_be_had() -> None:
+    told = reasons.of_uv("error: No solution found when resolving dependencies\n  cause: Because x was not found\n")
+    assert told == "Because x was not found"
+    assert reasons.of_uv("  × No solution found when resolving dependencies:\n  ╰─▶ Because x\n      is gone") == (
+        "Because x is gone"
+    )
+
+
+def test_a_package_that_cannot_be_built_tells_its_own_reason_first() -> None:
+    stderr = """error: The build backend returned an error
+  cause: Call to `setuptools.build_meta` failed (exit status: 1)
+
+         [stdout]
+         some output
+
+         [stderr]
+         Traceback (most recent call last):
+           File "<string>", line 3, in <module>
+         RuntimeError: nvcc is needed
+
+hint: see the documentation
+"""
+    assert reasons.of_uv(stderr) == (
+        "RuntimeError: nvcc is needed: The build backend returned an error "
+        "Call to `setuptools.build_meta` failed (exit status: 1)"
+    )
+    assert reasons.of_uv("") == "uv failed without a word"
