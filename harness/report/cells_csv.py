@@ -1,6 +1,7 @@
 """The cells as CSV, for spreadsheets and data frames: one line a cell, the fields of `summary.json` in columns.
 
-An interval has a column for each end; params and metrics are JSON; what is not known is empty.
+An interval has a column for each end; params and metrics are JSON; what is not known is empty. The last column,
+`changes`, has the findings that begin with the cell, in the words of all reports.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.model import RunResult
+from harness.report import words
 from harness.report.clean import plain
+from harness.report.episodes import finding_cells
 from harness.report.summary import cell_json
 
 _INTERVALS = {"rate_ci": "rate", "step_ms_ci": "step_ms"}
@@ -21,7 +24,14 @@ _FORMULA = ("=", "+", "-", "@")
 
 def render(result: RunResult) -> str:
     """A header and a line for each cell, in the order of the plan; lines end with a newline alone."""
-    rows = [dict(_columns(cell_json(entry))) for entry in result.cells]
+    changes = finding_cells(result)
+    rows = [
+        {
+            **dict(_columns(cell_json(entry))),
+            "changes": _harmless("; ".join(map(words.finding_text, changes.get(entry.cell_id, ())))),
+        }
+        for entry in result.cells
+    ]
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()

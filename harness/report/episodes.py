@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.model import Finding, RunResult
+from harness.model import Cell, Finding, RunResult, Variant
 
 Place = tuple[str, str, str, str]
 
@@ -38,8 +38,26 @@ class History:
 
 
 def place_of(finding: Finding) -> Place:
-    return (finding.series, str(finding.lane), f"{finding.variant.scenario.name} {finding.variant.params!r}",
-            finding.metric)  # fmt: skip
+    return finding.series, str(finding.lane), variant_key(finding.variant), finding.metric
+
+
+def place_of_cell(cell: Cell) -> Place:
+    """As `place_of` has it, with the version in the metric's stead."""
+    return cell.image.series, str(cell.lane), variant_key(cell.variant), cell.image.version
+
+
+def variant_key(variant: Variant) -> str:
+    """The same for the same scenario and params; `1` and `"1"` are two."""
+    return f"{variant.scenario.name} {variant.params!r}"
+
+
+def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
+    """By a cell's id: the findings that begin with its version, good or bad."""
+    found: dict[tuple[str, ...], list[Finding]] = {}
+    for one in ordered(result):
+        found.setdefault((*place_of(one)[:3], one.after), []).append(one)
+    places = ((entry.cell_id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
+    return {name: found[place] for name, place in places if place in found}
 
 
 def positions(result: RunResult) -> dict[tuple[str, str], int]:

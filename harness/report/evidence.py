@@ -10,7 +10,7 @@ from harness.report import differences, figures, history, reproduce, sparkline, 
 from harness.report.charts import Drawing
 from harness.report.clean import plain, plain_lines
 from harness.report.differences import Difference
-from harness.report.episodes import place_of
+from harness.report.episodes import place_of, place_of_cell
 
 MOST_LINES = 3000
 """Of all traces of a page together; beyond it cells have their figures alone."""
@@ -124,9 +124,7 @@ def shown_in_full(result: RunResult) -> frozenset[str]:
 
 def _importance(entry: CellResult, sides: set[tuple[str, str, str, str | None]]) -> int:
     """Small is important. The side of a boundary is worth more than one bad version among many."""
-    cell = entry.cell
-    place = (cell.image.series, str(cell.lane), table.variant_key(cell.variant), cell.image.version)
-    if place in sides:
+    if place_of_cell(entry.cell) in sides:
         return 0
     return {"bad": 1, "unsure": 2}.get(words.tone(entry.verdict.verdict), 3)
 
@@ -192,7 +190,7 @@ class _Maker:
     def _apart(self, cells: Sequence[CellResult]) -> Iterable[Apart]:
         """For each boundary of this history, once."""
         here = {entry.cell.image.version: entry for entry in cells}
-        place = (cells[0].cell.image.series, str(cells[0].cell.lane), table.variant_key(cells[0].cell.variant))
+        place = place_of_cell(cells[0].cell)[:3]
         found: dict[tuple[str | None, str], Finding] = {}
         for one in self.result.findings:
             if place_of(one)[:3] == place and one.before in here and one.after in here:

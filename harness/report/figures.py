@@ -72,6 +72,11 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
+def change(value: Effect) -> str:
+    """A ratio without its interval, as short as a table wants it: `5.62×`, or near 1 `+12.3 %`."""
+    return _ratio(Effect(value=value.value, unit=value.unit))
+
+
 def effect(value: Effect) -> str:
     """An effect with its interval in its own unit.
 

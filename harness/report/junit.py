@@ -10,23 +10,26 @@ suite's system-err.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, RunResult
 from harness.report import table, words
 from harness.report.clean import plain, plain_lines
-from harness.report.episodes import ordered
+from harness.report.episodes import finding_cells, ordered
 from harness.report.headline import sentence
 from harness.report.table import Table
 
 _TAIL_LINES = 40
+Changes = Mapping[str, Sequence[Finding]]
+"""By a cell's id: the findings that begin there."""
 
 
 def render(result: RunResult) -> str:
     """An XML document; ends with a newline."""
     root = ElementTree.Element("testsuites", name=plain(result.matrix))
-    root.extend(_suite(one, result) for one in table.tables(result))
+    changes = finding_cells(result)
+    root.extend(_suite(one, changes) for one in table.tables(result))
     if result.findings:
         root.append(_counted(ElementTree.Element("testsuite", name="findings"), map(_finding_case, ordered(result))))
     for kind in ("tests", "failures", "errors"):
@@ -39,9 +42,9 @@ def render(result: RunResult) -> str:
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _suite(one: Table, result: RunResult) -> ElementTree.Element:
+def _suite(one: Table, changes: Changes) -> ElementTree.Element:
     results = {id(cell.result): cell.result for row in one.rows for cell in row.cells if cell is not None}
-    cases = (_case(entry, result) for entry in results.values())
+    cases = (_case(entry, changes.get(entry.cell_id, ())) for entry in results.values())
     return _counted(ElementTree.Element("testsuite", name=one.title), cases)
 
 
@@ -67,7 +70,7 @@ def _add_property(suite: ElementTree.Element, name: str, value: str) -> None:
     suite.insert(0, properties)
 
 
-def _case(entry: CellResult, result: RunResult) -> ElementTree.Element:
+def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
     cell = entry.cell
     case = ElementTree.Element(
         "testcase",
@@ -75,7 +78,7 @@ def _case(entry: CellResult, result: RunResult) -> ElementTree.Element:
         name=plain(cell.image.version),
         time=f"{sum(trial.duration_s for trial in entry.trials):.3f}",
     )
-    begins = [finding for finding in result.findings if _begins_at(finding, entry)]
+    begins = [finding for finding in changes if finding.kind != "first_fixed"]
     outcome = _outcome(entry, begins=bool(begins))
     if outcome is None and entry.problem:
         ElementTree.SubElement(case, "system-out").text = words.cell_sentence(entry)
@@ -93,12 +96,6 @@ def _finding_case(finding: Finding) -> ElementTree.Element:
     if finding.kind != "first_fixed":
         ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
     return case
-
-
-def _begins_at(finding: Finding, entry: CellResult) -> bool:
-    cell = entry.cell
-    here = (cell.image.series, cell.image.version, cell.lane, cell.variant)
-    return finding.kind != "first_fixed" and (finding.series, finding.after, finding.lane, finding.variant) == here
 
 
 def _outcome(entry: CellResult, *, begins: bool) -> str | None:

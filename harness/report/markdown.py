@@ -25,14 +25,15 @@ _BREAK = "<!-- -->"
 def render(result: RunResult) -> str:
     """The whole report; ends with a newline."""
     top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(words.totals(result))]
-    parts = [escaped(f"{table.LEGEND}; {table.UNITS}; {worth.LEGEND}.")]
+    tables = table.tables(result)
+    parts = [escaped(f"{'; '.join(table.legend(tables))}.")]
     parts += _list("Whose fault", blame.evidence_lines(result))
     parts += _list("Findings", (f"{words.finding_place(one)}: {words.finding_text(one)}" for one in ordered(result)))
     parts += _list("Not measured or not decided", words.gaps(result))
     parts += _list("Warnings", words.warnings(result))
     parts += [escaped(f"{line}.") for line in (worth.needless(result), worth.quiet_text(result)) if line]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
-    return "\n\n".join([*top, *_fitting(map(_section, table.tables(result)), room), *parts]) + "\n"
+    return "\n\n".join([*top, *_fitting(map(_section, tables), room), *parts]) + "\n"
 
 
 def _size(part: str) -> int:

@@ -6,17 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model import Cell, CellResult, Finding, Metric, RunResult, Variant
+from harness.model import Cell, CellResult, Finding, Metric, RunResult
 from harness.report import figures, words
 from harness.report.clean import plain
-from harness.report.episodes import place_of
+from harness.report.episodes import place_of, place_of_cell, variant_key
 from harness.report.words import Tone
+from harness.report.worth import LEGEND as SEES
 from harness.report.worth import is_needless, sees
 
 Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
 LEGEND = "✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again"
 UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
+CHANGED = (
+    "step time, peak memory: medians of whole launches; beside ▼ and ▲ the finding's change, measured side by side "
+    "over the steps that all launches have, so it need not be the ratio of two medians"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +77,24 @@ class Table:
         return any(row.sees for row in self.rows)
 
     @property
+    def changed(self) -> bool:
+        """Whether step time or peak memory changed in any row."""
+        return any(row.medians for row in self.rows)
+
+    @property
     def measured(self) -> bool:
         """Whether anything in it was."""
         return any(cell is not None and cell.tone != "none" for row in self.rows for cell in row.cells)
+
+
+def legend(shown: Sequence[Table]) -> list[str]:
+    """What the signs and figures of these tables mean, a line for each kind that they have."""
+    lines = [LEGEND, UNITS]
+    if any(one.sees for one in shown):
+        lines.append(SEES)
+    if any(one.changed for one in shown):
+        lines.append(CHANGED)
+    return lines
 
 
 def tables(result: RunResult) -> list[Table]:
@@ -123,16 +143,12 @@ def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> lis
     return list(dict.fromkeys([*known, *present]))
 
 
-def variant_key(variant: Variant) -> str:
-    return f"{variant.scenario.name} {variant.params!r}"
-
-
 def _rows(
     results: dict[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], *, is_short: bool
 ) -> Iterable[Row]:
     """The row of verdicts, then one of medians for step time and peak memory where these changed."""
     cell = next(iter(results.values())).cell
-    place = (cell.image.series, str(cell.lane), variant_key(cell.variant))
+    place = place_of_cell(cell)[:3]
     here = [finding for finding in findings if place_of(finding)[:3] == place]
     variant = words.variant_text(cell.variant)
     label = words.params_text(cell.variant) if is_short else variant
@@ -180,30 +196,36 @@ def _verdict_cell(entry: CellResult | None, mark: Mark | None) -> Shown | None:
 def _word(entry: CellResult) -> str:
     if entry.cell.excluded is not None:
         return "excluded"
-    return "not run" if is_needless(entry) else words.verdict_word(entry.verdict)
+    if is_needless(entry):
+        return "not run"
+    once = ", 1 launch" if words.is_seen_once(entry) else ""
+    return f"{words.verdict_word(entry.verdict)}{once}"
 
 
 def _median_cells(
     results: dict[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
 ) -> tuple[Shown | None, ...]:
-    """Medians, bad from each first bad version until the next first good one."""
+    """Medians, bad from each first bad version until the next first good one; at a change its size, as the finding has
+    it.
+    """
     marks = _marks(findings)
+    sizes = {one.after: figures.change(one.effect) for one in findings if one.effect is not None}
     first = next((marks[version] for version in versions if version in marks), "first_bad")
     bad = first == "first_fixed"
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)
         bad = bad if mark is None else mark == "first_bad"
-        cells.append(_median_cell(results.get(version), metric, bad=bad, mark=mark))
+        cells.append(_median_cell(results.get(version), metric, bad=bad, mark=mark, size=sizes.get(version, "")))
     return tuple(cells)
 
 
-def _median_cell(entry: CellResult | None, metric: Metric, *, bad: bool, mark: Mark | None) -> Shown | None:
+def _median_cell(entry: CellResult | None, metric: Metric, *, bad: bool, mark: Mark | None, size: str) -> Shown | None:
     if entry is None:
         return None
     verdict = entry.verdict
     value = verdict.step_ms if metric == "step_time" else verdict.peak_rss_mib
     if value is None:
-        return Shown(tone="none", word="unknown", figure="", result=entry)
+        return Shown(tone="none", word="unknown", figure=size, result=entry)
     text = figures.milliseconds(value) if metric == "step_time" else figures.mebibytes(value)
-    return Shown(tone="bad" if bad else "good", word=text, figure="", result=entry, mark=mark)
+    return Shown(tone="bad" if bad else "good", word=text, figure=size, result=entry, mark=mark)

@@ -18,6 +18,7 @@ Tone = Literal["bad", "good", "unsure", "none"]
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
 WHY_LENGTH = 200
 HINDERED = "not measured as planned"
+UNCONFIRMED = "a side of it has fewer than two launches"
 
 
 def tone(verdict: str) -> Tone:
@@ -43,6 +44,11 @@ def verdict_word(verdict: CellVerdict) -> str:
     """All the bad verdicts that hold (`leak, slowdown`), or the one verdict."""
     bad = [name for name in verdict.verdicts if name in BAD]
     return ", ".join(bad) if len(bad) > 1 else verdict.verdict
+
+
+def is_seen_once(result: CellResult) -> bool:
+    """Whether it rests on a single launch that showed something: a search asks no more where it knows enough."""
+    return result.verdict.verdict in UNSURE and result.verdict.trials == 1
 
 
 def cell_figure(verdict: CellVerdict) -> str:
@@ -139,8 +145,9 @@ def _size(finding: Finding) -> str:
 
 
 def _evidence(finding: Finding) -> str:
+    """Chance, where it was tested; and what is missing where a side rests on a single launch."""
     chance = "" if finding.p is None else f", {figures.probability(finding.p)}"
-    return f"{chance}, confirmed" if finding.confirmed else chance
+    return chance if finding.confirmed else f"{chance}; not confirmed: {UNCONFIRMED}"
 
 
 def listing(names: Sequence[str]) -> str:
@@ -214,7 +221,8 @@ def gaps(result: RunResult) -> list[str]:
         known = tone(entry.verdict.verdict) in ("good", "bad")
         reason = entry.problem if known else why(entry)
         if (reason or not known) and reason not in host_problems and not is_needless(entry):
-            name = f"{entry.verdict.verdict}, {HINDERED}" if known else entry.verdict.verdict
+            name = f"{entry.verdict.verdict}{', launched once' if is_seen_once(entry) else ''}"
+            name = f"{name}, {HINDERED}" if known else name
             place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
             groups.setdefault((name, place, shortened(reason, most=WHY_LENGTH)), []).append(entry.cell)
     return [_gap_line(*key, cells=cells) for key, cells in groups.items()]

@@ -18,7 +18,17 @@ import xmlschema
 from rich.console import Console
 
 from harness.model import Excluded, RunResult, Trace
-from harness.report import cells_csv, html, junit, markdown, sparkline, terminal
+from harness.report import (
+    cells_csv,
+    figures,
+    headline,
+    html,
+    junit,
+    markdown,
+    sparkline,
+    terminal,
+    words,
+)
 from tests.unit.report import build
 
 XSD = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
@@ -120,6 +130,23 @@ def test_cells_as_csv() -> None:
     assert float(rows[3]["step_ms_low"]) < 2.303 < float(rows[3]["step_ms_high"])
     assert (rows[3]["smallest_visible_step_time"], rows[3]["plateau_mib"]) == ("0.03", "")
     assert {name for row in rows for name in row} == set(rows[0])
+
+
+def test_a_change_is_as_large_in_every_report() -> None:
+    """One source for a figure: who reads two reports of a run would otherwise doubt both."""
+    result = build.varied()
+    (slower,) = [one for one in result.findings if one.metric == "step_time"]
+    assert slower.effect is not None
+    told, size = words.finding_text(slower), figures.change(slower.effect)
+    assert (size, told.count(size)) == ("5.62×", 1)
+    assert f"▼ 2.30 ms {size}" in markdown.render(result)
+    page = html.render(result)
+    assert re.search(rf"▼</span> 2.30 ms <span class=\"figure\">{size}</span>", page)
+    assert told.replace("<", "&lt;") in page
+    assert f"({size})" in headline.sentence(result)
+    rows = list(csv.DictReader(io.StringIO(cells_csv.render(result))))
+    assert [row["image"] for row in rows if told in row["changes"]] == ["1.21.0"]
+    assert told in [case.get("name") for case in ElementTree.fromstring(junit.render(result).encode()).iter("testcase")]
 
 
 def test_no_cell_of_the_csv_is_a_formula() -> None:

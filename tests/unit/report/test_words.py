@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellResult, CellVerdict, Excluded
-from harness.report import words, worth
+from harness.report import table, words, worth
 from tests.unit.report import build
 
 
@@ -47,20 +47,29 @@ def test_findings_say_where_how_large_and_how_sure() -> None:
     first, fixed, *_ = build.quickstart().findings
     assert first.p is None
     assert words.finding_place(first) == "multidict on here, multidict_pop"
-    assert words.finding_text(first) == (
-        "memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85), confirmed"
-    )
+    assert words.finding_text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)")
     assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
-    oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None, confirmed=False)
+    oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None)
     assert words.finding_text(oldest) == ("memory leak in 6.0.5, the oldest version here, so it is older than that")
+
+
+def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
+    """Who reads it would otherwise take it for as sure as the others."""
+    thin = replace(build.quickstart().findings[0], confirmed=False)
+    assert words.finding_text(thin).endswith("; not confirmed: a side of it has fewer than two launches")
+
+
+def test_what_a_search_launched_once_is_not_shown_as_a_result() -> None:
+    once = replace(build.leak(1.4), verdict="suspect", verdicts=("suspect",), trials=1)
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: once)
+    assert {cell.word for cell in table.tables(result)[0].rows[0].cells if cell} == {"suspect, 1 launch"}
+    assert words.gaps(result)[0].startswith("suspect, launched once: ")
 
 
 def test_how_likely_a_change_of_a_level_is_by_chance() -> None:
     """A leak rests on launches that agree; a level on a test."""
     leaps = build.varied().findings[0]
-    assert words.finding_text(leaps) == (
-        "slower steps since 1.21.0 (last good 1.20.1): 5.62× (5.5 to 5.7), p < 0.0001, confirmed"
-    )
+    assert words.finding_text(leaps) == ("slower steps since 1.21.0 (last good 1.20.1): 5.62× (5.5 to 5.7), p < 0.0001")
 
 
 def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
