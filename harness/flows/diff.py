@@ -42,7 +42,7 @@ def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> 
         _names("other variables (values are not recorded)", facts, "environment_names"),
         _limits(facts),
         _machine(trials),
-        *_image(trials, inspect),
+        *([] if finding.lane.host.is_process else _image(trials, inspect)),
     )
     return Difference(finding=finding, before=finding.before, after=finding.after, sections=sections)
 

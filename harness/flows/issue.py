@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from typing import Any
 
 from harness.errors import UsageError
 from harness.flows.diff import Inspect, difference
 from harness.flows.evidence import cell_of, telling_trial
-from harness.flows.repro import is_public, recipe, without_secrets
+from harness.flows.repro import recipe
 from harness.flows.stored import StoredRun
 from harness.model import BAD, GOOD, CellResult, Finding, Trial
 from harness.model.evidence import Difference, Issue, Recipe
+from harness.run.payload import TOLD_ENVIRONMENT
 
 HOST_FIELDS = ("engine", "kernel", "architecture", "cpu", "cpus", "memory_bytes")
 """Of a host's fingerprint, without its name."""
@@ -20,7 +22,7 @@ GPU_FIELDS = ("name", "driver", "cuda", "memory_mib", "compute_capability")
 
 
 def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue:
-    """Nothing in it is private: no credentials, and of the environment only the allowed variables' values.
+    """Of the image's environment it holds only the values that a trial may tell.
 
     Raises UsageError where the finding's bad version is not in the run.
     """
@@ -68,7 +70,7 @@ def _good(run: StoredRun, finding: Finding) -> CellResult | None:
 
 def _recipe(run: StoredRun, bad: CellResult) -> tuple[Recipe | None, str]:
     try:
-        return without_secrets(recipe(run, bad.cell)), ""
+        return recipe(run, bad.cell), ""
     except UsageError as error:
         return None, str(error)
 
@@ -108,7 +110,12 @@ def _system(trial: Trial) -> Mapping[str, Any]:
             for gpu in (gpus if isinstance(gpus, list) else ())
             if isinstance(gpu, Mapping)
         ],
-        "environment": {str(name): str(value) for name, value in shown if is_public(str(name))},
+        "environment": {str(name): str(value) for name, value in shown if _is_told(str(name))},
         "packages": facts.get("packages") if isinstance(facts.get("packages"), Mapping) else {},
         "libraries": facts.get("libraries") if isinstance(facts.get("libraries"), list) else [],
     }
+
+
+def _is_told(name: str) -> bool:
+    """An image may have sent more than it was asked for."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in TOLD_ENVIRONMENT)

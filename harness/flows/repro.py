@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import fnmatch
 import io
 import re
 import tokenize
-from dataclasses import replace
 from typing import Any
 
 from harness.errors import UsageError
 from harness.flows import inputs
 from harness.flows.evidence import telling_trial
 from harness.flows.stored import StoredRun
-from harness.model import Build, Cell, Host, Install, Pull, Scenario, Source, Trial
+from harness.model import Cell, Host, Install, Pull, Scenario, Source, Trial
 from harness.model.evidence import Container, Machine, Recipe
 from harness.run.containers import PIDS_LIMIT
-from harness.run.payload import TOLD_ENVIRONMENT
 
 COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
 def recipe(run: StoredRun, cell: Cell) -> Recipe:
@@ -52,26 +48,6 @@ def decoded(script: bytes) -> str:
     """A script's text as Python reads it, to be written as UTF-8."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(script).readline)
     return COOKIE.sub(r"\1utf-8", script.decode(encoding, "replace"))
-
-
-def without_secrets(recipe: Recipe) -> Recipe:
-    """The same for strangers: values of allowed variables only, and GPUs not by their serial numbers."""
-    run = recipe.run
-    public = tuple(pair for pair in run.environment if is_public(pair[0]))
-    withheld = tuple(name for name, _ in run.environment if not is_public(name))
-    if isinstance(run, Machine):
-        return replace(recipe, run=replace(run, python="", environment=public, withheld=withheld))
-    options = tuple(("--gpus", "all") if option[0] == "--gpus" else option for option in run.options)
-    source: Source = run.source
-    if isinstance(source, Build):
-        source = Build(context=source.context.relative_to(source.context.parent), args=source.args)
-    told = replace(run, client=("docker",), options=options, environment=public, withheld=withheld, source=source)
-    return replace(recipe, run=told)
-
-
-def is_public(name: str) -> bool:
-    """Whether a variable's value may be shown to strangers."""
-    return not SECRET.search(name) and any(fnmatch.fnmatchcase(name, pattern) for pattern in TOLD_ENVIRONMENT)
 
 
 # ---------------------------------------------------------------- containers

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tabulate import tabulate
@@ -16,7 +17,7 @@ from harness.report.charts import png, svg
 from harness.report.clean import plain_lines
 from harness.report.command import commands
 from harness.report.markdown import escaped
-from harness.report.private import scrubbed
+from harness.report.private import for_strangers, is_private, scrubbed
 from harness.report.reduced import python_file, templates
 from harness.report.weight import growth_lines
 
@@ -45,6 +46,9 @@ class Report:
 
 
 def render(issue: Issue, *, harness_version: str) -> Report:
+    """Nothing private is in it: no credentials, and of the matrix's variables only those that look harmless."""
+    if issue.recipe is not None:
+        issue = replace(issue, recipe=for_strangers(issue.recipe))
     code = "" if issue.recipe is None else python_file(issue.recipe)
     drawings = plot.pictures(issue)
     bad_version = issue.bad.cell.image.version
@@ -75,7 +79,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     images = {f"{name}.png": png(one) for name, one in drawings.items()}
     images |= {f"{name}.svg": svg(one).encode() for name, one in drawings.items()}
     files = {"issue.md": markdown.encode(), **({"repro.py": code.encode()} if code else {}), **images}
-    return Report(markdown=markdown, files=files, warnings=tuple(_warnings(code)))
+    return Report(markdown=markdown, files=files, warnings=tuple(_warnings(issue, code)))
 
 
 def write(report: Report, folder: Path) -> list[Path]:
@@ -105,7 +109,13 @@ def _fence(code: str) -> str:
     return fence
 
 
-def _warnings(code: str) -> Iterator[str]:
+def _warnings(issue: Issue, code: str) -> Iterator[str]:
+    hosts = {one.cell.lane.host for one in (*issue.history, *issue.elsewhere)}
+    called = [
+        host.name for host in hosts if host.name == _machine(issue) or host.name in re.split(r"[@/:]", host.engine)
+    ]
+    if called:
+        yield f"the report calls a host as the matrix does, by the name of a machine: {', '.join(sorted(called))}"
     if scrubbed(code) != code:
         yield "the script names a home folder, or something that looks like a credential: look at it before you send it"
 
@@ -200,15 +210,23 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
         yield f"Layer: {issue.bad.verdict.layer}."
     if issue.trial is not None:
         yield from growth_lines(issue.trial)
-    same = [one for one in issue.elsewhere if one.verdict.verdict in BAD]
-    fine = [one for one in issue.elsewhere if one.verdict.verdict not in BAD]
-    yield from (f"Not there in {_place(one)}: {words.cell_text(one.verdict)}" for one in fine[:MOST_ELSEWHERE])
-    yield from (f"Also there in {_place(one)}: {words.cell_text(one.verdict)}" for one in same[:MOST_ELSEWHERE])
-    for one in (fine, same):
-        if len(one) > MOST_ELSEWHERE:
-            yield f"And {len(one) - MOST_ELSEWHERE} more like these."
+    fine, same, others = _elsewhere(issue)
+    for what, found in (("Not there", fine), ("Also there", same), ("Another fault", others)):
+        yield from (f"{what} in {_place(one)}: {words.cell_text(one.verdict)}" for one in found[:MOST_ELSEWHERE])
+        if len(found) > MOST_ELSEWHERE:
+            yield f"And {len(found) - MOST_ELSEWHERE} more like these."
     if not issue.elsewhere:
         yield "This version was not measured with other params, in other scenarios or on other hosts."
+
+
+def _elsewhere(issue: Issue) -> tuple[list[CellResult], list[CellResult], list[CellResult]]:
+    """Where the fault is not, where it is too, and where something else is wrong. A fault that a verdict cannot have
+    (only slower, only larger) is nowhere else that is known."""
+    faults = set(issue.bad.verdict.verdicts or (issue.bad.verdict.verdict,)) & BAD
+    bad = [one for one in issue.elsewhere if one.verdict.verdict in BAD]
+    same = [one for one in bad if faults & {one.verdict.verdict, *one.verdict.verdicts}]
+    others = [one for one in bad if one not in same]
+    return [one for one in issue.elsewhere if one not in bad], same, others
 
 
 def _place(one: CellResult) -> str:
@@ -223,8 +241,16 @@ def _failure(issue: Issue) -> str:
     lines = [*plain_lines(trial.message, most=TAIL_LINES), *plain_lines(trial.stacks, most=TAIL_LINES)]
     lines += plain_lines(trial.output_tail, most=TAIL_LINES)
     text = scrubbed("\n".join(line for line in lines if line))
+    if machine := _machine(issue):
+        text = re.sub(rf"\b{re.escape(machine)}\b", "[host]", text)
     fence = _fence(text)
     return f"{fence}text\n{text}\n{fence}"
+
+
+def _machine(issue: Issue) -> str:
+    """The name of the machine that it ran on, if it is one that tells something."""
+    name = "" if issue.trial is None else str(issue.trial.fingerprint.get("name") or "")
+    return name if name not in ("", "localhost") else ""
 
 
 # ---------------------------------------------------------------- around it
@@ -251,7 +277,8 @@ def _system(issue: Issue) -> str:
         rows.append(["GPU", _line(", ".join(f"{name} {value}" for name, value in gpu.items()))])
     if not told.get("gpus"):
         rows.append(["GPU", "none used"])
-    rows += [[_line(name), _line(value)] for name, value in told.get("environment", {}).items()]
+    environment = told.get("environment", {}).items()
+    rows += [[_line(name), _line(value)] for name, value in environment if not is_private(name, value)]
     return tabulate(rows, headers=["", ""], tablefmt="github", disable_numparse=True)
 
 

@@ -6,6 +6,7 @@ import ast
 import base64
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def python_file(recipe: Recipe) -> str:
 
 def _script(recipe: Recipe, text: str) -> str:
     scenario = recipe.cell.variant.scenario
-    head, body = _split(without_main(text).rstrip().splitlines())
+    head, body = _split(source_lines(without_main(text).rstrip()))
     unpack = _files(recipe, script=scenario.script.name if scenario.script else "repro.py")
     tail = templates().get_template("reduced_script.py.j2").render(
         title=repr(scenario.name),
@@ -45,7 +46,7 @@ def _script(recipe: Recipe, text: str) -> str:
         steps=recipe.steps,
         limit_s=_limit_s(scenario.timeout_s),
     )  # fmt: skip
-    return "\n".join([*head, *(["", "", unpack] if unpack else []), *body]) + tail
+    return "\n".join([*head, *(["", "", unpack] if unpack else []), *body]).lstrip("\n") + tail
 
 
 def _command(recipe: Recipe) -> str:
@@ -75,10 +76,15 @@ def literal(value: Mapping[str, Scalar] | Scalar) -> str:
 # ---------------------------------------------------------------- the scenario's own text
 
 
+def source_lines(text: str) -> list[str]:
+    """The lines as Python counts them: to it a form feed, or one of Unicode's separators, ends none."""
+    return re.split("\r\n|\r|\n", text)
+
+
 def without_main(text: str) -> str:
     """Without `if __name__ == "__main__":` blocks: the harness imports a scenario, so they never ran."""
     tree = _parsed(text)
-    lines = text.splitlines()
+    lines = source_lines(text)
     for node in reversed(tree.body if tree else []):
         if isinstance(node, ast.If) and _asks_for_main(node.test):
             del lines[node.lineno - 1 : node.end_lineno]

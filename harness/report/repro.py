@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,12 @@ from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
 from harness.report import words
 from harness.report.clean import plain, shortened
+from harness.report.private import scrubbed, without_secrets
 from harness.report.reduced import python_file, templates
 
 FOLDER = "/tmp/repro"
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""What a shell can name; an engine takes others too."""
 START = (
     f"mkdir -p {FOLDER} && cd {FOLDER} && cat > repro.py && exec $(command -v python3 || command -v python) -u repro.py"
 )
@@ -22,14 +26,16 @@ START = (
 
 
 def shell(recipe: Recipe) -> str:
-    """The whole script."""
+    """The whole script. Credentials are not in it: they are taken from where it is started."""
+    recipe = without_secrets(recipe)
     script = python_file(recipe)
     told = {
         "what": plain(str(recipe.cell)),
-        "measured": shortened(words.cell_sentence(recipe.result), most=300),
+        "measured": shortened(scrubbed(words.cell_sentence(recipe.result)), most=300),
         "notes": list(_notes(recipe)),
         "script": script,
         "end": _end_mark(script),
+        "withheld": [name for name in recipe.run.withheld if VARIABLE.fullmatch(name)],
     }
     run = recipe.run
     if isinstance(run, Machine):
@@ -52,7 +58,7 @@ def _notes(recipe: Recipe) -> Iterator[str]:
     for place in recipe.missing:
         yield f"Not kept by the run, and needed beside the script: {plain(place)}"
     for name in recipe.run.withheld:
-        yield f"Was set too; set it before you start this: {plain(name)}"
+        yield f"Was set too, to what may be a credential; set it before you start this: {plain(name)}"
 
 
 def _end_mark(script: str) -> str:
@@ -122,7 +128,10 @@ def _of_machine(run: Machine) -> dict[str, object]:
         "packages": shlex.join(run.packages),
         "memory_kib": run.memory_bytes // 1024 if run.memory_bytes else 0,
         "visible": "''",
-        "environment": [*(shlex.quote(f"{name}={value}") for name, value in run.environment)],
+        "environment": [
+            *(shlex.quote(f"{name}={value}") for name, value in run.environment),
+            *(f'${{{name}+"{name}=${name}"}}' for name in run.withheld if VARIABLE.fullmatch(name)),
+        ],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,12 +20,13 @@ from harness.errors import InfrastructureError, UsageError
 from harness.flows.diff import difference
 from harness.flows.evidence import find_cell, find_finding, find_run, open_run
 from harness.flows.issue import issue
-from harness.flows.repro import decoded, recipe, without_secrets
+from harness.flows.repro import decoded, recipe
 from harness.flows.stored import StoredRun
 from harness.model import CellVerdict, Lane, Pull, Series, Variant
 from harness.model.evidence import Container, Difference, Machine
 from harness.report import issue as issue_report
 from harness.report.diff import render, to_json
+from harness.report.private import for_strangers, scrubbed
 from harness.report.reduced import python_file
 from harness.report.repro import shell
 from tests.unit import stored_run
@@ -157,6 +159,28 @@ def test_a_script_of_another_encoding_keeps_its_letters() -> None:
     assert decoded("# coding: latin-1\nname = 'é'\n".encode("latin-1")) == "# coding: utf-8\nname = 'é'\n"
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_script_keeps_its_form_feeds_and_separators(tmp_path: Path, newline: str) -> None:
+    """To Python they end no line: a script with one was torn apart in the middle of a text."""
+    text = '"""Title"""\n\x0c\nSAID = "a\u2028b\x0cc\x85d"\nif __name__ == "__main__":\n    raise SystemExit(9)\n'
+    text += "def setup(keep):\n    assert len(SAID) == 7, ascii(SAID)\n    return lambda: None\n"
+    run = run_of(stored_run.write(tmp_path))
+    made = recipe(run, find_cell(run, ["6.3.0"]))
+    done = played(python_file(replace(made, script=text.replace("\n", newline), steps=3)), tmp_path / "bare")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_param_of_any_letters_is_printed_by_a_python_without_a_locale(tmp_path: Path) -> None:
+    """Old images have none: the script would end with an error of its own before the first step."""
+    run = run_of(stored_run.write(tmp_path, params=(("keep", False), ("say", "é \N{GRINNING FACE}"))))
+    (tmp_path / "repro.py").write_text(script_of(run, "6.3.0").replace("steps=4000", "steps=40"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "repro.py"], cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"}, capture_output=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_command_is_repeated_with_its_files(tmp_path: Path) -> None:
     command = (sys.executable, "-c", "print('step 1'); import helper; print(helper.SIZE); raise SystemExit(3)")
     run = run_of(stored_run.write(tmp_path, script=None, command=command, step_pattern="^step"))
@@ -258,10 +282,60 @@ def test_a_long_script_is_a_file_beside_a_report_that_a_tracker_takes(tmp_path: 
     assert len(report.files["repro.py"]) > 256_000
 
 
-def test_secrets_are_left_out_of_a_recipe_for_strangers(run: StoredRun) -> None:
-    public = without_secrets(recipe(run, find_cell(run, ["6.3.0"]))).run
-    assert public.environment == (("TF_FLAG", "1 $(touch x)"),)
-    assert public.withheld == ("API_TOKEN",)
+PRIVATE = (
+    ("HF_TOKEN", "x"), ("NGC_APIKEY", "x"), ("DB_PASSWORD", "x"), ("SAID", "hf_abcdefghijklmnop"),
+    ("HTTPS_PROXY", "http://ada:pw@proxy:3128"), ("DATA", "/home/ada/data"), ("TRACKING", "http://lab-7:5000"),
+)  # fmt: skip
+HARMLESS = (
+    ("MODE", "fast $(touch x)"),
+    ("TOKENIZERS_PARALLELISM", "false"),
+    ("AUTHOR", "me"),
+    ("LD_LIBRARY_PATH", "/x"),
+)
+
+
+def test_strangers_get_the_variables_that_it_takes_and_none_that_is_private(tmp_path: Path) -> None:
+    """Without its variables a script shows nothing; with a token in it it cannot be sent."""
+    run = run_of(stored_run.write(tmp_path, environment=(*PRIVATE, *HARMLESS)))
+    made = for_strangers(recipe(run, find_cell(run, ["6.3.0"]))).run
+    assert (made.environment, made.withheld) == (HARMLESS, tuple(name for name, _ in PRIVATE))
+
+
+def test_what_goes_wrong_elsewhere_in_another_way_is_not_the_same_fault(tmp_path: Path) -> None:
+    """A reader would look for a leak where it crashes."""
+    run = run_of(stored_run.write(tmp_path))
+    found = issue(run, find_finding(run, ["1"])[1], inspect=None)
+    crashes = replace(found.bad, verdict=build.crash())
+    report = issue_report.render(replace(found, elsewhere=(crashes, found.bad)), harness_version="1").markdown
+    told = [line.partition(" in ")[0] for line in report.splitlines() if line.startswith(("- Also", "- Another"))]
+    assert told == ["- Also there", "- Another fault"]
+
+
+def test_a_host_that_the_matrix_calls_by_a_machine_s_name_is_warned_of(tmp_path: Path) -> None:
+    lane = Lane(host=replace(build.HERE.host, name="lab-7", engine="ssh://ada@lab-7"))
+    assert "lab-7" in report_of(run_of(stored_run.write(tmp_path, lane=lane)), "1").warnings[0]
+
+
+@pytest.mark.parametrize(
+    "folder", ["/tmp/harness-trial-aa8810.40265_1107_7b19e3", "/srv/ada/tmp/harness-trial-x", "/.harness"]
+)
+def test_a_file_of_the_scenario_is_named_without_the_folder_of_the_trial(folder: str) -> None:
+    """It tells strangers of a machine, and differs from launch to launch."""
+    assert scrubbed(f'File "{folder}/scenario/grow.py", line 3') == 'File "scenario/grow.py", line 3'
+
+
+@pytest.mark.parametrize("given", [{}, {"API_TOKEN": "hush"}])
+def test_a_repro_has_no_credential_in_it_and_takes_it_from_its_caller(tmp_path: Path, given: dict[str, str]) -> None:
+    command = (sys.executable, "-c", "import os; print(os.environ.get('API_TOKEN'), os.environ['TF_FLAG'])")
+    run = run_of(stored_run.write(tmp_path, lane=PROCESS, script=None, command=command))
+    made = recipe(run, find_cell(run, ["6.3.0"]))
+    assert isinstance(made.run, Machine)
+    text = shell(replace(made, run=replace(made.run, python=sys.executable)))
+    assert "hush" not in text
+    environ = {"PATH": os.environ["PATH"], **given}
+    done = subprocess.run(["sh", "-c", text], env=environ, capture_output=True, text=True, check=True, timeout=30)
+    assert f"{given.get('API_TOKEN')} 1 $(touch x)\n" in done.stdout
+    assert ("API_TOKEN is not set" in done.stderr) == (not given)
 
 
 # ---------------------------------------------------------------- what a user does wrong, and what time does to files
