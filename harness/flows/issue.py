@@ -11,7 +11,7 @@ from harness.flows.diff import Inspect, difference
 from harness.flows.evidence import cell_of, telling_trial
 from harness.flows.repro import recipe
 from harness.flows.stored import StoredRun
-from harness.model import BAD, GOOD, CellResult, Finding, Trial
+from harness.model import BAD, GOOD, Build, CellResult, Finding, Source, Trial
 from harness.model.evidence import Difference, Issue, Recipe
 from harness.run.payload import TOLD_ENVIRONMENT
 
@@ -44,6 +44,7 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
         causes=_causes(run, finding),
         system={} if trial is None else _system(trial),
         problem=problem,
+        dockerfile=_dockerfile(run, bad.cell.image.source),
     )
 
 
@@ -73,6 +74,18 @@ def _recipe(run: StoredRun, bad: CellResult) -> tuple[Recipe | None, str]:
         return recipe(run, bad.cell), ""
     except UsageError as error:
         return None, str(error)
+
+
+def _dockerfile(run: StoredRun, source: Source) -> str:
+    """As it was when the run began: one that was written since is another one."""
+    if not isinstance(source, Build):
+        return ""
+    path = source.context / "Dockerfile"
+    try:
+        as_it_was = path.stat().st_mtime <= (run.path / "plan.json").stat().st_mtime
+        return path.read_text(encoding="utf-8", errors="replace") if as_it_was else ""
+    except OSError:  # the directory was copied to another machine
+        return ""
 
 
 def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> Difference | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from dataclasses import replace
 from typing import Any
 
 from harness.errors import UsageError
 from harness.flows import inputs
 from harness.flows.evidence import telling_trial
 from harness.flows.stored import StoredRun
-from harness.model import Cell, Host, Install, Pull, Scenario, Source, Trial
+from harness.model import Build, Cell, Host, Install, Pull, Scenario, Source, Trial
 from harness.model.evidence import Container, Machine, Recipe
 from harness.run.containers import PIDS_LIMIT
 
@@ -55,6 +56,8 @@ def decoded(script: bytes) -> str:
 
 def _container(cell: Cell, trial: Trial) -> Container:
     source = cell.image.source
+    if isinstance(source, Build) and source.context.is_dir():
+        source = replace(source, context=source.context.absolute())  # the script may be started anywhere
     return Container(
         client=_client(cell.lane.host),
         image=_image(source, trial),

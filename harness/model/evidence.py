@@ -111,3 +111,5 @@ class Issue:
     system: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
     """Why there is no recipe."""
+    dockerfile: str = ""
+    """Of a built image: the text it was built by, "" if that is not known (any more)."""

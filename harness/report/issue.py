@@ -10,7 +10,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from harness.errors import UsageError
-from harness.model import BAD, CellResult, Install, Pull
+from harness.model import BAD, Build, CellResult, Install, Pull
 from harness.model.evidence import Issue
 from harness.report import diff, figures, plot, words
 from harness.report.charts import png, svg
@@ -65,6 +65,8 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         expect=_line(_expected(issue)),
         commands="" if issue.recipe is None else scrubbed(commands(issue.recipe)),
         notes=list(_notes(issue)),
+        dockerfile=scrubbed(issue.dockerfile).rstrip(),
+        dockerfile_fence=_fence(issue.dockerfile),
         sure=[_line(text) for text in _sure(issue)],
         ruled_out=[_line(text) for text in _ruled_out(issue)],
         failure=_failure(issue),
@@ -116,6 +118,10 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
     ]
     if called:
         yield f"the report calls a host as the matrix does, by the name of a machine: {', '.join(sorted(called))}"
+    source = issue.bad.cell.image.source
+    if isinstance(source, Build):
+        missing = "what its Dockerfile copies" if issue.dockerfile else "its Dockerfile and what that copies"
+        yield f"the image is built from {source.context}: attach {missing}"
     if scrubbed(code) != code:
         yield "the script names a home folder, or something that looks like a credential: look at it before you send it"
 
@@ -182,6 +188,10 @@ def _measured(one: CellResult) -> str:
 def _notes(issue: Issue) -> Iterator[str]:
     if issue.recipe is None:
         return
+    source = issue.bad.cell.image.source
+    if isinstance(source, Build):
+        what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
+        yield _line(f"The image is built from a folder {source.context.name} with {what}, and what else it copies.")
     for place in issue.recipe.missing:
         yield _line(f"It also needs {place} beside it, which is too large to be part of this report.")
     if issue.recipe.run.withheld:

@@ -13,7 +13,7 @@ from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
 from harness.report import words
 from harness.report.clean import plain, shortened
-from harness.report.private import scrubbed, without_secrets
+from harness.report.private import is_secret, scrubbed, without_secrets
 from harness.report.reduced import python_file, templates
 
 FOLDER = "/tmp/repro"
@@ -106,7 +106,9 @@ def _made(source: Source, *, pinned: bool) -> str:
 
 
 def build_command(source: Build) -> list[str]:
-    given = [word for name, value in source.args for word in ("--build-arg", f"{name}={value}")]
+    """Of an arg that holds a credential only the name: docker takes its value from where the script is started."""
+    told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
+    given = [word for one in told for word in ("--build-arg", one)]
     return ["docker", "build", "--quiet", *given, str(source.context)]
 
 

@@ -22,7 +22,7 @@ from harness.flows.evidence import find_cell, find_finding, find_run, open_run
 from harness.flows.issue import issue
 from harness.flows.repro import decoded, recipe
 from harness.flows.stored import StoredRun
-from harness.model import CellVerdict, Lane, Pull, Series, Variant
+from harness.model import Build, CellVerdict, Lane, Pull, Series, Variant
 from harness.model.evidence import Container, Difference, Machine
 from harness.report import issue as issue_report
 from harness.report.diff import render, to_json
@@ -309,6 +309,39 @@ def test_what_goes_wrong_elsewhere_in_another_way_is_not_the_same_fault(tmp_path
     report = issue_report.render(replace(found, elsewhere=(crashes, found.bad)), harness_version="1").markdown
     told = [line.partition(" in ")[0] for line in report.splitlines() if line.startswith(("- Also", "- Another"))]
     assert told == ["- Also there", "- Another fault"]
+
+
+def built_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
+    """Of images that were built from a folder here."""
+    folder = tmp_path / "img"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\nARG WHEEL\n")
+    source = Build(context=Path("img"), args=(("WHEEL", "$(touch x)"), ("INDEX_TOKEN", "hush")))
+    images = tuple(replace(one, source=source) for one in stored_run.SERIES.images)
+    monkeypatch.setattr(stored_run, "SERIES", Series(name="multidict", images=images, where=build.WHERE))
+    monkeypatch.chdir(tmp_path)
+    return run_of(stored_run.write(tmp_path))
+
+
+def test_a_built_image_comes_with_its_dockerfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its readers have no other way to get the image; one that was changed since the run made another."""
+    run = built_run(tmp_path, monkeypatch)
+    report = report_of(run, "1")
+    assert "```dockerfile\nFROM scratch\nARG WHEEL\n```" in report.markdown
+    assert "--build-arg 'WHEEL=$(touch x)' --build-arg INDEX_TOKEN img" in report.markdown
+    os.utime(tmp_path / "img" / "Dockerfile", (1e10, 1e10))
+    changed = report_of(run, "1")
+    assert "FROM scratch" not in changed.markdown
+    assert "attach its Dockerfile" in changed.warnings[0]
+
+
+def test_a_script_that_builds_its_image_can_be_started_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = built_run(tmp_path, monkeypatch)
+    text = shell(recipe(run, find_cell(run, ["6.3.0"])))
+    assert f"--build-arg INDEX_TOKEN {tmp_path}/img)" in text
+    assert "hush" not in text
 
 
 def test_a_host_that_the_matrix_calls_by_a_machine_s_name_is_warned_of(tmp_path: Path) -> None:
