@@ -13,8 +13,9 @@ import click
 from harness.cli.common import FILE, stop_on_signals
 from harness.cli.results import print_result, run_plan
 from harness.errors import Interrupted, UsageError
+from harness.flows import deciding
 from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.model import Plan, SearchMode, Trials
+from harness.model import Plan, RunResult, SearchMode, Trials
 from harness.plan import explain
 
 
@@ -67,6 +68,9 @@ def sweep(
         if dry_run:
             _print_plan(plan, as_json=as_json)
             return
+        if decide and (known := deciding.settled(plan, options)) is not None:
+            _print_settled(known, as_json=as_json)
+            sys.exit(known.exit_code)
         if stopped.is_set():
             raise Interrupted("interrupted before anything was started")
         result = run_plan(plan, options, stopped)
@@ -86,6 +90,13 @@ def _trials(text: str | None) -> Trials | None:
     if not 1 <= trials.least <= trials.most:
         raise UsageError(f"--trials: {text!r}: at least 1, and MOST no less than LEAST")
     return trials
+
+
+def _print_settled(result: RunResult, *, as_json: bool) -> None:
+    """A line, of which a program that reads JSON learns on stderr."""
+    click.echo(f"nothing to decide: {result.directory} leaves no cause undecided ({result.verdict})", err=as_json)
+    if as_json:
+        print_result(result, as_json=True)
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:

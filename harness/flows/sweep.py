@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import random
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.errors import HarnessError, Interrupted
+from harness.errors import HarnessError, Interrupted, UsageError
 from harness.flows import findings, inputs, judging
 from harness.flows.blocks import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
 from harness.flows.hosts import OpenHost, at_once, images_on, open_hosts, side_by_side
@@ -20,8 +21,8 @@ from harness.flows.searching import Searching
 from harness.flows.world import World
 from harness.judge.attribution import attribute, deciding_cells
 from harness.matrix import load_matrix
-from harness.model import Block, Host, Noise, Plan, RunResult, SearchMode, Trials
-from harness.plan import including, make_plan, to_json
+from harness.model import Block, Host, Lane, Matrix, Noise, Plan, RunResult, SearchMode, Trials
+from harness.plan import including, make_plan, most_launches, to_json
 from harness.run.disk import Disk
 from harness.run.engine import Engine, Lease
 from harness.run.fetching import Images
@@ -45,18 +46,24 @@ class SweepOptions:
     fresh: bool = False
     out: Path = Path("reports")
 
+    def plan(self, matrix: Matrix, *, seed: int, lanes: Mapping[str, Sequence[Lane]] | None = None) -> Plan:
+        """`lanes`: of the hosts, by name, that were asked for their GPUs."""
+        return make_plan(
+            matrix,
+            seed=seed,
+            only=self.only,
+            hosts=self.hosts,
+            series=self.series,
+            trials=self.trials,
+            search=self.search,
+            lanes=lanes,
+        )
+
 
 def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
     """Read a matrix and plan its sweep. Touches nothing but the files that the matrix names and the package index."""
-    return make_plan(
-        load_matrix(matrix, environ=environ),
-        seed=options.seed if options.seed is not None else random.SystemRandom().randrange(2**31),
-        only=options.only,
-        hosts=options.hosts,
-        series=options.series,
-        trials=options.trials,
-        search=options.search,
-    )
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
+    return options.plan(load_matrix(matrix, environ=environ), seed=seed)
 
 
 def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, RunDirectory]:
@@ -98,16 +105,8 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
 
 def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
     """The plan with the lanes that the hosts were found to have."""
-    return make_plan(
-        plan.matrix,
-        seed=plan.seed,
-        only=options.only,
-        hosts=options.hosts,
-        series=options.series,
-        trials=plan.trials,
-        search=plan.search,
-        lanes={each.host.name: each.lanes for each in opened if each.lanes},
-    )
+    lanes = {each.host.name: each.lanes for each in opened if each.lanes}
+    return replace(options, trials=plan.trials, search=plan.search).plan(plan.matrix, seed=plan.seed, lanes=lanes)
 
 
 def _deciding(known: _Sweep) -> tuple[Plan, frozenset[str]]:
@@ -117,9 +116,15 @@ def _deciding(known: _Sweep) -> tuple[Plan, frozenset[str]]:
     known.run()
     blocks = known.judged()
     cells = tuple(cell for block in blocks for cell in block.cells)
+    if not any(cell.trials for cell in cells):
+        shutil.rmtree(known.journal.path)
+        raise UsageError(
+            "--decide: nothing that earlier runs measured is of this plan any more (script, settings, images or hosts "
+            "changed since); sweep it without --decide first"
+        )
     wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks)))}
     told = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
-    known.world.watcher.note(f"to be decided: {told}" if told else "nothing that is known leaves the cause undecided")
+    known.world.watcher.note(f"to be decided: {told}" if told else "nothing to decide: no cause is undecided")
     return including(known.plan, wanted), frozenset(wanted)
 
 
@@ -160,9 +165,9 @@ class _Sweep:
 
     def run(self) -> None:
         self.works.update({id(work.run): work for work in self._works()})
-        lanes = [str(cell.lane) for cell in self.plan.cells if not cell.excluded]
-        expected = {lane: lanes.count(lane) * self.plan.trials.least for lane in dict.fromkeys(lanes)}
-        self.world.watcher.plan(trials=expected)
+        trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
+        exact = trials.least == trials.most and not searched
+        self.world.watcher.plan(most=most_launches(self.plan, self.only), exact=exact)
         side_by_side([functools.partial(self._run_host, each) for each in self.hosts], self.world.stopped)
 
     def judged(self) -> list[JudgedBlock]:

@@ -1,7 +1,7 @@
 """Matrix -> Plan: which cells there are, in which order, and what running them can cost. Pure."""
 
 from harness.plan.cells import including, make_plan, matches, variants
-from harness.plan.explain import Explanation, HostCost, explain
+from harness.plan.explain import Explanation, HostCost, explain, most_launches
 from harness.plan.lanes import choose_lanes
 from harness.plan.record import to_json
 
@@ -13,6 +13,7 @@ __all__ = [
     "including",
     "make_plan",
     "matches",
+    "most_launches",
     "to_json",
     "variants",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from harness.model import Block, Cell, Host, Plan
@@ -79,6 +79,17 @@ def explain(plan: Plan) -> Explanation:
         hosts=costs,
         left_out=tuple(_left_out(left_out)),
     )
+
+
+def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, int]:
+    """By lane the launches that there can be; `only`: of these cells (ids) alone. Twins are not counted."""
+    found = {str(block.lane): 0 for block in plan.blocks}
+    for block in plan.blocks:
+        if only is None:
+            found[str(block.lane)] += _expected(block, plan).most
+        else:
+            found[str(block.lane)] += plan.trials.most * sum(cell.id in only for cell in block.cells)
+    return found
 
 
 def _launches(cost: Explanation | HostCost) -> str:

@@ -25,16 +25,27 @@ class Pace:
 
 @dataclass(kw_only=True)
 class LaneState:
-    """One lane. `ran` counts the trials that were run now, `done` also those known from an earlier run."""
+    """One lane. `ran` counts the trials that were run now, `done` also those known from an earlier run, of `most`."""
 
     pace: Pace
-    total: int = 0
+    most: int = 0
+    exact: bool = True
     done: int = 0
     ran: int = 0
     activity: str = ""
     steps: int = 0
     step: int = 0
     samples: list[tuple[int, float]] = field(default_factory=list)
+
+    def plan(self, *, most: int, exact: bool) -> None:
+        self.most, self.exact, self.done, self.ran = most, exact, 0, 0
+
+    @property
+    def count(self) -> str:
+        """`12/30`, or where nobody can know yet how many there will be: `launch 12, at most 40`."""
+        if not self.most:
+            return ""
+        return f"{self.done}/{self.most}" if self.exact else f"launch {self.done}, at most {self.most:,}"
 
     def begin_trial(self, activity: str, *, steps: int) -> None:
         self.activity, self.steps, self.step = activity, steps, 0
@@ -45,10 +56,11 @@ class LaneState:
         if rss_kib is not None:
             self.samples.append((step, rss_kib))
 
-    def end_trial(self, *, reused: bool) -> None:
-        self.done += 1
-        self.ran += not reused
-        self.total = max(self.total, self.done)
+    def end_trial(self, *, reused: bool, twin: bool = False) -> None:
+        """A twin's launch is none of those that were planned."""
+        self.done += not twin
+        self.ran += not (reused or twin)
+        self.most = max(self.most, self.done)
         self.begin_trial("", steps=0)
 
     def rate_kib_per_step(self) -> float | None:
@@ -60,7 +72,7 @@ class LaneState:
         return None if last_step <= first_step else (last_kib - first_kib) / (last_step - first_step)
 
     def left_s(self) -> float | None:
-        """Time left at the pace so far; None before the first trial that was run."""
-        if self.ran == 0 or self.done >= self.total:
+        """Time left at the pace so far for all that may come; None before the first trial that was run."""
+        if self.ran == 0 or self.done >= self.most:
             return None
-        return self.pace.elapsed_s() / self.ran * (self.total - self.done)
+        return self.pace.elapsed_s() / self.ran * (self.most - self.done)

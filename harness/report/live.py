@@ -33,10 +33,10 @@ class LiveWatcher:
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
 
-    def plan(self, *, trials: Mapping[str, int]) -> None:
+    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
         with self._lock:
-            for lane, total in trials.items():
-                self._lane(lane).total = total
+            for lane, number in most.items():
+                self._lane(lane).plan(most=number, exact=exact)
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
@@ -50,9 +50,11 @@ class LiveWatcher:
         with self._lock:
             self._lane(lane).sample(step, rss_kib)
 
-    def trial_ended(self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False) -> None:
+    def trial_ended(
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+    ) -> None:
         with self._lock:
-            self._lane(lane).end_trial(reused=reused)
+            self._lane(lane).end_trial(reused=reused, twin=twin)
         if reused:  # hundreds may be known from earlier runs: the bar counts them
             return
         sign, style = ("✗", "bold red") if bad else ("·", "dim")
@@ -81,12 +83,11 @@ class LiveWatcher:
         grid = Table.grid(padding=(0, 1), expand=wide)
         for name, text in lanes.items():
             state = states[name]
-            count = f"{state.done}/{state.total}"
             if wide:
-                bar = ProgressBar(total=max(state.total, 1), completed=state.done, width=_BAR_WIDTH)
-                grid.add_row(self._text(name, "bold"), bar, Text(count), self._text(text), self._text(_left(state)))
+                count, left = Text(state.count), self._text(_left(state))
+                grid.add_row(self._text(name, "bold"), _bar(state), count, self._text(text), left)
             else:
-                grid.add_row(self._text(f"{name} {count} {text}"))
+                grid.add_row(self._text(" ".join(filter(None, (name, state.count, text)))))
         return grid
 
     def _text(self, text: str, style: str = "") -> Text:
@@ -105,7 +106,16 @@ class LiveWatcher:
 
 def _left(state: LaneState) -> str:
     left_s = state.left_s()
-    return "—" if left_s is None else f"{figures.duration(left_s)} left"
+    if left_s is None:
+        return "—"
+    return f"{'' if state.exact else '≤ '}{figures.duration(left_s)} left"
+
+
+def _bar(state: LaneState) -> ProgressBar | Text:
+    """None where its whole length is not known."""
+    if not (state.exact and state.most):
+        return Text("")
+    return ProgressBar(total=state.most, completed=state.done, width=_BAR_WIDTH)
 
 
 def _short(cell: str, lane: str) -> str:

@@ -96,10 +96,10 @@ class PlainWatcher:
         self._pace = Pace(clock=clock)
         self._prepared: set[tuple[str, str]] = set()
 
-    def plan(self, *, trials: Mapping[str, int]) -> None:
+    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
         with self._lock:
-            for lane, total in trials.items():
-                self._lane(lane).total = total
+            for lane, number in most.items():
+                self._lane(lane).plan(most=number, exact=exact)
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
@@ -113,13 +113,15 @@ class PlainWatcher:
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         """A plain log tells what ended."""
 
-    def trial_ended(self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False) -> None:
+    def trial_ended(
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+    ) -> None:
         with self._lock:
             state = self._lane(lane)
-            state.end_trial(reused=reused)
-            kind = "BAD" if bad else "trial"
+            state.end_trial(reused=reused, twin=twin)
+            place = " ".join(filter(None, ("BAD" if bad else "trial", lane, "" if twin else state.count)))
             known = " (known from an earlier run)" if reused else ""
-            self._say(f"{kind} {lane} {state.done}/{state.total}: {cell}, trial {number}: {text}{known}")
+            self._say(f"{place}: {cell}, trial {number}: {text}{known}")
 
     def note(self, text: str) -> None:
         with self._lock:

@@ -225,8 +225,9 @@ class HostRun:
     def _tell_end(self, run: CellRun, trial: Trial, *, reused: bool) -> None:
         text, bad = self.referee.describe(run.cell, trial)
         self.watcher.trial_ended(
-            lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused
-        )
+            lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
+            twin=run.cell.twin,
+        )  # fmt: skip
 
     def _check_stopped(self) -> None:
         if self.stopped():

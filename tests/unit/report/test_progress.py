@@ -39,7 +39,7 @@ class Gone(io.StringIO):
 
 
 def a_run(watch: Watcher, *, lane: str = "here") -> None:
-    watch.plan(trials={lane: 3})
+    watch.plan(most={lane: 3}, exact=True)
     watch.preparing(lane=lane, image="6.3.0", text="installing multidict==6.3.0")
     watch.preparing(lane=lane, image="6.3.0", text="installing: 50 %")
     watch.trial_started(lane=lane, cell=CELL, number=1, steps=4000)
@@ -63,6 +63,31 @@ def test_plain_lines() -> None:
     assert "\r" not in stream.getvalue()
 
 
+def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> None:
+    """A search ends where it knows enough: a bar that is half full would be a lie."""
+    stream = io.StringIO()
+    with plain_watcher(stream) as watch:
+        watch.plan(most={"here": 40}, exact=False)
+        watch.trial_ended(lane="here", cell=CELL, number=1, text="flat", bad=False)
+    assert stream.getvalue() == f"trial here launch 1, at most 40: {CELL}, trial 1: flat\n"
+    here = bars(120, exact=False).splitlines()[0]
+    assert " ".join(here.split()).startswith("here launch 1, at most 4 multidict 6.3.0: multidict_pop #2")
+    assert "≤ 1 min 30 s left" in here
+
+
+def test_a_twin_s_launches_are_not_counted() -> None:
+    """They are for the noise: 4 of 3 would make the reader doubt the rest."""
+    stream = io.StringIO()
+    with plain_watcher(stream) as watch:
+        watch.plan(most={"here": 3}, exact=True)
+        for number in (1, 2, 3):
+            watch.trial_ended(lane="here", cell=CELL, number=number, text="flat", bad=False)
+            watch.trial_ended(lane="here", cell="the twin", number=number, text="flat", bad=False, twin=True)
+    lines = stream.getvalue().splitlines()
+    assert lines[-2].startswith("trial here 3/3: multidict")
+    assert lines[-1] == "trial here: the twin, trial 3: flat"
+
+
 def test_finished_trials_stay_above_the_bars() -> None:
     file = Terminal()
     with live_watcher(Console(file=file, force_terminal=True, width=100)) as watch:
@@ -73,11 +98,11 @@ def test_finished_trials_stay_above_the_bars() -> None:
     assert "host old is gone" in text
 
 
-def bars(width: int) -> str:
+def bars(width: int, *, exact: bool = True) -> str:
     clock = Clock()
     console = Console(file=io.StringIO(), width=width)
     live = LiveWatcher(console, clock=clock)
-    live.plan(trials={"here": 4, "new": 2})
+    live.plan(most={"here": 4, "new": 2}, exact=exact)
     live.trial_started(lane="here", cell=CELL, number=1, steps=4000)
     clock.now_s = 30
     live.trial_ended(lane="here", cell=CELL, number=1, text="flat", bad=False)
@@ -108,7 +133,7 @@ def test_bars_fit_any_width(width: int) -> None:
 
 def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> None:
     clock = Clock()
-    state = LaneState(pace=Pace(clock=clock), total=4)
+    state = LaneState(pace=Pace(clock=clock), most=4)
     for step in range(1, 20):
         state.sample(step, 1000.0 * step)
     assert state.rate_kib_per_step() is None

@@ -1,0 +1,52 @@
+"""`sweep --decide` where nothing is left to decide, as far as the newest run's directory tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.flows import rerender
+from harness.flows.sweep import SweepOptions
+from harness.judge.attribution import deciding_cells
+from harness.model import Lane, Plan, RunResult
+from harness.plan import to_json
+from harness.run.payload import payload_hash
+
+
+def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
+    """The newest run of a matrix, if it was of this very plan, came to its end and leaves nothing undecided.
+
+    Asks no engine: whether images and hosts are still the same is for a sweep to find out. Raises UsageError if there
+    is no run at all, in which anything could be undecided.
+    """
+    runs = sorted((path.parent for path in (options.out / plan.matrix.name).glob("[0-9]*/plan.json")), reverse=True)
+    if not runs:
+        to_do = "sweep it without --decide first, or see --out"
+        raise UsageError(f"--decide: {options.out} has no run of {plan.matrix.name} yet; {to_do}")
+    if not _is_of(plan, runs[0], options) or not (runs[0] / rerender.FILE).exists():
+        return None
+    result = rerender.read_result(runs[0])
+    return None if result.verdict == "interrupted" or deciding_cells(result.attribution) else result
+
+
+def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
+    """Whether a run was of that plan: the same cells, scripts and settings. Lanes are those that the run found."""
+    stored = json.loads((run / "plan.json").read_bytes())
+    hosts = {block.lane.host.name: block.lane.host for block in plan.blocks}
+    lanes: dict[str, list[Lane]] = {name: [] for name in hosts}
+    for name, gpu in dict.fromkeys((block["host"], block["gpu"]) for block in stored["blocks"]):
+        if name not in hosts:
+            return False
+        lanes[name].append(Lane(host=hosts[name], gpu=gpu))
+    ours = to_json(options.plan(plan.matrix, seed=plan.seed, lanes=lanes), payload=payload_hash)
+    return _compared(json.loads(json.dumps(ours))) == _compared(stored)
+
+
+def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what may differ between two runs of the same; what --decide ran is excluded no longer."""
+    scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
+    blocks = [{**block, "cells": [cell["id"] for cell in block["cells"]]} for block in plan["blocks"]]
+    return {**plan, "file": None, "seed": None, "scenarios": scenarios, "blocks": blocks}

@@ -1,0 +1,89 @@
+"""`sweep --decide` where nothing is left to decide: a line at once, not a wait for machines that have nothing to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.cli.results import write_reports
+from harness.errors import UsageError
+from harness.flows import deciding
+from harness.flows.sweep import SweepOptions, plan_sweep
+from harness.model import RunResult
+from harness.store import RunDirectory
+from tests.unit.test_flow import LEAKS, SQUARE, nothing, run
+
+OFFLINE = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+
+
+def swept(folder: Path, *, decide: bool = False, matrix: str = SQUARE) -> RunResult:
+    result = run(folder, nothing, LEAKS % (2, 9), matrix=matrix, decide=decide)
+    write_reports(result, RunDirectory(result.directory))
+    return result
+
+
+def settled(folder: Path, **changed: object) -> RunResult | None:
+    options = SweepOptions(out=folder / "reports", **changed)  # type: ignore[arg-type]
+    return deciding.settled(plan_sweep(folder / "matrix.yaml", options, OFFLINE), options)
+
+
+def test_what_a_run_left_undecided_is_run_and_then_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swept(tmp_path)
+    assert settled(tmp_path) is None
+    decided = swept(tmp_path, decide=True)
+    found = settled(tmp_path)
+    assert found is not None
+    assert (found.directory, found.exit_code) == (decided.directory, 1)
+    monkeypatch.setenv("UV_DEFAULT_INDEX", OFFLINE["UV_DEFAULT_INDEX"])
+    runs = sorted((tmp_path / "reports/matrix").iterdir())
+    capsys.readouterr()
+    assert cli.run(["sweep", str(tmp_path / "matrix.yaml"), "--decide", "--out", str(tmp_path / "reports")]) == 1
+    told = capsys.readouterr()
+    assert told.out == f"nothing to decide: {decided.directory} leaves no cause undecided (regression)\n"
+    assert not told.err
+    assert sorted((tmp_path / "reports/matrix").iterdir()) == runs, "it starts no run"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("budget: 400", "budget: 800"),
+        ('versions: ["1", "2"]', 'versions: ["1", "2", "3"]'),
+        ("least: 2", "least: 3"),
+        ("two: {engine: process}", "two: {engine: process}\n  three: {engine: process}"),
+    ],
+)
+def test_a_plan_that_changed_since_is_asked_anew(tmp_path: Path, old: str, new: str) -> None:
+    """An old run says nothing of a version, host or setting that it did not have."""
+    swept(tmp_path)
+    swept(tmp_path, decide=True)
+    (tmp_path / "matrix.yaml").write_text(SQUARE.replace(old, new))
+    assert settled(tmp_path) is None
+
+
+def test_a_script_that_changed_since_is_asked_anew(tmp_path: Path) -> None:
+    swept(tmp_path)
+    swept(tmp_path, decide=True)
+    assert settled(tmp_path, hosts=("one",)) is None
+    (tmp_path / "quiet.py").write_text(LEAKS % (1, 9))
+    assert settled(tmp_path) is None
+
+
+def test_without_a_run_there_is_nothing_that_could_be_undecided(tmp_path: Path) -> None:
+    """Exit code 0 would mean that all is well."""
+    (tmp_path / "quiet.py").write_text(LEAKS % (2, 9))
+    (tmp_path / "matrix.yaml").write_text(SQUARE)
+    with pytest.raises(UsageError, match=r"--decide: .*reports has no run of matrix yet; sweep it without --decide"):
+        settled(tmp_path)
+
+
+def test_runs_that_fit_no_more_are_told_and_leave_no_empty_run(tmp_path: Path) -> None:
+    before = swept(tmp_path)
+    with pytest.raises(UsageError, match="nothing that earlier runs measured is of this plan any more"):
+        run(tmp_path, nothing, LEAKS % (1, 9), matrix=SQUARE, decide=True)
+    assert list((tmp_path / "reports/matrix").glob("[0-9]*")) == [before.directory]
