@@ -31,7 +31,7 @@ def _check_largest(asked: shape.Largest, entry: shape.Scenario, key: KeyPath, co
 
 def _probes(asked: shape.Probes) -> Iterator[model.Probe]:
     if asked.optrace is not None:
-        at, repeat = sorted(asked.optrace.at), asked.optrace.repeat
+        at, repeat = tuple(sorted(asked.optrace.at)), asked.optrace.repeat
         yield model.Probe(name="optrace", steps=at[-1] + repeat - 1, settings=(("at", at), ("repeat", repeat)))
     if asked.lines is not None:
         yield model.Probe(name="lines", steps=asked.lines.steps)

@@ -16,6 +16,7 @@ from harness.flows.probing import probe
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.flows.world import World
 from harness.model import Host, Probed
+from harness.plan import to_json
 from harness.report import probes as report
 from harness.report.progress import plain_watcher
 from tests.unit.test_flow import Engine, nothing
@@ -60,13 +61,14 @@ scenarios:
     params: {size: [SIZES]}
     probes: {largest: {param: size, steps: 1}}
 """
+UNREACHABLE = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
 
 
 def probed(folder: Path, *, only: str, sizes: str = "1, 2, 4, 8, 10, 11, 12, 16", names: tuple[str, ...] = ()) -> Any:
     (folder / "kept.py").write_text(SCRIPT.lstrip())
     (folder / "matrix.yaml").write_text(MATRIX.replace("SIZES", sizes))
     options = SweepOptions(out=folder / "reports", seed=1, only=(only,))
-    plan = plan_sweep(folder / "matrix.yaml", options, {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"})
+    plan = plan_sweep(folder / "matrix.yaml", options, UNREACHABLE)
 
     def open_engine(host: Host, **_: Any) -> Engine:
         return Engine(host, nothing)
@@ -95,6 +97,14 @@ def test_each_probe_finds_what_was_planted_and_keeps_it(tmp_path: Path) -> None:
     for trace in directory.glob("*-optrace/step-*.trace.json"):
         events = json.loads(trace.read_text())["traceEvents"]
         assert {event["ph"] for event in events} == {"M", "X"}
+
+
+def test_a_matrix_with_probes_can_also_be_swept(tmp_path: Path) -> None:
+    """Its plan is written by scenario: one that cannot be told apart from others ends every sweep."""
+    (tmp_path / "kept.py").write_text(SCRIPT.lstrip())
+    (tmp_path / "matrix.yaml").write_text(MATRIX.replace("SIZES", "1"))
+    plan = plan_sweep(tmp_path / "matrix.yaml", SweepOptions(), UNREACHABLE)
+    assert [one["name"] for one in to_json(plan)["scenarios"]] == ["kept", "fits"]
 
 
 def test_tables_have_the_columns_that_people_know(tmp_path: Path) -> None:
