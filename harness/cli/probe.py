@@ -9,9 +9,11 @@ from pathlib import Path
 import click
 
 from harness.cli.common import FILE, stop_on_signals, to_stdout
+from harness.cli.results import write_readable
 from harness.errors import InfrastructureError
 from harness.flows import frontier as frontier_flow
-from harness.flows import probing
+from harness.flows import probing, rerender
+from harness.flows.probed import add_to_newest_run
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.flows.world import World
 from harness.report import frontier as frontier_report
@@ -47,8 +49,13 @@ def probe(
         plan = plan_sweep(matrix, options, os.environ)
         world = World(environ=os.environ, watcher=watching, stopped=stopped)
         found, directory = probing.probe(plan, options, world, names=names)
+    run = add_to_newest_run(directory, out=out, matrix=plan.matrix.name)
+    if run is not None:
+        write_readable(rerender.read_result(run), RunDirectory(run))
     with to_stdout():
         click.echo(probe_report.render(found, directory))
+        if run is not None:
+            click.echo(f"Report: {run / 'report.html'}")
     if problems := [f"{each.place}: {each.problem}" for each in found if each.problem]:
         raise InfrastructureError("\n".join(problems))
 

@@ -24,9 +24,14 @@ from harness.store import RunDirectory
 def write_reports(result: RunResult, directory: RunDirectory) -> None:
     directory.write("run.json", json.dumps(rerender.to_json(result), indent=1, allow_nan=False))
     directory.write("summary.json", FORMATS["json"](result))
-    directory.write("report.md", markdown.render(result))
     directory.write("junit.xml", junit.render(result))
     directory.write("cells.csv", cells_csv.render(result))
+    write_readable(result, directory)
+
+
+def write_readable(result: RunResult, directory: RunDirectory) -> None:
+    """Those for people, which have what was probed since."""
+    directory.write("report.md", markdown.render(result))
     directory.write("report.html", FORMATS["html"](result))
 
 

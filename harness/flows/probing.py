@@ -290,7 +290,8 @@ def _to_json(probed: Probed) -> dict[str, Any]:
     return {
         "series": probed.image.series, "image": probed.image.version, "host": probed.lane.host.name,
         "gpu": probed.lane.gpu, "scenario": probed.variant.scenario.name, "params": dict(probed.variant.params),
-        "probe": probed.probe.name, "problem": probed.problem, "files": sorted(probed.files),
+        "probe": probed.probe.name, "steps": probed.probe.steps, "settings": dict(probed.probe.settings),
+        "problem": probed.problem, "files": sorted(probed.files),
         "ops": [asdict(each) for each in probed.ops],
         "functions": [asdict(each) for each in probed.functions],
         "leaks": [asdict(each) for each in probed.leaks], "errors": dict(probed.errors),

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from harness.errors import UsageError
 from harness.flows import judging
 from harness.flows.blocks import shown_rows, thinned_trial
+from harness.flows.probed import read_probed
 from harness.flows.stored import read_run
 from harness.judge.attribution import attribute
 from harness.model import Block, HostState, Lane, RunResult, RunVerdict
@@ -94,6 +95,7 @@ def read_result(path: Path) -> RunResult:
         attribution=attribute(plan, cells, findings),
         directory=stored.path,
         warnings=tuple(told.warnings),
+        probed=read_probed(stored.path, plan),
     )
     return replace(result, verdict=told.verdict or judging.run_verdict(result, interrupted=False))
 

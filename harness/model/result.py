@@ -11,6 +11,7 @@ from harness.model.asked import Host
 from harness.model.judged import Attribution, CellVerdict, Finding
 from harness.model.measured import Trial
 from harness.model.planned import Cell, Plan
+from harness.model.probed import Probed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ EXIT_CODES: Mapping[str, int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """Everything that a report is a pure function of."""
+    """Everything that a report is a pure function of. `probed`: what `harness probe` found in its cells since."""
 
     matrix: str
     verdict: RunVerdict
@@ -60,6 +61,7 @@ class RunResult:
     directory: Path
     warnings: tuple[str, ...] = ()
     attribution: tuple[Attribution, ...] = ()
+    probed: tuple[Probed, ...] = ()
 
     @property
     def exit_code(self) -> int:

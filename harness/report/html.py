@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.model import CellResult, RunResult
-from harness.report import blame, charts, evidence, figures, sparkline, table, traces, words, worth
+from harness.report import blame, charts, evidence, figures, probe_tables, sparkline, table, traces, words, worth
 from harness.report.charts import Drawing
 from harness.report.clean import plain
 from harness.report.episodes import ordered
@@ -54,6 +54,8 @@ def render(result: RunResult, *, library: str = "") -> str:
         words=words,
         spark=sparkline,
         look_columns=traces.LOOK_COLUMNS,
+        probes=probe_tables.sections(result.probed),
+        is_probed=bool(result.probed),
         drawn=_Drawn(),
         tip=_tip,
         scripts=scripts,

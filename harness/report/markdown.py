@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from tabulate import tabulate
 
 from harness.model import RunResult
-from harness.report import blame, figures, table, words, worth
+from harness.report import blame, figures, probe_tables, table, words, worth
 from harness.report.clean import plain
 from harness.report.episodes import ordered
 from harness.report.headline import sentence
+from harness.report.probe_tables import ProbeSection
 from harness.report.table import Shown, Table
 
 MOST_BYTES = 1_000_000
@@ -33,7 +35,16 @@ def render(result: RunResult) -> str:
     parts += _list("Warnings", words.warnings(result))
     parts += [escaped(f"{line}.") for line in (worth.needless(result), worth.quiet_text(result)) if line]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
-    return "\n\n".join([*top, *_fitting(map(_section, tables), room), *parts]) + "\n"
+    return (
+        "\n\n".join(
+            [
+                *top,
+                *_fitting(chain(map(_section, tables), map(_probe, probe_tables.sections(result.probed))), room),
+                *parts,
+            ]
+        )
+        + "\n"
+    )
 
 
 def _size(part: str) -> int:
@@ -76,6 +87,20 @@ def _grid(one: Table) -> str:
     if len(one.versions) > len(labels):
         return _tabulated(["version", *labels], one.versions, list(zip(*cells, strict=True)))
     return _tabulated(["variant", *one.versions], labels, cells)
+
+
+def _probe(one: ProbeSection) -> str:
+    """A probe's tables under its name; what it has none of is a line."""
+    parts = [f"### {escaped(one.title)}", *([escaped(one.problem)] if one.problem else [])]
+    for each in one.tables:
+        aligned = ["right" if each.is_figure(column) else "left" for column in range(len(each.columns))]
+        rows = [[escaped(text) for text in row] for row in each.rows]
+        names = [escaped(name) for name in each.columns]
+        grid = tabulate(rows, headers=names, tablefmt="github", disable_numparse=True, colalign=aligned)
+        parts += [f"{escaped(each.title)}:", grid]
+    if one.files:
+        parts.append(f"files: {escaped(', '.join(one.files))}")
+    return "\n\n".join(parts)
 
 
 def _tabulated(header: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,109 @@
+"""What `harness probe` found, kept beside the run that it belongs to and read back for its reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from harness.errors import UsageError
+from harness.model import Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
+from harness.store import RunDirectory
+
+FILE = "probes.json"
+
+
+class _ProbedFile(BaseModel):
+    """An entry of `probes.json`. The first of it say which probe of which cell it is."""
+
+    series: str
+    image: str
+    host: str
+    gpu: str | None
+    scenario: str
+    params: dict[str, Scalar]
+    probe: ProbeName
+    steps: int = 0
+    settings: dict[str, Any] = {}
+    problem: str = ""
+    files: list[str] = []
+    ops: tuple[OpDrift, ...] = ()
+    functions: tuple[LineTable, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    errors: dict[str, int] = {}
+    tries: tuple[SizeTry, ...] = ()
+
+
+_FILE = TypeAdapter(list[_ProbedFile])
+_PLACE = ("series", "image", "host", "gpu", "scenario", "params", "probe")
+
+
+def add_to_newest_run(found: Path, *, out: Path, matrix: str) -> Path | None:
+    """Put the `probes.json` of the directory `found` beside what the newest run of the matrix has already; what was
+    found anew takes the place of the old. Returns that run, or None if there is none that is finished.
+    """
+    run = out / matrix / "latest"
+    if not (run / "summary.json").exists():
+        return None
+    run = run.resolve()
+    entries = {_place(entry): entry for path in (run / FILE, found / FILE) for entry in _raw(path)}
+    RunDirectory(run).write(FILE, json.dumps(list(entries.values()), indent=1))
+    return run
+
+
+def _raw(path: Path) -> list[Mapping[str, Any]]:
+    read_entries(path)
+    return json.loads(path.read_bytes()) if path.exists() else []
+
+
+def _place(entry: Mapping[str, Any]) -> str:
+    return json.dumps([entry[name] for name in _PLACE])
+
+
+def read_probed(run: Path, plan: Plan) -> tuple[Probed, ...]:
+    """What was found in the cells of this plan, in the order in which it was; () if nothing was. Raises UsageError."""
+    return tuple(_probed(read_entries(run / FILE), plan))
+
+
+def read_entries(path: Path) -> list[_ProbedFile]:
+    """The entries of a `probes.json`, none if it is not there. Raises UsageError."""
+    if not path.exists():
+        return []
+    try:
+        return _FILE.validate_python(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; make it readable") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(
+            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; remove it to go without"
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON: {error}; remove it to go without") from error
+
+
+def _probed(entries: list[_ProbedFile], plan: Plan) -> Iterator[Probed]:
+    cells = {
+        (cell.image.series, cell.image.version, cell.lane.host.name, cell.lane.gpu,
+         cell.variant.scenario.name, json.dumps(dict(cell.variant.params))): cell
+        for cell in plan.cells
+    }  # fmt: skip
+    for one in entries:
+        cell = cells.get((one.series, one.image, one.host, one.gpu, one.scenario, json.dumps(one.params)))
+        if cell is not None:
+            yield Probed(
+                probe=Probe(name=one.probe, steps=one.steps, settings=tuple(one.settings.items())),
+                image=cell.image,
+                lane=cell.lane,
+                variant=cell.variant,
+                problem=one.problem,
+                ops=one.ops,
+                functions=one.functions,
+                leaks=one.leaks,
+                errors=one.errors,
+                tries=one.tries,
+                files=dict.fromkeys(one.files, ""),
+            )

@@ -1,0 +1,76 @@
+"""What probes found, in the page and in Markdown: who gets a report need not look for another file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from harness.model import Leak, LineRow, LineTable, OpDrift, Probe, Probed, RunResult, SizeTry
+from harness.report import html, markdown, probe_tables
+from tests.unit.report import build
+from tests.unit.report.test_hostile import HOSTILE, Page
+
+
+def probed(**found: object) -> Probed:
+    cell = build.quickstart().cells[0].cell
+    return Probed(image=cell.image, lane=cell.lane, variant=cell.variant, **found)  # type: ignore[arg-type]
+
+
+def found(name: str = "tf.rfft") -> tuple[Probed, ...]:
+    drift = OpDrift(op=name, kind="RFFT", ms=(0.2, 3.0), ratio=15.0, bytes=5 << 20, expected_bytes=5 << 20)
+    row = LineRow(line=7, text=f"    keep({name})", mem_kib=2048.0, increment_kib=1024.0, occurrences=20, hits=20,
+                  time_s=0.002)  # fmt: skip
+    leak = Leak(kind="DefinitelyLost", stack=("???: none", name), bytes=4096, blocks=30, bytes_a_step=128.0,
+                blocks_a_step=1.0)  # fmt: skip
+    tries = (SizeTry(size=8, fits=True, end="completed", peak_rss_kib=1 << 20),
+             SizeTry(size=16, fits=False, end="oom", message=name))  # fmt: skip
+    return (
+        probed(probe=Probe(name="optrace", steps=0, settings=(("at", [10, 120]),)), ops=(drift,)),
+        probed(
+            probe=Probe(name="lines", steps=40), functions=(LineTable(name="step", file="/x/signal.py", rows=(row,)),)
+        ),
+        probed(probe=Probe(name="valgrind", steps=3), leaks=(leak,), errors={name: 2}),
+        probed(probe=Probe(name="largest", steps=1, settings=(("param", "batch"),)), tries=tries, problem=name),
+        probed(probe=Probe(name="artifacts", steps=1), files={f"{name}.svg": ""}),
+    )
+
+
+def with_probes(name: str = "tf.rfft") -> RunResult:
+    return replace(build.quickstart(), probed=found(name))
+
+
+def test_every_probe_has_its_figures_in_both_reports() -> None:
+    page, text = html.render(with_probes()), markdown.render(with_probes())
+    for figure in ("0.200", "3.000", "15×", "5.00", "100.0", "1.000", "batch that fits: 8", "1 (30)", "tf.rfft.svg"):
+        assert figure in page, figure
+        assert figure in text, figure
+    assert "step 10, ms" in page
+    assert '<th scope="col" class="number">step 120, ms</th>' in page
+    assert re.search(r"\| 7 +\| +2\.000 \| +1\.000 \|", text)
+    assert '<td class="why">    keep(tf.rfft)</td>' in page
+
+
+def test_a_run_that_nobody_probed_has_no_word_of_probes() -> None:
+    assert 'id="probes"' not in html.render(build.quickstart())
+    assert "harness probe" not in markdown.render(build.quickstart())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_probed_image_says_is_text(text: str) -> None:
+    """Names of operations, lines and stacks come from the image."""
+    harmless, page = Page(html.render(with_probes("harmless"))), Page(html.render(with_probes(text)))
+    assert (page.tags, page.attributes) == (harmless.tags, harmless.attributes)
+    tables = re.sub(r"\\.", "", markdown.render(with_probes(text)).replace("<!-- -->", "\0")).replace("**", "")
+    assert not re.search(r"[<>`*_\[\]$~&]", tables)
+    rows = [block for block in tables.split("\n\n") if block.startswith("|")]
+    assert all(len({line.count("|") for line in block.splitlines()}) == 1 for block in rows)
+
+
+def test_long_traces_are_cut_and_say_so() -> None:
+    many = found()[0]
+    longer = replace(many, ops=many.ops * 50)
+    (section,) = probe_tables.sections([longer])
+    assert len(section.tables[0].rows) == probe_tables.MOST_ROWS
+    assert section.tables[0].title.endswith("20 of 50")

@@ -1,0 +1,74 @@
+"""What was probed goes into the reports of the newest run, and only there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.flows.probed import FILE, add_to_newest_run, read_probed
+from harness.model import RunResult
+from tests.unit.report import build
+
+RESULT: RunResult = build.quickstart()
+ENTRY = {
+    "series": "multidict", "image": "6.3.0", "host": "here", "gpu": None, "scenario": "multidict_pop", "params": {},
+    "probe": "optrace", "steps": 0, "settings": {"at": [10, 120]}, "problem": "", "files": ["step-10.trace.json"],
+    "ops": [{"op": "rfft", "kind": "", "ms": [0.2, 3.0], "ratio": 15.0, "bytes": 0, "expected_bytes": None}],
+}  # fmt: skip
+
+
+def written(folder: Path, *entries: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text(json.dumps(entries))
+    return folder
+
+
+def a_run(out: Path) -> Path:
+    run = out / "quickstart" / "20250301T120000Z-1a2b"
+    run.mkdir(parents=True)
+    (run / "summary.json").write_text("{}")
+    (run.parent / "latest").symlink_to(run.name)
+    return run
+
+
+def test_what_was_found_is_read_back_with_its_cell_and_settings(tmp_path: Path) -> None:
+    (found,) = read_probed(written(tmp_path, ENTRY), RESULT.plan)
+    assert (found.image.version, dict(found.probe.settings), found.ops[0].ms) == (
+        "6.3.0",
+        {"at": [10, 120]},
+        (0.2, 3.0),
+    )
+    assert list(found.files) == ["step-10.trace.json"]
+
+
+def test_the_newest_run_gets_it_and_keeps_what_other_probes_found(tmp_path: Path) -> None:
+    """`harness probe --with lines` after `--with optrace` would otherwise take the op traces out of the report."""
+    run = a_run(tmp_path)
+    lines = ENTRY | {"probe": "lines", "ops": []}
+    assert add_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart") == run
+    again = ENTRY | {"problem": "again"}
+    add_to_newest_run(written(tmp_path / "two", lines, again), out=tmp_path, matrix="quickstart")
+    found = read_probed(run, RESULT.plan)
+    assert [(one.probe.name, one.problem) for one in found] == [("optrace", "again"), ("lines", "")]
+
+
+def test_a_run_that_is_not_finished_gets_nothing(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    (run / "summary.json").unlink()
+    assert add_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart") is None
+    assert not (run / FILE).exists()
+
+
+def test_what_was_probed_of_other_cells_is_not_this_run_s(tmp_path: Path) -> None:
+    assert read_probed(written(tmp_path, ENTRY | {"image": "0.1"}), RESULT.plan) == ()
+    assert read_probed(tmp_path / "nowhere", RESULT.plan) == ()
+
+
+@pytest.mark.parametrize("text", ["[", "{}", '[{"series": 1}]'])
+def test_a_file_that_is_broken_is_named_with_what_to_do(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(UsageError, match=r"probes\.json: .*; remove it to go without"):
+        read_probed(tmp_path, RESULT.plan)
