@@ -19,16 +19,16 @@ _METRICS: dict[Metric, str] = {
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
-    """`signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's fault.`"""
+    """`signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's fault. Layer: native heap.`"""
     names = _Names(attribution, result)
     where = [_story(attribution, result, names), when_text(attribution)]
-    layer = f" ({plain(attribution.layer)})" if attribution.layer else ""
-    clauses = [f"{', '.join(filter(None, where))}{layer}", _FAULTS[attribution.cause](attribution, names)]
+    clauses = [", ".join(filter(None, where)), _FAULTS[attribution.cause](attribution, names)]
     if attribution.unseen:
         clauses.append(_unseen(attribution, names))
     if attribution.controls:
         clauses.append(_controls(attribution.controls))
-    return f"{'; '.join(filter(None, clauses))}."
+    layer = f" Layer: {plain(attribution.layer)}." if attribution.layer else ""
+    return f"{'; '.join(filter(None, clauses))}.{layer}"
 
 
 def _controls(names: Sequence[str]) -> str:

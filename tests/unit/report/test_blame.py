@@ -25,15 +25,15 @@ LEAKS = "signal_ops leaks 24.1 KiB a step"
 
 def test_the_story_once_its_deciding_cell_was_run() -> None:
     assert sentence(run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)) == (
-        "signal_ops leaks 24.1 KiB a step since 22.12, on both cards, when input is random or variable (native heap); "
-        "not the RTX 4090's fault."
+        "signal_ops leaks 24.1 KiB a step since 22.12, on both cards, when input is random or variable; "
+        "not the RTX 4090's fault. Layer: native heap."
     )
 
 
 def test_the_story_before() -> None:
     assert sentence(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)) == (
-        "signal_ops leaks 24.1 KiB a step in 22.12, on the RTX 4090, when input is random or variable (native heap); "
-        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell."
+        "signal_ops leaks 24.1 KiB a step in 22.12, on the RTX 4090, when input is random or variable; "
+        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell. Layer: native heap."
     )
 
 
@@ -41,69 +41,71 @@ def test_the_story_before() -> None:
     ("square", "text"),
     [
         ({OLD: "ggx", NEW: "iib"},
-         "in 22.12, on the RTX 4090 (native heap); whether the image or the RTX 4090 is at fault is undecided: "
+         "in 22.12, on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: "
          "run 22.12 on the RTX 3090, which the matrix leaves out, to tell."),
         ({OLD: "ggs", NEW: "iib"},
-         "in 22.12, on the RTX 4090 (native heap); whether the image or the RTX 4090 is at fault is undecided: "
+         "in 22.12, on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: "
          "run 22.12 on the RTX 3090 to tell."),
-        ({OLD: "ggb", NEW: "ggb"}, "since 22.12, on both cards (native heap); not the card's fault."),
+        ({OLD: "ggb", NEW: "ggb"}, "since 22.12, on both cards; not the card's fault."),
         ({OLD: "gub", NEW: "iib"},
-         "since a version after 20.12, 22.12 at the latest, on both cards (native heap); not the RTX 4090's fault."),
+         "since a version after 20.12, 22.12 at the latest, on both cards; not the RTX 4090's fault."),
         ({OLD: "bbb", NEW: "bbb"},
-         "in every version from 20.12, the oldest, on both cards (native heap); not the card's fault."),
+         "in every version from 20.12, the oldest, on both cards; not the card's fault."),
         ({OLD: "gbg", NEW: "gbg"},
-         "since 21.08 (fixed in 22.12), on both cards (native heap); not the card's fault."),
+         "since 21.08 (fixed in 22.12), on both cards; not the card's fault."),
         ({OLD: "ggb", NEW: "iib", THIRD: "iib"},
-         "since 22.12, on all 3 cards (native heap); not the fault of the RTX 4090 and the RTX 5090."),
+         "since 22.12, on all 3 cards; not the fault of the RTX 4090 and the RTX 5090."),
         ({OLD: "gbb", NEW: "ggb"},
-         "since 21.08 on the RTX 3090 and since 22.12 on the RTX 4090 (native heap); the image's fault on each of "
+         "since 21.08 on the RTX 3090 and since 22.12 on the RTX 4090; the image's fault on each of "
          "them."),
-        ({NEW: "ggb"}, "since 22.12, on the RTX 4090 (native heap)."),
-        ({OLD: "uuu", NEW: "ggb"}, "since 22.12, on the RTX 4090 (native heap); not known for the RTX 3090."),
-        ({X: "ggb", Y: "ggb"}, "since 22.12, on both hosts (native heap); not the host's fault."),
-        ({X: "ggb", Y: "uub"}, "since 22.12, on both hosts (native heap); not the fault of host y."),
-        ({TWIN: "ggb", NEW: "iib"}, "since 22.12, on both cards (native heap); not the host's fault."),
-        ({OLD: "ggb", X: "ggb"}, "since 22.12, on both lanes (native heap); not the lane's fault."),
+        ({NEW: "ggb"}, "since 22.12, on the RTX 4090."),
+        ({OLD: "uuu", NEW: "ggb"}, "since 22.12, on the RTX 4090; not known for the RTX 3090."),
+        ({X: "ggb", Y: "ggb"}, "since 22.12, on both hosts; not the host's fault."),
+        ({X: "ggb", Y: "uub"}, "since 22.12, on both hosts; not the fault of host y."),
+        ({TWIN: "ggb", NEW: "iib"}, "since 22.12, on both cards; not the host's fault."),
+        ({OLD: "ggb", X: "ggb"}, "since 22.12, on both lanes; not the lane's fault."),
         ({OLD: "ggg", NEW: "bbb"},
-         "in every version from 20.12, the oldest, on the RTX 4090 (native heap); the same images are good on the "
+         "in every version from 20.12, the oldest, on the RTX 4090; the same images are good on the "
          "RTX 3090: the fault of the RTX 4090, or of its host (new), not the image's."),
         ({BOX_OLD: "ggg", BOX_NEW: "bbb"},
-         "in every version from 20.12, the oldest, on the RTX 4090 (native heap); the same images are good on the "
+         "in every version from 20.12, the oldest, on the RTX 4090; the same images are good on the "
          "RTX 3090: the fault of the RTX 4090, not the image's."),
         ({TWIN: "ggg", NEW: "bbb"},
-         "in every version from 20.12, the oldest, on new/RTX 4090 (native heap); the same images are good on "
+         "in every version from 20.12, the oldest, on new/RTX 4090; the same images are good on "
          "twin/RTX 4090: the fault of host new, not the image's."),
         ({X: "ggg", Y: "bbb"},
-         "in every version from 20.12, the oldest, on y (native heap); the same images are good on x: the fault of "
+         "in every version from 20.12, the oldest, on y; the same images are good on x: the fault of "
          "host y, not the image's."),
         ({OLD: "ggg", NEW: "ggb"},
-         "since 22.12, on the RTX 4090 (native heap); 22.12 is good on the RTX 3090: it takes both the image and the "
+         "since 22.12, on the RTX 4090; 22.12 is good on the RTX 3090: it takes both the image and the "
          "RTX 4090."),
         ({OLD: "ggb", NEW: "iib", THIRD: "ggg"},
-         "since 22.12, on the RTX 3090 and the RTX 4090 (native heap); 22.12 is good on the RTX 5090: it takes both "
+         "since 22.12, on the RTX 3090 and the RTX 4090; 22.12 is good on the RTX 5090: it takes both "
          "the image and one of these cards."),
         ({OLD: "bgg", NEW: "ggb"},
-         "since 22.12 on the RTX 4090 and in every version from 20.12, the oldest (fixed in 21.08) on the RTX 3090 "
-         "(native heap); no image is bad on all of them: it takes both the image and the lane."),
+         "since 22.12 on the RTX 4090 and in every version from 20.12, the oldest (fixed in 21.08) on the RTX 3090; "
+         "no image is bad on all of them: it takes both the image and the lane."),
         ({OLD: "ggg", NEW: "uub"},
-         "in 22.12, on the RTX 4090 (native heap); 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
+         "in 22.12, on the RTX 4090; 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
          "fault is undecided: run 21.08 on the RTX 4090 to tell."),
         ({OLD: "ggg", NEW: "iib"},
-         "in 22.12, on the RTX 4090 (native heap); 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
+         "in 22.12, on the RTX 4090; 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
          "fault is undecided: no cell of this matrix can tell, so add a host, or a version that runs there."),
         ({NEW: "uub"},
-         "in 22.12, on the RTX 4090 (native heap); there is nothing good to compare with, so whose fault it is is "
+         "in 22.12, on the RTX 4090; there is nothing good to compare with, so whose fault it is is "
          "undecided: run 21.08 on the RTX 4090 to tell."),
     ],
 )  # fmt: skip
 def test_each_square_has_its_words(square: Square, text: str) -> None:
-    assert sentence(run(square)) == f"{LEAKS} {text}"
+    assert sentence(run(square)) == f"{LEAKS} {text} Layer: native heap."
 
 
 def test_a_control_that_stays_good_is_quoted_and_one_that_does_not_is_not() -> None:
-    assert sentence(run({NEW: "ggb"}, controls=[TORCH])).endswith("(native heap); torch_ops stays good there.")
+    assert sentence(run({NEW: "ggb"}, controls=[TORCH])).endswith("; torch_ops stays good there. Layer: native heap.")
     many = [build.variant(f"t{number}") for number in range(6)]
-    assert sentence(run({NEW: "ggb"}, controls=many)).endswith("t0, t1, t2 and 3 more scenarios stay good there.")
+    assert sentence(run({NEW: "ggb"}, controls=many)).endswith(
+        "t0, t1, t2 and 3 more scenarios stay good there. Layer: native heap."
+    )
     assert "stays good" not in sentence(run({NEW: "ggb"}, variants=[PLAIN, TORCH]))
 
 
@@ -117,7 +119,7 @@ def test_a_variant_that_was_not_seen_on_one_of_the_lanes_is_told() -> None:
         for entry in result.cells
     ]
     told = sentence(faults.judged(replace(result, cells=tuple(dropped))))
-    assert told.endswith("not the card's fault; 1 of these 4 variants not known on the RTX 3090.")
+    assert told.endswith("not the card's fault; 1 of these 4 variants not known on the RTX 3090. Layer: native heap.")
 
 
 def test_two_series_say_each_for_itself() -> None:
@@ -130,8 +132,8 @@ def test_two_series_say_each_for_itself() -> None:
         )
     )
     assert sentence(both) == (
-        "ngc: signal_ops leaks 24.1 KiB a step since 22.12, on the RTX 3090 (native heap). "
-        "wheel: signal_ops leaks 24.1 KiB a step since 1.15.5, on the RTX 3090 (native heap)."
+        "ngc: signal_ops leaks 24.1 KiB a step since 22.12, on the RTX 3090. Layer: native heap. "
+        "wheel: signal_ops leaks 24.1 KiB a step since 1.15.5, on the RTX 3090. Layer: native heap."
     )
 
 
@@ -139,7 +141,7 @@ def test_a_host_that_was_left_out_of_the_run_is_named() -> None:
     result = run({NEW: "ggb"})
     matrix = replace(result.plan.matrix, hosts=(NEW.host, OLD.host))
     told = sentence(faults.judged(replace(result, plan=replace(result.plan, matrix=matrix))))
-    assert told == f"{LEAKS} since 22.12, on the RTX 4090 (native heap); not known for old."
+    assert told == f"{LEAKS} since 22.12, on the RTX 4090; not known for old. Layer: native heap."
 
 
 def test_what_else_can_be_wrong_has_its_words() -> None:
@@ -157,7 +159,7 @@ def test_what_came_went_and_came_again_has_each_size() -> None:
     told = replace(result, attribution=faults.attribute(result.plan, result.cells, result.findings))
     assert sentence(told) == (
         "multidict: multidict_pop leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.82 KiB a step since 6.5.0 (fixed in 6.6.4), on here (native heap)."
+        "and 2.82 KiB a step since 6.5.0 (fixed in 6.6.4), on here. Layer: native heap."
     )
 
 
@@ -182,7 +184,7 @@ def test_steps_that_get_slower_are_told_from_steps_that_are_slower() -> None:
 def test_more_faults_than_fit_are_counted_and_told_below() -> None:
     many = [build.variant(f"s{number}") for number in range(5)]
     result = run({NEW: "ggb"}, variants=many)
-    assert sentence(result).endswith("(native heap). And 2 further faults below.")
+    assert sentence(result).endswith("Layer: native heap. And 2 further faults below.")
     assert "s4 leaks 24.1 KiB a step since 22.12" in blame.evidence_lines(result)[4]
 
 
@@ -255,8 +257,9 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         )
     )
     assert sentence(result) == (
-        "headers leaks 5.06 KiB a step since 21.08, on the RTX 4090, when then is pop (native heap). "
-        "headers leaks 5.06 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read (native heap)."
+        "headers leaks 5.06 KiB a step since 21.08, on the RTX 4090, when then is pop. Layer: native heap. "
+        "headers leaks 5.06 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
+        "Layer: native heap."
     )
     assert blame.evidence_lines(result)[1].endswith("1 variant bad, 0 good; 1 bad with another history")
 
