@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from harness.model import Block, Cell, Host, Plan
+from harness.model import Block, Cell, Host, Image, Plan
 from harness.plan.record import source_text
 from harness.search import Expected, Rules, expected_launches
 
@@ -14,6 +14,7 @@ from harness.search import Expected, Rules, expected_launches
 class HostCost:
     """What a host has to do. `launches_expected`: with one clear change in each block that is searched, and where
     nothing is unclear in the others. `worst_s`: each of these launches uses its whole timeout; no pulls, no builds.
+    `images` are got in any case, `images_if_asked` only where a search asks for them.
     """
 
     name: str
@@ -24,6 +25,7 @@ class HostCost:
     launches_expected: int
     launches_most: int
     images: tuple[str, ...]
+    images_if_asked: tuple[str, ...]
     worst_s: float
 
 
@@ -34,6 +36,8 @@ class Explanation:
     matrix: str
     seed: int
     cells: int
+    searched: int
+    """Of the cells, those of blocks in which a search chooses what is launched."""
     excluded: int
     search: str
     launches_least: int
@@ -44,18 +48,20 @@ class Explanation:
     left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        verb = "run" if self.search == "full" else "search"
-        lines = [
-            f"{self.matrix}: {self.cells} cells to {verb}, {self.excluded} left out; "
-            f"{_launches(self)}; seed {self.seed}"
-        ]
+        left_out = f", {self.excluded} left out" if self.excluded else ""
+        lines = [f"{self.matrix}: {_cells(self)}{left_out}; {_launches(self)}; seed {self.seed}"]
+        if self.searched:
+            lines.append("  expected: with one clear change in each search; more where it is not clear")
         for host in self.hosts:
-            lines.append(
-                f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}): {host.cells} cells, "
-                f"{_launches(host)}, "
-                f"the {host.launches_expected} take at most {duration(host.worst_s)} (all at their timeouts)"
-            )
+            share = f": {host.cells} cells, {_launches(host)}" if len(self.hosts) > 1 else ""
+            lines += [
+                f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}){share}",
+                f"    {host.launches_expected} launches take at most {duration(host.worst_s)} (all at their timeouts)",
+            ]
             lines += [f"    prepare {image}" for image in host.images]
+            if host.images_if_asked:
+                lines.append(f"    of these {len(host.images_if_asked)} images, only what a search asks for is got:")
+            lines += [f"      {image}" for image in host.images_if_asked]
         lines += [f"  left out: {text}" for text in self.left_out]
         lines.append("  how long the steps take is not known before they run; pulls and builds are not in these times")
         return "\n".join(lines)
@@ -70,6 +76,7 @@ def explain(plan: Plan) -> Explanation:
         matrix=plan.matrix.name,
         seed=plan.seed,
         cells=sum(cost.cells for cost in costs),
+        searched=sum(cell.excluded is None for block in plan.blocks if plan.searched(block) for cell in block.cells),
         excluded=len(left_out),
         search=plan.search,
         launches_least=sum(cost.launches_least for cost in costs),
@@ -92,9 +99,19 @@ def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, 
     return found
 
 
+def _cells(plan: Explanation) -> str:
+    """`18 cells to run`, `12 cells to run, 6 to search`."""
+    run = plan.cells - plan.searched
+    if not plan.searched:
+        return f"{run} cells to run"
+    return f"{run} cells to run, {plan.searched} to search" if run else f"{plan.searched} cells to search"
+
+
 def _launches(cost: Explanation | HostCost) -> str:
-    most = f"{cost.launches_least} to {cost.launches_most} launches"
-    return most if cost.launches_expected == cost.launches_least else f"{most}, about {cost.launches_expected} expected"
+    least, expected, most = cost.launches_least, cost.launches_expected, cost.launches_most
+    if expected != least:
+        return f"launches: at least {least}, about {expected} expected, at most {most}"
+    return f"{least} launches" if least == most else f"{least} to {most} launches"
 
 
 def _host_cost(host: Host, plan: Plan) -> HostCost:
@@ -105,7 +122,8 @@ def _host_cost(host: Host, plan: Plan) -> HostCost:
     for block in blocks:
         timeout_s = block.variant.scenario.timeout_s
         by_lane[str(block.lane)] += timeout_s * expected[block.cells[0].id].typical
-    images = {f"{cell.image.series} {cell.image.version}": cell.image for cell in cells}
+    sure = _images([block for block in blocks if not plan.searched(block)])
+    asked = [image for image in _images(blocks) if image not in sure]
     return HostCost(
         name=host.name,
         engine=host.engine,
@@ -114,9 +132,18 @@ def _host_cost(host: Host, plan: Plan) -> HostCost:
         launches_least=sum(each.least for each in expected.values()),
         launches_expected=sum(each.typical for each in expected.values()),
         launches_most=sum(each.most for each in expected.values()),
-        images=tuple(f"{name}: {source_text(image, process=host.is_process)}" for name, image in images.items()),
+        images=tuple(_told(image, host) for image in sure),
+        images_if_asked=tuple(_told(image, host) for image in asked),
         worst_s=max(by_lane.values()) if host.parallel else sum(by_lane.values()),
     )
+
+
+def _images(blocks: Sequence[Block]) -> list[Image]:
+    return list(dict.fromkeys(cell.image for block in blocks for cell in block.cells if not cell.excluded))
+
+
+def _told(image: Image, host: Host) -> str:
+    return f"{image.series} {image.version}: {source_text(image, process=host.is_process)}"
 
 
 def _expected(block: Block, plan: Plan) -> Expected:

@@ -171,11 +171,28 @@ def test_explain_counts_launches_and_the_worst_time() -> None:
     assert (venv.cells, venv.launches_least) == (8, 24)
     assert (explained.cells, explained.excluded, explained.launches_least) == (22, 12, 66)
     assert (here.worst_s, explained.worst_s) == (42 * 1200.0, 42 * 1200.0)
-    assert "here (docker; lanes: here): 14 cells, 42 to 112 launches, the 42 take at most 14 h" in str(explained)
+    assert "here (docker; lanes: here): 14 cells, 42 to 112 launches\n    42 launches take at most 14 h" in str(explained)
     assert "pull a/tags:1" in str(explained)
     assert "install numpy==2.0.0 over python:3.11\n" in str(explained)
     assert "install numpy==2.0.0 in a virtual environment of the running Python\n" in str(explained)
     assert "left out: 2 × numpy on here: known" in str(explained)
+
+
+def test_a_search_promises_no_image_that_it_may_not_need() -> None:
+    """Eight images of 10 GiB each are a reason not to start; a search gets a few of them."""
+    long = replace(MATRIX, series=(series("tags", *"12345678"), *MATRIX.series[1:]))
+    explained = explain(make_plan(long, seed=1, hosts=["here"], search="bisect"))
+    (here,) = explained.hosts
+    assert (explained.cells, explained.searched) == (38, 32)
+    assert here.images == tuple(f"numpy {one}: install numpy=={one} over python:3.11" for one in ("2.0.0", "2.0.1"))
+    assert here.images_if_asked == tuple(f"tags {one}: pull a/tags:{one}" for one in "12345678")
+    text = str(explained)
+    assert text.startswith("m: 6 cells to run, 32 to search, 2 left out; launches: at least ")
+    assert f"about {explained.launches_expected} expected, at most {explained.launches_most}; seed 1\n" in text
+    assert "of these 8 images, only what a search asks for is got:\n      tags 1: pull a/tags:1\n" in text
+    run = explain(make_plan(long, seed=1, hosts=["here"]))
+    assert {*here.images, *here.images_if_asked} == set(run.hosts[0].images)
+    assert "search" not in str(run)
 
 
 def test_lanes_of_a_parallel_host_share_the_time() -> None:
