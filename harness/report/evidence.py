@@ -140,16 +140,15 @@ class _Maker:
         cells = [cell for cell in row.cells if cell is not None]
         growths = [sparkline.growth(cell.result.trials) for cell in cells]
         scale_kib = sparkline.scale_kib(growths)
-        changed: dict[str, table.Row] = {str(metric): other for metric, other in medians.items()}
         name = f"{row.variant} ({title})"
         return History(
             title=name,
-            bad=_is_bad(row, changed.values()),
+            bad=_is_bad(row, medians.values()),
             sees=row.sees,
             scale=figures.mebibytes(scale_kib / 1024),
             command=plain(reproduce.of_history(cells[0].result, self.result)),
             lines=tuple(self._line(cell, one, scale_kib) for cell, one in zip(cells, growths, strict=True)),
-            drawings=tuple(history.drawings(row, changed, name=name)),
+            drawings=tuple(history.drawings(row, medians, name=name)),
             apart=tuple(self._apart([cell.result for cell in cells])),
             cells=tuple(self._page(cell) for cell in cells if cell.result.cell_id in self.in_full),
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.model import CellResult, Interval
+from harness.model import CellResult, Interval, Metric
 from harness.report import figures, words
 from harness.report.charts import Drawing
 from harness.report.clean import plain
@@ -16,23 +16,36 @@ Figure = Callable[[CellResult], tuple[float | None, Interval | None]]
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 
 
-def drawings(verdicts: Row, medians: Mapping[str, Row], *, name: str) -> list[Drawing]:
-    """One for each figure that any version has. `medians` are the rows of those that changed: `step_time` and
-    `peak_memory`; `name` says whose history it is.
+def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list[Drawing]:
+    """One for each figure that any version has; of failures only where there were any. `name` says whose history it is.
+
+    `medians` are the rows of those that changed: `step_time` and `peak_memory`.
     """
-    rows = {"rate": verdicts, **{metric: medians.get(metric, verdicts) for metric in ("step_time", "peak_memory")}}
-    return [
-        _drawing(
-            rows[metric],
-            figure,
-            title=title,
-            name=name,
-            is_judged=metric == "rate" or metric in medians,
-            is_rate=metric == "rate",
-        )
-        for metric, (title, figure) in _FIGURES.items()
-        if any(cell is not None and figure(cell.result)[0] is not None for cell in rows[metric].cells)
-    ]
+    cells = [cell.result for cell in verdicts.cells if cell is not None]
+    wanted = [metric for metric in _FIGURES if metric != "outcome" or any(one.verdict.failed for one in cells)]
+    drawn = (drawing(metric, verdicts, medians, name=name) for metric in wanted)
+    return [one for one in drawn if one is not None]
+
+
+def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:
+    """That of one figure; None if no version has it."""
+    title, figure = _FIGURES[metric]
+    row = medians.get(metric, verdicts)
+    cells = [cell for cell in row.cells if cell is not None]
+    if all(figure(cell.result)[0] is None for cell in cells):
+        return None
+    is_judged = metric in ("memory", "outcome", *medians)
+    return Drawing(
+        chart="history",
+        title=title,
+        description=f"{title}, over the versions of {name}",
+        rows={
+            "points": [
+                _point(cell, *figure(cell.result), is_judged=is_judged, is_rate=metric == "memory") for cell in cells
+            ],
+            "changes": _changes(cells) if is_judged else [],
+        },
+    )
 
 
 def _rate(entry: CellResult) -> tuple[float | None, Interval | None]:
@@ -49,24 +62,17 @@ def _peak(entry: CellResult) -> tuple[float | None, Interval | None]:
     return entry.verdict.peak_rss_mib, (min(peaks), max(peaks)) if peaks else None
 
 
-_FIGURES: Mapping[str, tuple[str, Figure]] = {
-    "rate": ("growth, KiB a step (grey: more is ruled out)", _rate),
+def _failed(entry: CellResult) -> tuple[float | None, Interval | None]:
+    verdict = entry.verdict
+    return (100 * verdict.failed / verdict.trials if verdict.trials else None), None
+
+
+_FIGURES: Mapping[Metric, tuple[str, Figure]] = {
+    "memory": ("growth, KiB a step (grey: more is ruled out)", _rate),
+    "outcome": ("launches that failed, %", _failed),
     "step_time": ("step time, ms", _step),
     "peak_memory": ("peak memory, MiB", _peak),
 }
-
-
-def _drawing(row: Row, figure: Figure, *, title: str, name: str, is_judged: bool, is_rate: bool) -> Drawing:
-    cells = [cell for cell in row.cells if cell is not None]
-    return Drawing(
-        chart="history",
-        title=title,
-        description=f"{title}, over the versions of {name}",
-        rows={
-            "points": [_point(cell, *figure(cell.result), is_judged=is_judged, is_rate=is_rate) for cell in cells],
-            "changes": _changes(cells) if is_judged else [],
-        },
-    )
 
 
 def _point(

@@ -1,15 +1,14 @@
-"""The two pictures of a bug report: the figure over the versions, and good beside bad over the steps."""
+"""The two pictures of a bug report: the figure over the versions, and good beside bad over the steps. Both are those of
+the page, drawn of less.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
-
-from harness.model import CellResult, Interval, Trial
+from harness.model import CellResult
 from harness.model.evidence import Issue
-from harness.report import words
+from harness.report import history, table, traces, words
 from harness.report.charts import Drawing
 from harness.report.clean import plain
 
@@ -22,86 +21,31 @@ def pictures(issue: Issue) -> dict[str, Drawing]:
     return {name: drawing for name, drawing in drawn.items() if drawing is not None}
 
 
-# ---------------------------------------------------------------- over the versions
-
-
 def _versions(issue: Issue) -> Drawing | None:
-    title = {
-        "memory": "growth of memory, KiB a step",
-        "step_time": "step time, ms",
-        "peak_memory": "peak memory, MiB",
-        "outcome": "launches that failed, %",
-    }[issue.finding.metric]
-    points = [_point(one, *_figure(one, issue.finding.metric)) for one in issue.history]
-    if sum(point["value"] is not None for point in points) < 2:
-        return None
-    changed = {"version": plain(issue.finding.after), "word": issue.finding.kind.replace("_", " ")}
-    tone = "good" if issue.finding.kind == "first_fixed" else "bad"
-    rows = {"points": points, "changes": [{**changed, "tone": tone}]}
-    return Drawing(chart="history", title=title, description=f"{title}, over the versions", rows=rows)
-
-
-def _figure(entry: CellResult, metric: str) -> tuple[float | None, Interval | None]:
-    verdict = entry.verdict
-    if metric == "memory":
-        return verdict.rate_kib_per_step, verdict.rate_ci
-    if metric == "step_time":
-        return verdict.step_ms, verdict.step_ms_ci
-    if metric == "peak_memory":
-        return verdict.peak_rss_mib, None
-    return (100 * verdict.failed / verdict.trials if verdict.trials else None), None
-
-
-def _point(entry: CellResult, value: float | None, interval: Interval | None) -> dict[str, Any]:
-    tone = words.tone(entry.verdict.verdict)
-    low, high = interval or (value, value)
-    return {
-        "version": plain(entry.cell.image.version),
-        "value": value,
-        "low": low,
-        "high": high,
-        "tone": tone if tone != "none" else "unsure",
-        "text": words.cell_text(entry.verdict),
-        "told": "",
-    }
-
-
-# ---------------------------------------------------------------- over the steps
+    """The figure of the finding, with its change; None of a single figure."""
+    results = {entry.cell.image.version: entry for entry in issue.history}
+    verdicts, *changed = table.rows_of(results, list(results), [issue.finding])
+    medians = {row.medians: row for row in changed if row.medians is not None}
+    place = words.finding_place(issue.finding)
+    drawing = history.drawing(issue.finding.metric, verdicts, medians, name=place)
+    few = drawing is None or sum(point["value"] is not None for point in drawing.rows["points"]) < 2
+    return None if few else drawing
 
 
 def _steps(issue: Issue) -> Drawing | None:
-    column, scale, title = "rss_kib", 1 / 1024, "resident memory, MiB"
-    if issue.finding.metric == "step_time":
-        column, scale, title = "step_s", 1000.0, "step time, ms"
+    """The longest launch of each side, in step time or resident memory."""
+    measure = traces.measure_of("step_s" if issue.finding.metric == "step_time" else "rss_kib")
     sides = [one for one in (issue.good, issue.bad) if one is not None]
-    lines = [line for one in sides for line in _lines(one, column, scale)]
+    lines = [line for one in sides for line in _lines(one, measure)]
     if not lines:
         return None
-    return Drawing(
-        chart="trace", title=title, description=f"{title}, over the steps", rows={"lines": lines, "looks": []}
-    )
+    told = f"{measure.title}, over the steps"
+    return Drawing(chart="trace", title=measure.title, description=told, rows={"lines": lines, "looks": []})
 
 
-def _lines(entry: CellResult, column: str, scale: float) -> Iterator[dict[str, Any]]:
-    """One line for a version: its longest launch."""
+def _lines(entry: CellResult, measure: traces.Measure) -> Iterator[dict[str, object]]:
     sampled = [trial for trial in entry.trials if trial.trace is not None and trial.trace.step.size > 1]
     longest = max(sampled, key=lambda trial: trial.last_step, default=None)
-    if longest is not None and (line := _line(longest, column, scale)) is not None:
-        yield {"trial": f"{plain(entry.cell.image.version)} ({words.verdict_word(entry.verdict)})", **line}
-
-
-def _line(trial: Trial, column: str, scale: float) -> dict[str, Any] | None:
-    """The column in at most POINTS places; each the median of its neighbourhood, so that a spike hides nothing."""
-    trace = trial.trace
-    values = None if trace is None else trace.column(column)
-    if trace is None or values is None:
-        return None
-    known = np.isfinite(values) & np.isfinite(trace.step)
-    step, level = trace.step[known], values[known] * scale
-    if step.size < 2:
-        return None
-    parts = np.array_split(np.arange(step.size), min(POINTS, step.size))
-    return {
-        "step": [int(step[part[-1]]) for part in parts],
-        "value": [round(float(np.median(level[part])), 4) for part in parts],
-    }
+    name = f"{plain(entry.cell.image.version)} ({words.verdict_word(entry.verdict)})"
+    if longest is not None and (line := traces.line(longest, measure, points=POINTS, name=name)) is not None:
+        yield line

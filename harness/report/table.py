@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -123,7 +123,7 @@ def _table(group: Sequence[CellResult], result: RunResult) -> Table:
         rows=tuple(
             row
             for by_version in rows.values()
-            for row in _rows(by_version, versions, result.findings, is_short=shared is not None)
+            for row in rows_of(by_version, versions, result.findings, is_short=shared is not None)
         ),
     )
 
@@ -143,10 +143,12 @@ def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> lis
     return list(dict.fromkeys([*known, *present]))
 
 
-def _rows(
-    results: dict[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], *, is_short: bool
+def rows_of(
+    results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], *, is_short: bool = False
 ) -> Iterable[Row]:
-    """The row of verdicts, then one of medians for step time and peak memory where these changed."""
+    """Of one series, lane and variant: the row of verdicts, then one of medians for step time and peak memory where
+    these changed. `results` by version.
+    """
     cell = next(iter(results.values())).cell
     place = place_of_cell(cell)[:3]
     here = [finding for finding in findings if place_of(finding)[:3] == place]
@@ -175,7 +177,7 @@ def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
 
 
 def _verdict_cells(
-    results: dict[str, CellResult], versions: Sequence[str], marks: dict[str, Mark]
+    results: Mapping[str, CellResult], versions: Sequence[str], marks: dict[str, Mark]
 ) -> tuple[Shown | None, ...]:
     return tuple(_verdict_cell(results.get(version), marks.get(version)) for version in versions)
 
@@ -203,7 +205,7 @@ def _word(entry: CellResult) -> str:
 
 
 def _median_cells(
-    results: dict[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
+    results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
 ) -> tuple[Shown | None, ...]:
     """Medians, bad from each first bad version until the next first good one; at a change its size, as the finding has
     it.

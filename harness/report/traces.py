@@ -36,6 +36,10 @@ MEASURES = (
 )
 
 
+def measure_of(column: str) -> Measure:
+    return next(one for one in MEASURES if one.column == column)
+
+
 def lines_of(entry: CellResult) -> int:
     """How many lines its drawings have: what a cell weighs in a page."""
     return sum(_column(trial, measure) is not None for trial in entry.trials for measure in MEASURES)
@@ -47,9 +51,11 @@ def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
     """
     drawn = []
     for measure in MEASURES:
-        lines = [line for trial in entry.trials if (line := _line(trial, measure, points=points)) is not None]
+        lines = [
+            one for trial in entry.trials if (one := line(trial, measure, points=points, name=trial.number)) is not None
+        ]
         if lines:
-            looks = [line for trial in entry.trials if (line := _looks(trial, measure)) is not None]
+            looks = [one for trial in entry.trials if (one := _looks(trial, measure)) is not None]
             told = f"{measure.title} over the steps of {figures.count(len(lines), 'trial')} of {name}"
             rows = {"lines": lines, "looks": looks}
             drawn.append(Drawing(chart="trace", title=measure.title, description=told, rows=rows))
@@ -62,14 +68,16 @@ def _column(trial: Trial, measure: Measure) -> Floats | None:
     return values if values is not None and np.isfinite(values).any() else None
 
 
-def _line(trial: Trial, measure: Measure, *, points: int) -> dict[str, object] | None:
+def line(trial: Trial, measure: Measure, *, points: int, name: int | str) -> dict[str, object] | None:
+    """A row of the dataset `lines`, of at most `points` points; `name` stands in the legend. None if nothing was
+    sampled."""
     values = _column(trial, measure)
     if values is None or trial.trace is None:
         return None
     rows = np.flatnonzero(np.isfinite(values) & np.isfinite(trial.trace.step))
     rows = rows[np.unique(np.linspace(0, rows.size - 1, points).astype(np.intp))]
     step, scaled = trial.trace.step[rows], values[rows] * measure.scale
-    return {"trial": trial.number, "step": step.astype(int).tolist(), "value": _short(scaled)}
+    return {"trial": name, "step": step.astype(int).tolist(), "value": _short(scaled)}
 
 
 def _looks(trial: Trial, measure: Measure) -> dict[str, object] | None:

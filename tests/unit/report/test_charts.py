@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.report import charts, differences, evidence, html, library, reproduce, table, traces
+from harness.model.evidence import Issue
+from harness.report import charts, differences, evidence, html, library, plot, reproduce, table, traces
 from harness.report.charts import Drawing
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
@@ -80,6 +81,27 @@ def test_figures_that_are_not_finite_are_not_drawn() -> None:
     odd = replace(result.cells[0].verdict, rate_kib_per_step=float("nan"), rate_ci=(float("-inf"), 1.0))
     page = html.render(replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:])), library="0;")
     assert embedded(page)["drawings"][0]["datasets"]["points"][0]["value"] is None
+
+
+def test_an_issue_shows_the_change_as_the_page_does() -> None:
+    """Steps that got slower are bad there though the memory is flat."""
+    result = build.varied()
+    cells = tuple(one for one in result.cells if one.cell.image.series == "onnxruntime")
+    (slower,) = [one for one in result.findings if one.metric == "step_time"]
+    issue = Issue(finding=slower, history=cells, bad=cells[3], good=cells[2], trial=None, recipe=None, difference=None)
+    drawn = plot.pictures(issue)
+    page = next(one for one in first_history(replace(result, cells=cells)).drawings if one.title == "step time, ms")
+    assert drawn["versions"].rows == page.rows
+    assert [point["tone"] for point in page.rows["points"]] == ["good"] * 3 + ["bad"] * 2
+    assert [one["version"] for one in page.rows["changes"]] == ["1.21.0"]
+
+
+def test_launches_that_failed_are_drawn_where_there_were_any() -> None:
+    cells = tuple(one for one in build.varied().cells if one.cell.image.series == "orjson")
+    failed = next(
+        one for one in first_history(replace(build.varied(), cells=cells)).drawings if one.title.startswith("launches")
+    )
+    assert [point["value"] for point in failed.rows["points"]] == [0, 0, 100, 0]
 
 
 # ---------------------------------------------------------------- in the page
