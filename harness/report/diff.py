@@ -1,8 +1,10 @@
-"""`harness diff`: what changed between the last good and the first bad version, as text and as JSON."""
+"""What changed between the last good and the first bad version: as text and as JSON for `harness diff`, as rows for the
+page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tabulate import tabulate
@@ -11,6 +13,8 @@ from harness.model.evidence import Changed, Difference, Section
 from harness.report import words
 from harness.report.clean import shortened
 
+Row = tuple[str, str, str, str]
+"""Kind, name, before, after."""
 LONGEST = 72
 ABSENT = "-"
 
@@ -39,32 +43,46 @@ def render(found: Difference) -> str:
     """A table of what changed, then what stayed as it was, then what is not known."""
     place = words.finding_place(found.finding)
     lines = [f"{place}: {words.finding_text(found.finding)}", ""]
-    rows = [row for section in found.sections for row in _rows(section)]
-    if rows:
+    changes = rows(found.sections)
+    if changes:
         header = ["", "", shortened(found.before, most=LONGEST), shortened(found.after, most=LONGEST)]
-        lines.append(tabulate(rows, headers=header, tablefmt="simple", disable_numparse=True))
+        lines.append(tabulate(_once(changes), headers=header, tablefmt="simple", disable_numparse=True))
     else:
         lines.append(f"Nothing that is known changed between {found.before} and {found.after}.")
-    return "\n".join([*lines, "", *_same(found), *_unknown(found)])
+    return "\n".join([*lines, "", *same(found.sections), *unknown(found.sections)])
 
 
-def _rows(section: Section) -> Iterator[tuple[str, str, str, str]]:
-    for number, one in enumerate(section.changes):
-        yield "" if number else section.title, shortened(one.name, most=LONGEST), _shown(one.before), _shown(one.after)
+def rows(sections: Iterable[Section]) -> list[Row]:
+    """Every change, by kind: ready to be shown."""
+    return [
+        (section.title, shortened(one.name, most=LONGEST), _shown(one.before), _shown(one.after))
+        for section in sections
+        for one in section.changes
+    ]
+
+
+def _once(changes: Iterable[Row]) -> Iterator[Row]:
+    """Each kind at its first change only."""
+    last = None
+    for kind, *rest in changes:
+        yield ("" if kind == last else kind, *rest)  # type: ignore[misc]
+        last = kind
 
 
 def _shown(text: str | None) -> str:
     return ABSENT if text is None else shortened(text, most=LONGEST) or '""'
 
 
-def _same(found: Difference) -> Iterator[str]:
-    same = [f"{section.title} ({section.same})" for section in found.sections if section.same]
-    if same:
-        yield f"the same on both sides: {', '.join(same)}"
+def same(sections: Iterable[Section]) -> Iterator[str]:
+    """What both sides have alike, in a line; nothing if that is nothing."""
+    kinds = [f"{section.title} ({section.same})" for section in sections if section.same]
+    if kinds:
+        yield f"the same on both sides: {', '.join(kinds)}"
 
 
-def _unknown(found: Difference) -> Iterator[str]:
-    for section in found.sections:
+def unknown(sections: Iterable[Section]) -> Iterator[str]:
+    """A line for each kind of thing that is not known."""
+    for section in sections:
         if section.unknown:
             yield f"not known: {section.title}: {shortened(section.unknown, most=300)}"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model import CellResult, Finding, Metric, RunResult
-from harness.report import differences, figures, history, reproduce, sparkline, table, traces, words
+from harness import facts
+from harness.model import CellResult, Finding, Metric, RunResult, Trial
+from harness.report import diff, figures, history, reproduce, sparkline, table, traces, words
 from harness.report.charts import Drawing
 from harness.report.clean import plain, plain_lines
-from harness.report.differences import Difference
 from harness.report.episodes import place_of, place_of_cell
 
 MOST_LINES = 3000
@@ -54,13 +54,14 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Apart:
-    """What differs between the two sides of a finding; None if that is not known."""
+    """What differs between the two sides of a finding. `notes`: what is the same, and what is not known."""
 
     finding: str
     before: str
     after: str
-    rows: tuple[Difference, ...] | None
-    more: int = 0
+    rows: tuple[diff.Row, ...]
+    more: int
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,24 +196,32 @@ class _Maker:
             if place_of(one)[:3] == place and one.before in here and one.after in here:
                 found.setdefault((one.before, one.after), one)
         for (before, after), finding in found.items():
-            rows = differences.between(here[before or ""], here[after])
+            sections = facts.sections(_told(here[before or ""]), _told(here[after]))
+            rows = diff.rows(sections)
             yield Apart(
                 finding=words.finding_text(finding),
                 before=plain(before or ""),
                 after=plain(after),
-                rows=None if rows is None else tuple(rows[:MOST_DIFFERENCES]),
-                more=max(0, len(rows or ()) - MOST_DIFFERENCES),
+                rows=tuple(rows[:MOST_DIFFERENCES]),
+                more=max(0, len(rows) - MOST_DIFFERENCES),
+                notes=(*diff.same(sections), *diff.unknown(sections)),
             )
+
+
+def _told(entry: CellResult) -> Trial | None:
+    """A launch that told of itself."""
+    return next((trial for trial in entry.trials if trial.facts), None)
 
 
 def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     verdict = entry.verdict
-    facts = next((trial.facts for trial in entry.trials if trial.facts), {})
+    told = _told(entry)
+    seen = {} if told is None else told.facts
     machine = next((trial.fingerprint for trial in entry.trials if trial.fingerprint), {})
     yield "why", words.why(entry)
     yield "layer", verdict.layer or ""
     yield "image", entry.digest or ""
-    yield "python", " ".join(str(facts[name]) for name in ("implementation", "python", "libc") if facts.get(name))
+    yield "python", " ".join(str(seen[name]) for name in ("implementation", "python", "libc") if seen.get(name))
     names = ("engine", "name", "cpu", "kernel")
     yield "machine", ", ".join(str(machine[name]) for name in names if machine.get(name))
     yield "own figures", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())

@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model.evidence import Issue
-from harness.report import charts, differences, evidence, html, library, plot, reproduce, table, traces
+from harness.report import charts, evidence, html, library, plot, reproduce, table, traces
 from harness.report.charts import Drawing
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
@@ -160,28 +160,27 @@ def test_a_report_without_charts_is_better_than_none(tmp_path: Path, monkeypatch
 # ---------------------------------------------------------------- what differs, and how to do it again
 
 
-def test_what_differs_between_two_environments() -> None:
-    one, other = (
-        replace(entry, trials=(replace(entry.trials[0], facts=facts),))
-        for entry, facts in zip(
-            build.quickstart().cells,
-            (
-                {"python": "3.8.10", "packages": {"numpy": "1.18.5", "six": "1"}, "libraries": ["libcufft.so.10"]},
-                {"python": "3.8.10", "packages": {"numpy": "1.19.5"}, "libraries": ["libcufft.so.11"],
-                 "environment": {"TF_X": "\x1b[31m1"}},
-            ),
-            strict=False,
-        )
-    )  # fmt: skip
-    found = {row.what: (row.one, row.other) for row in differences.between(one, other) or ()}
-    assert found == {
-        "library libcufft.so.10": ("there", ""),
-        "library libcufft.so.11": ("", "there"),
-        "package numpy": ("1.18.5", "1.19.5"),
-        "package six": ("1", ""),
-        "variable TF_X": ("", "1"),
+def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
+    """As `harness diff` has it: a library is one thing in two versions, what came through with escapes is text."""
+    told = {
+        "6.2.0": {"python": "3.8.10", "packages": {"numpy": "1.18.5", "six": "1"}, "libraries": ["libcufft.so.10"]},
+        "6.3.0": {"python": "3.8.10", "packages": {"numpy": "1.19.5"}, "libraries": ["libcufft.so.11"],
+                  "environment": {"TF_X": "\x1b[31m1"}},
+    }  # fmt: skip
+    result = build.quickstart()
+    cells = tuple(
+        replace(one, trials=(replace(one.trials[0], facts=told.get(one.cell.image.version, {})),))
+        for one in result.cells
+    )
+    apart, *others = first_history(replace(result, cells=cells)).apart
+    assert set(apart.rows) == {
+        ("other packages", "numpy", "1.18.5", "1.19.5"),
+        ("other packages", "six", "1", "-"),
+        ("loaded libraries", "libcufft.so", "10", "11"),
     }
-    assert differences.between(one, build.quickstart().cells[1]) is None
+    assert "the same on both sides: Python (1)" in apart.notes
+    assert any(note.startswith("not known: environment: ") for note in apart.notes)
+    assert {one.rows for one in others} == {()}
 
 
 def test_a_command_touches_nothing_of_a_hostile_name() -> None:

@@ -1,0 +1,120 @@
+"""What differs between the environments of two launches, by what they said of themselves: Python, packages, libraries,
+variables, limits, the machine. Pure; for `harness diff`, bug reports and the page alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.model import Trial
+from harness.model.evidence import Changed, Section
+
+VERSIONED = re.compile(r"^(lib.+?)(?:-(\d[\w.]*))?\.so(?:\.(.+))?$")
+CUDA_PACKAGE = re.compile(r"^(nvidia|cuda|cudnn|cupy|nccl|tensorrt)")
+NEVER_RAN = "no launch of one side told of itself"
+
+
+def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
+    """By kind, what changed from one launch to the other. None, or a launch that told nothing of itself: what that
+    leaves open is `unknown`.
+    """
+    trials = (before, after)
+    facts = [trial.facts if trial is not None else {} for trial in trials]
+    return (
+        _single("Python", facts, ("python", "implementation", "libc", "foreign_allocator")),
+        _pairs("CUDA packages", facts, "packages", wanted=lambda name: CUDA_PACKAGE.match(name) is not None),
+        _pairs("other packages", facts, "packages", wanted=lambda name: CUDA_PACKAGE.match(name) is None),
+        _libraries(facts),
+        _pairs("environment", facts, "environment"),
+        _names("other variables (values are not recorded)", facts, "environment_names"),
+        _limits(facts),
+        _machine(trials),
+    )
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[Changed, ...], int]:
+    """What differs, by name; and how many are the same."""
+    found = tuple(
+        Changed(name=name, before=before.get(name), after=after.get(name))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    )
+    return found, sum(before.get(name) == value for name, value in after.items())
+
+
+def section(title: str, sides: Sequence[Mapping[str, str] | None], unknown: str = NEVER_RAN) -> Section:
+    """What differs between two mappings of texts; `unknown` is said where one of them is None."""
+    before, after = sides
+    if before is None or after is None:
+        return Section(title=title, unknown=unknown)
+    found, same = changes(before, after)
+    return Section(title=title, changes=found, same=same)
+
+
+def _single(title: str, facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Section:
+    return section(title, [{n: str(one[n]) for n in names if one.get(n)} if one else None for one in facts])
+
+
+def _pairs(
+    title: str, facts: Sequence[Mapping[str, Any]], field: str, *, wanted: Callable[[str], bool] = lambda name: True
+) -> Section:
+    return section(title, [_texts(one.get(field), wanted) for one in facts])
+
+
+def _texts(value: Any, wanted: Callable[[str], bool]) -> dict[str, str] | None:
+    """A mapping as texts; None of anything else that an image may have sent in its place."""
+    if not isinstance(value, Mapping):
+        return None
+    return {str(name): str(one) for name, one in value.items() if wanted(str(name))}
+
+
+def _names(title: str, facts: Sequence[Mapping[str, Any]], field: str) -> Section:
+    return section(title, [_set(one.get(field)) for one in facts])
+
+
+def _set(value: Any) -> dict[str, str] | None:
+    return {str(name): "set" for name in value} if isinstance(value, list) else None
+
+
+def _libraries(facts: Sequence[Mapping[str, Any]]) -> Section:
+    """`libcufft.so.10.3` is the library `libcufft` in version 10.3."""
+    unknown = "which libraries were loaded is known only of launches that came through setup"
+    sides = [one.get("libraries") for one in facts]
+    named = [dict(map(_versioned, map(str, side))) if isinstance(side, list) else None for side in sides]
+    return section("loaded libraries", named, unknown)
+
+
+def _versioned(name: str) -> tuple[str, str]:
+    match = VERSIONED.match(name)
+    if match is None:
+        return name, "loaded"
+    return f"{match[1]}.so", match[3] or match[2] or "loaded"
+
+
+def _limits(facts: Sequence[Mapping[str, Any]]) -> Section:
+    sides = [{**(_texts(one.get("rlimits"), _any) or {}), **(_texts(one.get("cgroup"), _any) or {})} for one in facts]
+    return section("limits", [side or None for side in sides])
+
+
+def _any(name: str) -> bool:
+    return True
+
+
+def _machine(trials: Sequence[Trial | None]) -> Section:
+    """Of one lane both sides should be of one machine; a driver may have been changed between two runs."""
+    return section("host and GPU", [None if trial is None else _of_machine(trial) for trial in trials])
+
+
+def _of_machine(trial: Trial) -> dict[str, str]:
+    seen = trial.fingerprint
+    told = {name: str(seen[name]) for name in ("engine", "kernel", "cpu", "cpus", "memory_bytes") if seen.get(name)}
+    gpus = seen.get("gpus")
+    cards = [gpu for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
+    return told | {
+        f"GPU {number} {name}": str(gpu[name])
+        for number, gpu in enumerate(cards)
+        for name in ("name", "driver", "cuda", "memory_mib", "power_limit_w")
+        if gpu.get(name) is not None
+    }
