@@ -60,6 +60,27 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
     return {name: found[place] for name, place in places if place in found}
 
 
+def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
+    """`place_of_cell` of the cells whose steps are slower, or whose peak is higher, than before: from each first bad
+    version until it is good again. Each alone may be good.
+    """
+    changes: dict[Place, dict[str, bool]] = {}
+    for one in ordered(result):
+        if one.metric in ("step_time", "peak_memory"):
+            changes.setdefault(place_of(one), {})[one.after] = one.kind != "first_fixed"
+    found: set[tuple[str, ...]] = set()
+    for place, bad_since in changes.items():
+        series, lane, variant, _ = place
+        bad = None
+        for version in (version for name, version in positions(result) if name == series):
+            bad = bad_since.get(version, bad)
+            if bad is None:  # before the first change
+                bad = not next(iter(bad_since.values()))
+            if bad:
+                found.add((series, lane, variant, version))
+    return frozenset(found)
+
+
 def positions(result: RunResult) -> dict[tuple[str, str], int]:
     """(series, version) -> its place in the history, 0 is the oldest."""
     return {

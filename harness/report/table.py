@@ -17,6 +17,14 @@ from harness.report.worth import is_needless, sees
 Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
 LEGEND = "✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again"
+ABSENT = {
+    "untested": "should have run and could not",
+    "incompatible": "cannot run on that card",
+    "excluded": "left out by the matrix",
+    "not run": "not needed",
+    "unknown": "ran, without that figure",
+}
+"""What a cell with – says, and what that means."""
 UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
 CHANGED = (
     "step time, peak memory: medians of whole launches; beside ▼ and ▲ the finding's change, measured side by side "
@@ -80,6 +88,11 @@ class Table:
     def changed(self) -> bool:
         """Whether step time or peak memory changed in any row."""
         return any(row.medians for row in self.rows)
+
+    @property
+    def absent(self) -> set[str]:
+        """The words of ABSENT that are in it."""
+        return {cell.word for row in self.rows for cell in row.cells if cell is not None and cell.tone == "none"}
 
     @property
     def measured(self) -> bool:

@@ -37,8 +37,12 @@ def render(result: RunResult, console: Console) -> None:
     if measured:
         pen.line(table.LEGEND, style="dim", before=1)
         pen.line(table.UNITS, style="dim")
+    absent = set().union(*(one.absent for one in measured))
+    if told := [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]:
+        pen.line(f"– {'; '.join(told)}", style="dim")
     if any(one.sees for one in measured):
-        pen.line(worth.LEGEND, style="dim")
+        unknown = any("±?" in row.sees for one in measured for row in one.rows)
+        pen.line(f"{worth.LEGEND}{f'; {worth.UNCOMPARED}' if unknown else ''}", style="dim")
     pen.list("Whose fault", blame.evidence_lines(result))
     _write_findings(result, pen)
     pen.list("Not measured or not decided", words.gaps(result), style="yellow")
@@ -86,6 +90,7 @@ class _Pen:
         for text in texts:
             lines = text.wrap(self.console, max(1, self.console.width - 3), overflow="fold")
             for number, line in enumerate(lines):
+                line.rstrip()
                 self.console.print(Text(" - " if number == 0 else "   "), line, sep="")
 
 

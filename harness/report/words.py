@@ -12,6 +12,7 @@ from typing import Literal
 from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
 from harness.report import figures
 from harness.report.clean import plain, shortened
+from harness.report.episodes import place_of_cell, worsened
 from harness.report.worth import is_needless
 
 Tone = Literal["bad", "good", "unsure", "none"]
@@ -193,14 +194,23 @@ def warnings(result: RunResult) -> list[str]:
 
 
 def totals(result: RunResult) -> str:
-    """`12 cells: 8 good, 2 bad, 1 unsure, 1 not measured; 36 trials in 3 min; seed 7`.
+    """`12 cells: 6 good, 2 worse than before, 2 bad, 1 unsure, 1 not measured; 36 trials in 3 min; seed 7`.
 
-    The seed is that of the launches' order, for `--seed`.
+    Worse than before: good alone, but a finding says that its steps got slower or its peak higher. The seed is that of
+    the launches' order, for `--seed`.
     """
     tones = [tone(cell.verdict.verdict) for cell in result.cells]
     needless = sum(map(is_needless, result.cells))
-    counts = {"good": tones.count("good"), "bad": tones.count("bad"), "unsure": tones.count("unsure"),
-              "not measured": tones.count("none") - needless, "not needed": needless}  # fmt: skip
+    worse = worsened(result)
+    also = sum(of == "good" and place_of_cell(one.cell) in worse for of, one in zip(tones, result.cells, strict=True))
+    counts = {
+        "good": tones.count("good") - also,
+        "worse than before": also,
+        "bad": tones.count("bad"),
+        "unsure": tones.count("unsure"),
+        "not measured": tones.count("none") - needless,
+        "not needed": needless,
+    }
     parts = [f"{amount:,} {word}" for word, amount in counts.items() if amount]
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
     ran = figures.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")

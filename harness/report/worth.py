@@ -8,8 +8,10 @@ from harness.model import CellResult, CellVerdict, RunResult
 from harness.report import figures
 from harness.report.clean import plain
 
+_MOST_PLACES = 6
 _METRICS = ("step_time", "peak_memory")
 LEGEND = "± beside a name: the smallest change of step time, and of peak memory, that would have shown there"
+UNCOMPARED = "±? where too little could be compared to tell"
 
 
 def sees(verdicts: Iterable[CellVerdict]) -> str:
@@ -31,20 +33,32 @@ def is_needless(entry: CellResult) -> bool:
 
 
 def needless(result: RunResult) -> str | None:
-    """The cells that were not run because nobody needed them, in one line; None if there are none."""
+    """The cells that were not run because nobody needed them, by place and variant; None if there are none."""
     cells = [entry for entry in result.cells if is_needless(entry)]
     if not cells:
         return None
     by_search = cells[0].skipped.startswith("not needed")
     reason = "not needed by the search" if by_search else plain(cells[0].skipped)
-    versions = list(dict.fromkeys(plain(entry.cell.image.version) for entry in cells))
     of_all = figures.count(len(result.cells), "cell")
-    return f"{reason}: {len(cells):,} of {of_all} ({_some(versions)})"
+    return f"{reason}: {len(cells):,} of {of_all} ({'; '.join(_by_place(cells))})"
 
 
-def _some(names: Sequence[str], *, most: int = 8) -> str:
+def _by_place(cells: Sequence[CellResult]) -> list[str]:
+    """`multidict on here: pop: 6.1.0 and 6.2.0`: variants of which the same versions were not run are told together."""
+    versions: dict[tuple[str, str], list[str]] = {}
+    for entry in cells:
+        place = f"{plain(entry.cell.image.series)} on {plain(str(entry.cell.lane))}"
+        versions.setdefault((place, plain(str(entry.cell.variant))), []).append(plain(entry.cell.image.version))
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (place, variant), names in versions.items():
+        groups.setdefault((place, tuple(names)), []).append(variant)
+    told = [f"{place}, {_some(who, 'variant', most=2)}: {_some(names)}" for (place, names), who in groups.items()]
+    return [*told[:_MOST_PLACES], *(["…"] if len(told) > _MOST_PLACES else [])]
+
+
+def _some(names: Sequence[str], noun: str = "version", *, most: int = 8) -> str:
     more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more versions" if more > 0 else "")
+    return ", ".join(names[:most]) + (f" and {figures.count(more, f'more {noun}')}" if more > 0 else "")
 
 
 def quiet_text(result: RunResult) -> str | None:

@@ -164,7 +164,9 @@ def _on_a_terminal(result: RunResult) -> str:
 @pytest.mark.parametrize("render", [_on_a_terminal, html.render, markdown.render])
 def test_what_a_search_did_not_need_is_no_gap(render: Callable[[RunResult], str]) -> None:
     page = render(searched())
-    assert "not needed by the search: 2 of 10 cells (6.1.0, 6.2.0)" in page
+    assert "not needed by the search: 2 of 10 cells (multidict on here, multidict_pop: 6.1.0, 6.2.0)" in (
+        page.replace("\\", "").replace("\n", " ")
+    )
     assert page.count("not run") >= 2
     assert "Not measured or not decided" not in page
     assert "4 good, 4 bad, 2 not needed" in page

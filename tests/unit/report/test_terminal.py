@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -104,6 +105,21 @@ def test_fifty_versions_and_24_variants_are_all_there(width: int) -> None:
     ]
     assert text.count("▼ leak") == 4
     assert text.count("✗ leak") == 4 * 18
+
+
+def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
+    """`±?` and `not run` are riddles to who sees them first; what is not in the table needs no words."""
+    text = " ".join(shown(build.varied()).split())
+    assert "– untested: should have run and could not; incompatible: cannot run on that card ±" in text
+    assert "±?" not in text
+    ran = build.run(
+        [(build.MULTIDICT, [build.HERE], [build.POP])],
+        lambda *_: replace(build.flat(), smallest_visible={"step_time": None, "peak_memory": 0.02}),
+    )
+    last = replace(ran.cells[-1], verdict=build.unknown("untested", ""), skipped="not needed: 6.6.3 is good")
+    text = " ".join(shown(replace(ran, cells=(*ran.cells[:-1], last))).split())
+    assert "– not run: not needed ±" in text
+    assert "would have shown there; ±? where too little could be compared to tell" in text
 
 
 def test_colours_are_there_beside_the_signs() -> None:

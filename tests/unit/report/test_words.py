@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Excluded
+from harness.model import CellResult, CellVerdict, Excluded, Lane, Variant
 from harness.report import table, words, worth
 from tests.unit.report import build
 
@@ -84,12 +84,43 @@ def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
 def test_totals_and_what_flat_is_worth() -> None:
     result = build.varied()
     assert words.totals(result) == (
-        "49 cells: 22 good, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
+        "49 cells: 20 good, 2 worse than before, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
     )
     assert worth.quiet_text(result) == (
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide"
     )
     assert worth.quiet_text(replace(result, cells=())) is None
+
+
+def test_the_counts_do_not_contradict_the_findings() -> None:
+    """`5 good` above a table in which two of them are marked as slower is one of two lies."""
+    slower = build.varied().findings[0]
+    fixed = replace(slower, kind="first_fixed", before="1.21.0", after="1.21.1")
+    for findings, told in [
+        ((slower,), "3 good, 2 worse than before"),
+        ((fixed, slower), "4 good, 1 worse than before"),
+        ((fixed,), "1 good, 4 worse than before"),
+        ((replace(slower, metric="memory"),), "5 good"),
+        ((), "5 good"),
+    ]:
+        result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], lambda *_: build.flat(), findings=findings)
+        assert words.totals(result).startswith(f"5 cells: {told}; ")
+
+
+def test_what_was_not_needed_is_told_by_variant() -> None:
+    """A version that one variant did not need may be the very one that another found to be bad."""
+
+    def judged(version: str, lane: Lane, of: Variant) -> CellVerdict:
+        skipped = version in (("6.2.0",) if "random" in str(of) else ("6.1.0", "6.2.0"))
+        return build.unknown("untested", "") if skipped else build.flat()
+
+    ran = build.run([(build.MULTIDICT, [build.HERE], build.SIGNAL)], judged)
+    cells = [replace(one, skipped="not needed: …" if one.verdict.verdict == "untested" else "") for one in ran.cells]
+    assert worth.needless(replace(ran, cells=tuple(cells))) == (
+        "not needed by the search: 6 of 40 cells ("
+        "multidict on here, signal op=rfft input=random, signal op=fft input=random: 6.2.0; "
+        "multidict on here, signal op=rfft input=constant, signal op=fft input=constant: 6.1.0, 6.2.0)"
+    )
 
 
 def test_one_clear_line_for_each_host_that_is_gone() -> None:
