@@ -24,15 +24,10 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 from packaging.version import Version
-from pypi_simple import (
-    PYPI_SIMPLE_ENDPOINT,
-    NoSuchProjectError,
-    PyPISimple,
-    UnsupportedContentTypeError,
-    UnsupportedRepoVersionError,
-)
 
 from harness.errors import InfrastructureError
+
+PUBLIC_INDEX = "https://pypi.org/simple/"
 
 TIMEOUT_S = 10.0
 NEWEST_PATCH = 99  # of "3.11" the installed patch release is not known: the newest is the best guess
@@ -87,7 +82,7 @@ class PackageIndex:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> PackageIndex:
         first = (environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"))
-        main = next((url for url in first if url), PYPI_SIMPLE_ENDPOINT)
+        main = next((url for url in first if url), PUBLIC_INDEX)
         extra = _words(environ, "UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
         links = _words(environ, "UV_FIND_LINKS", "PIP_FIND_LINKS")
         urls = [re.sub(r"^[\w.-]+=(?=\w+://)", "", url) for url in (main, *extra)]  # uv allows name=url
@@ -108,10 +103,12 @@ class PackageIndex:
         return _releases(name, [*files, *local])
 
     def _files(self, endpoint: str, name: str) -> list[File]:
+        import pypi_simple  # noqa: PLC0415 - reads HTML by a library that takes longer to import than to look at a registry
+
         try:
-            with PyPISimple(endpoint) as client:
+            with pypi_simple.PyPISimple(endpoint) as client:
                 page = client.get_project_page(name, timeout=self._timeout_s)
-        except NoSuchProjectError:
+        except pypi_simple.NoSuchProjectError:
             return []
         except (requests.ConnectionError, requests.Timeout) as error:
             self._silent = IndexSilent(f"{_public(endpoint)} does not answer ({type(error).__name__})")
@@ -120,8 +117,8 @@ class PackageIndex:
             raise IndexSilent(f"{_public(endpoint)} answers with HTTP {error.response.status_code}") from None
         except (
             requests.RequestException,
-            UnsupportedContentTypeError,
-            UnsupportedRepoVersionError,
+            pypi_simple.UnsupportedContentTypeError,
+            pypi_simple.UnsupportedRepoVersionError,
             ValueError,
         ) as error:
             # The error's own text may hold the URL with its password: only its kind is told.

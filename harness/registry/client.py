@@ -22,6 +22,8 @@ from harness.registry.names import DIGEST, TAG, Name, parse
 
 PAGE_TAGS = 1000
 MOST_TAGS = 100_000
+MOST_PAGES = 1000
+"""Some registries send a hundred tags a page, whatever they are asked for; one that sends a single one has no end."""
 ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))
 
 Document = TypeVar("Document", bound=BaseModel)
@@ -82,18 +84,19 @@ class Registry:
     def tags(self, repository: str) -> tuple[str, ...]:
         """As TagSource says. Names that no tag can have are left out: nothing could be pulled by them."""
         name = parse(repository)
-        url: str | None = self._url(name, f"tags/list?n={PAGE_TAGS}")
+        url = self._url(name, f"tags/list?n={PAGE_TAGS}")
         found: dict[str, None] = {}
-        while url:
+        for _ in range(MOST_PAGES):
             answer = self._ask(name, url, what="repository")
             before = len(found)
             found.update((tag, None) for tag in _read(TagPage, answer, name, what="a list of tags").tags or ())
-            url = _next_page(answer, url)
-            if len(found) > MOST_TAGS or (url and len(found) == before):
-                raise RegistryTrouble(
-                    f"{name.host}: the list of tags of {name.repository} has no end; nothing of it is used"
-                )
-        return tuple(tag for tag in found if TAG.fullmatch(tag))
+            following = _next_page(answer, url)
+            if following is None:
+                return tuple(tag for tag in found if TAG.fullmatch(tag))
+            if len(found) == before or len(found) > MOST_TAGS:
+                break
+            url = following
+        raise RegistryTrouble(f"{name.host}: the list of tags of {name.repository} has no end; nothing of it is used")
 
     def digest(self, reference: str) -> str | None:
         """What a tag points to, as `docker pull` has it; None if there is no such tag (any more)."""

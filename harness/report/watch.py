@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.model.seen import Seen, Spot
+from harness.report import figures
 from harness.report.clean import plain
 
 MOST_NAMES = 6
@@ -21,9 +22,9 @@ def line(seen: Seen) -> str:
         for what, spots in (("new", seen.new), ("republished", seen.republished), ("gone", seen.gone))
         if spots
     ]
-    found = ", ".join([f"{seen.images} images", *(changes or ["nothing new"])])
+    found = ", ".join([figures.count(seen.images, "image"), *(changes or ["nothing new"])])
     asked = [f"digests of {seen.digests} of {seen.tags} tags asked again"] if seen.tags else []
-    cost = f"{seen.requests} requests, {seen.duration_s:.1f} s"
+    cost = f"{figures.count(seen.requests, 'request')}, {seen.duration_s:.1f} s"
     return plain("; ".join([f"{begin}{found}", *asked, cost, *seen.notes]))
 
 

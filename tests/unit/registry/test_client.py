@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.registry import Registry, RegistryDenied, RegistryTrouble, pull_bytes, pull_plan
+from harness.registry import Registry, RegistryDenied, RegistryTrouble, client, pull_bytes, pull_plan
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -84,6 +84,22 @@ def test_a_list_without_end_is_left(server: Server, world: World, step: int) -> 
     with pytest.raises(RegistryTrouble, match="has no end; nothing of it is used"):
         world.registry().tags(f"{server.host}/team/app")
     assert len(server.asked) < 10
+
+
+def test_a_list_of_single_tags_without_end_is_left(
+    server: Server, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page is new, and brings next to nothing: it would be asked a hundred thousand times."""
+    monkeypatch.setattr(client, "MOST_PAGES", 20)
+
+    def answer(request: Request) -> Reply:
+        at = int(request.path.partition("last=")[2] or 0) + 1
+        return as_json({"tags": [f"t{at}"]}, Link=f'</v2/team/app/tags/list?last={at}>; rel="next"')
+
+    server.answer = answer
+    with pytest.raises(RegistryTrouble, match="has no end; nothing of it is used"):
+        world.registry().tags(f"{server.host}/team/app")
+    assert len(server.asked) == 20
 
 
 def test_half_a_list_is_none(server: Server, world: World) -> None:

@@ -454,6 +454,13 @@ def test_built_images_are_known_by_their_names(world: World) -> None:
     assert world.runs.ran == [["1.0", "1.1"]]
 
 
+def test_a_look_does_not_wait_for_what_only_a_run_needs() -> None:
+    """Most looks find nothing new: to import statistics, HTML readers and engines took longer than to ask."""
+    code = "import harness.cli.watch, sys; print(sorted({'scipy', 'bs4', 'docker', 'jinja2', 'uv'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_every_field_of_the_object_is_in_the_docs() -> None:
     text = (Path(__file__).parents[3] / "docs" / "watch.md").read_text(encoding="utf-8")
     assert [name for name in words.as_json(Seen(matrix="n", at="t")) if f"`{name}`" not in text] == []
