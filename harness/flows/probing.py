@@ -158,7 +158,6 @@ class _Looking:
                 prepared=self.prepared,
                 scenario=variant.scenario,
                 payload=pack(variant, extras={"looks": [steps], "probe": probe}),
-                gpu=cell.lane.gpu,
                 gpus=cell.lane.gpus,
                 labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
             ),

@@ -109,8 +109,8 @@ def _limits(launch: Launch, ways: Ways) -> dict[str, Any]:
 
 
 def wanted_gpus(launch: Launch) -> list[str]:
-    """The UUIDs of the GPUs that a trial gets; as the matrix names them where they are not known; [] for none."""
-    return [gpu.uuid for gpu in launch.gpus] or ([launch.gpu] if launch.gpu is not None else [])
+    """The UUIDs of the GPUs that a trial gets; [] for none."""
+    return [gpu.uuid for gpu in launch.gpus]
 
 
 def copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:

@@ -58,14 +58,13 @@ class Payload:
 class Launch:
     """One trial to start. `labels` mark what is created (`harness.run`, `harness.cell`, `harness.trial`, …).
 
-    `gpus` are those that it gets. `gpu`: as the matrix names them, where the host was not asked which it has.
+    `gpus` are those that it gets.
     """
 
     prepared: Prepared
     scenario: Scenario
     payload: Payload
     labels: Mapping[str, str]
-    gpu: str | None = None
     gpus: tuple[Gpu, ...] = ()
 
 

@@ -35,6 +35,7 @@ ENVIRONMENT = {
     "NVIDIA_DRIVER_CAPABILITIES": "utility,compute",
 }
 REMEDY = "install the NVIDIA Container Toolkit on that machine and restart its Docker, or use gpus: none"
+NO_GPU = "see `nvidia-smi` there; if that has one, reinstall the NVIDIA Container Toolkit; else use gpus: none"
 
 GetOne = Callable[[], str]
 
@@ -51,7 +52,7 @@ def ask(
         found = parse(output, place=place)
         if found is not None:  # else its C library cannot load the driver's: musl
             return found
-    raise InfrastructureError(f"{place}: containers with GPUs start there, but see no NVIDIA driver; {REMEDY}")
+    raise InfrastructureError(f"{place}: containers with GPUs start there, but see no GPU; {NO_GPU}")
 
 
 def _with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,8 @@ class HostRun:
         Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost, InfrastructureError
         when somebody else took the host over.
         """
-        every = [run.cell for block in blocks if not block.policy.lazy for run in block.cells]
+        wanted = [run.cell for block in blocks if not block.policy.lazy for run in block.cells]
+        every = [cell for cell in wanted if self.referee.cannot_run(cell, None) is None]
         self.rng.shuffle(every)
         self.images.pull_ahead(sorted(every, key=lambda cell: cell.image.series))
         try:
@@ -198,7 +199,6 @@ class HostRun:
                 prepared=present,
                 scenario=cell.variant.scenario,
                 payload=pack(cell.variant),
-                gpu=cell.lane.gpu,
                 gpus=cell.lane.gpus,
                 labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
             )

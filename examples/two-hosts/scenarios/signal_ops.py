@@ -10,7 +10,7 @@ FIRST_BAD = (1, 15, 5)
 LEAKING_INPUTS = ("random", "variable")
 LOST_BYTES = 24 * 1024
 HEALTHY_S = 50e-6
-SLOWER_S = 0.1e-6  # a step, for each one before it
+SLOWER_S = 0.5e-6  # a step, for each one before it
 
 
 def setup(op="rfft", input="random"):  # noqa: A002 - what the story calls it
