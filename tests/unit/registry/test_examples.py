@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[3] / "examples" / "watch"
 COMMANDS = [
     (path, found)
     for path in sorted(FOLDER.iterdir())
-    for found in re.findall(r"harness watch (.*?)(?: 2>&1\)|$)", path.read_text(), re.MULTILINE)
+    for found in re.findall(r"harness watch (.*?)(?: 2>&1\)| \|\||$)", path.read_text(), re.MULTILINE)
 ]
 
 
@@ -30,6 +30,17 @@ def test_there_is_one_for_each_place() -> None:
     assert {path.name for path, _ in COMMANDS} == {
         "crontab", "github.yml", "gitlab.yml", "harness-watch-daemon.service", "harness-watch.service",
     }  # fmt: skip
+
+
+def test_what_is_known_is_kept_when_a_look_finds_something_bad() -> None:
+    """actions/cache saves nothing of a job that fails: each night would find all images new, and run them again."""
+    steps = yaml.safe_load((FOLDER / "github.yml").read_text())["jobs"]["watch"]["steps"]
+    (save,) = (step for step in steps if "cache/save" in step.get("uses", ""))
+    (restore,) = (step for step in steps if "cache/restore" in step.get("uses", ""))
+    assert (save["if"], save["with"]["path"]) == ("always()", restore["with"]["path"])
+    assert save["with"]["key"] == restore["with"]["key"]
+    assert save["with"]["key"].startswith(restore["with"]["restore-keys"])
+    assert yaml.safe_load((FOLDER / "gitlab.yml").read_text())["watch"]["cache"]["when"] == "always"
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.name)
