@@ -26,6 +26,7 @@ if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S),
         (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 3000 * KEEPALIVE_S),
     ]
+REMOTE = {"ssh://": "`ssh` to it and try `docker version` there", "tcp://": "see that it runs and listens there"}
 START = "start it, or use engine: process"
 REMEDIES = {
     r"Authentication failed|No authentication methods|private key|Permission denied \(publickey": (
@@ -43,6 +44,8 @@ REMEDIES = {
     r"(?i)certificate|unknown ca|tlsv\d+ alert|EOF occurred in violation": (
         "its certificate and those of DOCKER_CERT_PATH do not fit; see ca.pem, cert.pem and key.pem there"
     ),
+    r"(?i)name or service not known|name resolution|nodename nor servname": "no machine of that name is known here",
+    r"404 Client Error": "what answers there is no Docker Engine; see address, port and http_proxy",
     r"API versions below|has API version": "it is too old; Docker Engine 19.03 or later is needed (API 1.40)",
 }
 
@@ -57,7 +60,7 @@ def remedy(error: BaseException, *, address: str) -> str:
             return text
     if address.startswith("ssh://") and ("Remote end closed" in told or "Channel closed" in told):
         return "`docker` does not answer there; `ssh` to it and try `docker version`"
-    return START
+    return REMOTE.get(address[:6], START)
 
 
 def cause(error: BaseException) -> str:
@@ -65,8 +68,10 @@ def cause(error: BaseException) -> str:
     inner = _chain(error)[-1]
     if isinstance(inner, ssl.SSLError):  # its number is none of the system's
         return str(inner.reason or inner)
-    if isinstance(inner, OSError) and inner.errno is not None:
-        return os.strerror(inner.errno) if inner.errno > 0 else str(inner.strerror)  # below zero: a name's resolution
+    if isinstance(inner, OSError) and inner.errno is not None and inner.errno > 0:
+        return os.strerror(inner.errno)
+    if isinstance(inner, OSError) and inner.strerror:  # of a name's resolution, or of several addresses
+        return str(inner.strerror)
     return " ".join(str(inner).split())[:160] or type(inner).__name__
 
 

@@ -52,9 +52,28 @@ def listening(answer: bytes) -> Iterator[int]:
     thread.join()
 
 
-def test_an_engine_that_is_not_there() -> None:
-    with pytest.raises(EngineUnreachable, match=f"{PLACE}Cannot connect to .* use engine: process"):
-        open_engine(host("tcp://127.0.0.1:1"), environ={}, say=quiet)
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        ("tcp://127.0.0.1:1", r"see that it runs and listens there \(Connection refused\)"),
+        (
+            "ssh://127.0.0.1:1",
+            r"`ssh` to it and try `docker version` there \(Unable to connect to port 1 on 127.0.0.1\)",
+        ),
+        ("tcp://no-such-machine.invalid:1", "no machine of that name is known here"),
+        ("ssh://no-such-machine.invalid", "no machine of that name is known here"),
+    ],
+)
+def test_an_engine_that_is_not_there(engine: str, told: str) -> None:
+    """Each with what to do there: another machine's engine is not started by `engine: process`."""
+    with pytest.raises(EngineUnreachable, match=f"{PLACE}Cannot connect to the Docker daemon at {engine}; {told}"):
+        open_engine(host(engine), environ={}, say=quiet)
+
+
+def test_an_address_where_no_engine_answers() -> None:
+    answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    with listening(answer) as port, pytest.raises(EngineUnreachable, match="what answers there is no Docker Engine"):
+        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
 
 
 @pytest.mark.parametrize("scheme", ["ssh", "tcp"])
