@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.model import RunResult
+from harness.model import CellResult, Finding, RunResult
 from harness.report import words
 from harness.report.clean import plain
 from harness.report.episodes import finding_cells
@@ -25,21 +25,22 @@ _FORMULA = ("=", "+", "-", "@")
 def render(result: RunResult) -> str:
     """A header and a line for each cell, in the order of the plan; lines end with a newline alone."""
     changes = finding_cells(result)
-    rows = [
-        {
-            **dict(_columns(cell_json(entry))),
-            "changes": _harmless("; ".join(map(words.finding_text, changes.get(entry.cell_id, ())))),
-        }
-        for entry in result.cells
-    ]
     out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(out, lineterminator="\n")
+    for number, entry in enumerate(result.cells):
+        row = dict(_columns(entry, changes.get(entry.cell_id, ())))
+        if number == 0:
+            writer.writerow(row)
+        writer.writerow(row.values())
     return out.getvalue()
 
 
-def _columns(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _columns(entry: CellResult, changes: Sequence[Finding]) -> Iterator[tuple[str, Any]]:
+    yield from _fields(cell_json(entry))
+    yield "changes", _harmless("; ".join(map(words.finding_text, changes)))
+
+
+def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in cell.items():
         if name in _INTERVALS:
             low, high = value or (None, None)
