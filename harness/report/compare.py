@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -14,11 +15,13 @@ from harness.model import CellVerdict, Column, Comparison, Effect, Measured, Met
 from harness.report import figures, headline, words
 from harness.report.clean import plain, spelled
 from harness.report.summary import attribution_json, json_ready
+from harness.report.table import UNITS
 
 SCHEMA = 1
 METRICS: Mapping[Metric, str] = {
     "outcome": "verdict", "memory": "memory growth", "step_time": "step time", "peak_memory": "peak memory",
 }  # fmt: skip
+_INDENT, _GUTTER, _LEAST = 2, 2, 10
 _LEVELS: Mapping[str, tuple[str, str]] = {
     "step_time": ("faster", "slower"), "peak_memory": ("less", "more"), "memory": ("leaks less", "leaks more"),
 }  # fmt: skip
@@ -31,12 +34,14 @@ def render(comparison: Comparison, console: Console) -> None:
     for one, other in dict.fromkeys((pair.one, pair.other) for pair in comparison.pairs):
         here = [pair for pair in comparison.pairs if (pair.one, pair.other) == (one, other)]
         console.print()
-        console.print(_table(here, one, other, console))
+        _write_pairs(here, one, other, console)
     for pair in comparison.pairs:
         if pair.refused:
             told = f"not comparable: {_cell_name(pair)}, {pair.one.label} and {pair.other.label}: "
             console.print(_text(told + "; ".join(pair.refused), console), style="yellow")
     console.print()
+    if comparison.pairs:
+        console.print(_text(UNITS, console), style="dim")
     for note in comparison.notes:
         console.print(_text(note, console), style="dim")
 
@@ -79,15 +84,32 @@ def _text(text: str, console: Console) -> Text:
     return Text(spelled(plain(text), encoding=console.encoding))
 
 
-def _table(pairs: list[Pair], one: Column, other: Column, console: Console) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("cell", "", one.label, other.label, "ratio (95 %)", ""):
-        table.add_column(_text(name, console), overflow="fold")
-    for pair in pairs:
-        for number, row in enumerate(_rows(pair)):
-            label = _cell_name(pair) if number == 0 else ""
-            table.add_row(*(_text(cell, console) for cell in (label, *row)))
-    return table
+def _write_pairs(pairs: Sequence[Pair], one: Column, other: Column, console: Console) -> None:
+    """Each cell's name on a line of its own, its rows beneath; all rows share the widths of their columns."""
+    rows = {_cell_name(pair): list(_rows(pair)) for pair in pairs}
+    header = ("", one.label, other.label, "ratio (95 %)", "")
+    longest = [
+        max(_LEAST, *(_text(row[place], console).cell_len for some in rows.values() for row in some))
+        for place in range(len(header))
+    ]
+    room = console.width - _INDENT - sum(longest[:3]) - _GUTTER * (len(header) - 1)
+    standing = min(longest[4], max(_LEAST, room // 2))
+    widths = [*longest[:3], min(longest[3], max(_LEAST, room - standing)), standing]
+    console.print(_grid([header], widths, console), style="bold")
+    for name, told in rows.items():
+        console.print(_text(name, console))
+        console.print(_grid(told, widths, console))
+
+
+def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int], console: Console) -> Padding:
+    """Rows under each other; what does not fit is folded, in all columns where the terminal is very narrow."""
+    grid = Table(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=False)
+    fits = _INDENT + sum(widths) + _GUTTER * (len(widths) - 1) <= console.width
+    for width in widths:
+        grid.add_column(width=width if fits else None, overflow="fold")
+    for row in rows:
+        grid.add_row(*(_text(cell, console) for cell in row))
+    return Padding(grid, (0, 0, 0, _INDENT))
 
 
 def _cell_name(pair: Pair) -> str:
@@ -97,7 +119,7 @@ def _cell_name(pair: Pair) -> str:
 def _rows(pair: Pair) -> Iterator[tuple[str, ...]]:
     """Metric, the two figures, their ratio, and how the second stands. What neither side knows is left out."""
     by_metric = {one.metric: one for one in pair.measured}
-    verdicts = [words.cell_text(verdict) for verdict in pair.verdicts]
+    verdicts = [f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() for verdict in pair.verdicts]
     outcome = by_metric.get("outcome")
     told = "not comparable" if outcome is None else standing_text(outcome, pair.one, pair.other)
     yield METRICS["outcome"], *verdicts, "", told

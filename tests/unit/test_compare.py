@@ -245,10 +245,22 @@ def test_the_table_on_a_terminal(runs: Runs) -> None:
     assert code == 1
     text = " ".join(shown.split())
     assert text.startswith("signal_ops leaks 24.1 KiB a step since 22.12, on both cards")
-    assert "ngc 22.12, signal_ops verdict leak 24.1 KiB/step leak 24.1 KiB/step both bad" in text
+    assert "ngc 22.12, signal_ops verdict leak 24.1 leak 24.1 both bad" in text
     assert "memory growth 24.1 KiB/step 24.1 KiB/step 0 %" in text
     assert "not measured side by side" in text
     assert max(map(len, shown.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_name_is_broken_where_people_look(runs: Runs, columns: int) -> None:
+    """A version or a param in two pieces cannot be searched for, nor pasted into `harness repro`."""
+    paths = [str(runs.write(name, {lane: "gb"}, of=OLD_TAGS)) for name, lane in (("a", OLD), ("b", NEW))]
+    shown = CliRunner().invoke(cli, ["compare", *paths], env={"COLUMNS": str(columns)}).output
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert "ngc 22.12, signal_ops" in lines
+    assert any(line.split() == ["old/RTX", "3090", "new/RTX", "4090", "ratio", "(95", "%)"] for line in lines)
+    assert any(line.startswith("  memory growth  24.1 KiB/step  24.1 KiB/step  0 %") for line in lines)
+    assert max(map(len, lines)) <= columns
 
 
 def test_the_same_for_programs(runs: Runs) -> None:
