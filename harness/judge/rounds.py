@@ -40,6 +40,7 @@ def wants_round(
     """Why one more round of all the versions that are compared should run, or None.
 
     `trials` are those of one block, oldest version first. Versions that could not run or have no trace do not count.
+    None also where a version that is compared has had all its launches: rounds without it would tell nothing more.
     """
     alike, _ = set_apart(trials)
     for metric, limit in (("step_time", limits.step_time), ("peak_memory", limits.peak_memory)):
@@ -47,7 +48,9 @@ def wants_round(
         if lacking is not None:
             return lacking
         table = _table(metric, alike, steps=steps)
-        reason = None if table is None else too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise)
+        if table is None or any(len(trials[place]) >= trials_asked.most for place in table.positions):
+            continue
+        reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise)
         if reason is not None:
             return reason
     return None

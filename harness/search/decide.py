@@ -189,7 +189,7 @@ def _found(spots: Sequence[Spot], rules: Rules) -> str:
         return "no version could be asked"
     told = [_told(spots, boundary, rules) for boundary in conclude(spots, rules=rules)]
     since = {metric: bad_from_start(spots, metric) for metric in metrics_of(spots)}
-    told += [f"{metric}: bad since before {name_of(spots, p)}" for metric, p in since.items() if p is not None]
+    told += [_since(spots, p, metric, rules) for metric, p in since.items() if p is not None]
     if told:
         return "; ".join(told)
     unclear = [name_of(spots, place) for place, spot in enumerate(spots) if _is_unclear(spot)]
@@ -209,7 +209,8 @@ def _told(spots: Sequence[Spot], boundary: Boundary, rules: Rules) -> str:
     word = "first bad" if boundary.worse else "first good again"
     sure = "" if boundary.confirmed else f", without {rules.agree} launches that agree on both sides"
     if not boundary.between:
-        return f"{boundary.metric}: {name_of(spots, boundary.after)} is the {word}{sure}{_doubt(spots, boundary)}"
+        verb = "is" if boundary.confirmed else "may be"
+        return f"{boundary.metric}: {name_of(spots, boundary.after)} {verb} the {word}{sure}{_doubt(spots, boundary)}"
     start = "the start" if boundary.before is None else name_of(spots, boundary.before)
     return (
         f"{boundary.metric}: the {word} lies between {start} and {name_of(spots, boundary.after)};"
@@ -217,12 +218,20 @@ def _told(spots: Sequence[Spot], boundary: Boundary, rules: Rules) -> str:
     )
 
 
+def _since(spots: Sequence[Spot], oldest: int, metric: str, rules: Rules) -> str:
+    if agreeing(spots[oldest], metric, bad=True, rules=rules):
+        return f"{metric}: bad since before {name_of(spots, oldest)}"
+    return f"{metric}: may be bad since before {name_of(spots, oldest)}, without {rules.agree} launches that agree"
+
+
 def _doubt(spots: Sequence[Spot], boundary: Boundary) -> str:
     """What a few launches that all failed cannot tell."""
     if boundary.metric != "outcome" or not boundary.worse or boundary.before is None or is_mixed(spots, "outcome"):
         return ""
     change = Change(metric=boundary.metric, before=boundary.before, after=boundary.after, worse=True)
+    failed = failures_from(spots, change)
+    launches = f"all {failed} launches" if failed > 1 else "the only launch"
     return (
-        f" (all {failures_from(spots, change)} launches from there on failed; should it fail in a part of them only, it"
-        " may be older, which --search full tells)"
+        f" ({launches} from there on failed; should it fail in a part of them only, it may be older, which --search"
+        " full tells)"
     )

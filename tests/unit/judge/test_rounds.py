@@ -57,6 +57,14 @@ def test_there_is_an_end():
     assert wanted(block([1] * 4, rounds=8, spread=0.3)) is None
 
 
+def test_a_version_that_has_had_all_its_launches_ends_the_comparison():
+    """Rounds of the others alone have no place in a table of full rounds: they were launched for nothing."""
+    trials = block([1] * 4, spread=0.1)
+    assert wanted(trials) is not None
+    trials[1] += [trial_of(number, steps=1000) for number in range(100, 100 + ASKED.most - 3)]
+    assert wanted(trials) is None
+
+
 def test_short_steps_single_versions_and_failures_ask_for_nothing():
     assert wanted(block([0.014] * 4, spread=0.3)) is None
     assert wanted(block([1], spread=0.3)) is None

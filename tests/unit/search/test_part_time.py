@@ -102,3 +102,13 @@ def test_what_a_few_failures_cannot_tell_is_said():
     )
     _, leak = play(fresh(24), step_at(23), metric="memory")
     assert leak[-1].reason == "memory: version 23 is the first bad"
+
+
+def test_what_a_single_launch_showed_is_no_accusation():
+    """With `--trials 1:1` nothing can be confirmed: nobody may read "is the first bad" after one launch."""
+    once = Rules(least=1, most=1)
+    _, log = play(fresh(9), step_at(8), rules=once)
+    assert "version 8 may be the first bad, without 2 launches that agree" in log[-1].reason
+    assert "the only launch from there on failed" in log[-1].reason
+    _, log = play(fresh(9), step_at(0), rules=once)
+    assert log[-1].reason == "outcome: may be bad since before version 0, without 2 launches that agree"
