@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE
+from harness.cli.common import FILE, to_stdout
 from harness.flows import new_scenario as new_scenario_flow
 from harness.matrix import schema as matrix_schema
+
+SUMMARY = files("harness") / "data" / "summary.schema.json"
 
 
 @click.command("new-scenario")
@@ -23,6 +26,8 @@ def new_scenario(*, name: str, folder: Path) -> None:
 
 
 @click.command()
-def schema() -> None:
-    """Print the JSON Schema of matrix.yaml, for editors."""
-    click.echo(json.dumps(matrix_schema(), indent=1))
+@click.argument("of", type=click.Choice(["matrix", "summary"]), default="matrix")
+def schema(*, of: str) -> None:
+    """Print the JSON Schema of matrix.yaml, for editors; or of summary.json, for programs that read it."""
+    with to_stdout():
+        click.echo(json.dumps(matrix_schema() if of == "matrix" else json.loads(SUMMARY.read_bytes()), indent=1))
