@@ -24,22 +24,24 @@ def is_oom(error):
     return isinstance(error, MemoryError) or bool(names & OOM_NAMES) or any(text in _text(error) for text in OOM_TEXTS)
 
 
-def describe(error, where, script):
+def describe(error, where, script, else_place=""):
     """Text that ends with `where: TypeName: message (script.py:12 in function)`.
+
+    `else_place` stands where no line of the scenario was reached: it could not even be called.
 
     Memory that the failed frames held is given back first: without it there may be none to write this with.
     """
     try:
-        return _described(error, where, script)
+        return _described(error, where, script, else_place)
     except MemoryError:
         return "%s: %s" % (where, type(error).__name__)
 
 
-def _described(error, where, script):
+def _described(error, where, script, else_place):
     trace = _without_ours(error.__traceback__)
     place = _place(error, trace, script)
     traceback.clear_frames(error.__traceback__)
-    last = "%s: %s%s" % (where, _headline(error), place)
+    last = "%s: %s%s" % (where, _headline(error), place or else_place)
     if not place:
         return last
     lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()

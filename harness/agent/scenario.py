@@ -75,10 +75,23 @@ def main(root, fds):
     return Scenario(job, os.path.join(root, job["script"]), table, link).run()
 
 
-def _line_of(function, script):
+GENERATES, AWAITS = 0x20 | 0x200, 0x80  # of code.co_flags: inspect's CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
+
+
+def _line_of(function):
     """` (table.py:12 in setup)`, the author's own line; nothing for what is not written in Python."""
     code = getattr(function, "__code__", None)
-    return " (%s:%d in %s)" % (os.path.basename(script), code.co_firstlineno, code.co_name) if code else ""
+    return " (%s:%d in %s)" % (os.path.basename(code.co_filename), code.co_firstlineno, code.co_name) if code else ""
+
+
+def _idle(function):
+    """Why a call of it would do nothing, or None: it would be measured, and found good."""
+    flags = function.__code__.co_flags if hasattr(function, "__code__") else 0
+    if flags & GENERATES:
+        return "the step function has a yield, so a call of it runs none of it; let it return"
+    if flags & AWAITS:
+        return "the step function is async, so a call of it runs none of it; let it run its own loop"
+    return None
 
 
 class Scenario(object):
@@ -92,6 +105,7 @@ class Scenario(object):
         self.module = None
         self.owner = os.getpid()
         self.where = "setup"
+        self.step_place = ""
 
     def run(self):
         """The process's exit code: 0, or 1 after a failure that was told."""
@@ -169,8 +183,12 @@ class Scenario(object):
             raise ScriptError("%s has no function setup" % os.path.basename(self.script))
         step = self.module.setup(**self.job["params"])
         if not callable(step):
-            place = _line_of(self.module.setup, self.script)
+            place = _line_of(self.module.setup)
             raise ScriptError("setup must return the step function; it returned %s%s" % (type(step).__name__, place))
+        self.step_place = _line_of(step)
+        problem = _idle(step)
+        if problem:
+            raise ScriptError(problem + self.step_place)
         return step
 
     def _load(self):
@@ -202,7 +220,8 @@ class Scenario(object):
         in_setup = self.where == "setup"
         where = "setup" if in_setup else "step %d" % (self.table.header[samples.STEPS] + 1)
         oom = failure.is_oom(error)
-        self.link.tell("failed", setup=in_setup, oom=oom, message=failure.describe(error, where, self.script))
+        message = failure.describe(error, where, self.script, else_place=self.step_place)
+        self.link.tell("failed", setup=in_setup, oom=oom, message=message)
 
     def _tear_down(self):
         """A failure here is told, and no more: all the steps were made."""

@@ -98,6 +98,14 @@ def thinned(read, column, floor_s, clock=time.perf_counter):
     return probe
 
 
+def as_float(number):
+    """NaN for one that is too large: what a step returns is no reason for it to fail."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("nan")
+
+
 class Metrics(object):
     """The scenario's own numbers: a dict that step returns, or one number, `items`. The first result names them."""
 
@@ -113,7 +121,7 @@ class Metrics(object):
         for name, column in self._columns:
             value = result.get(name) if isinstance(result, dict) else result
             if isinstance(value, numbers.Real):
-                column[row] = value
+                column[row] = as_float(value)
 
     def settle(self):
         """The names, in the order of their columns, after the first step: there will be no others."""

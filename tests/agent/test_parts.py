@@ -1,9 +1,11 @@
 """The parts of the agent that can be asked without starting one."""
 
 import json
+import math
 import os
 import random
 import signal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -171,6 +173,18 @@ def test_metrics_are_those_of_the_first_result() -> None:
 
     assert metrics.settle() == ["loss", "text"]
     assert list(table.column(len(samples.COLUMNS)))[:2] == [1.5, 2.5]
+
+
+def test_a_number_of_any_kind_is_no_reason_to_fail() -> None:
+    """The version under test would be told to crash."""
+    table = samples.Table(-1, 4)
+    metrics = stepping.Metrics(table)
+    for row, value in enumerate((Fraction(1, 2), True, 10**400)):
+        metrics.record(row, value)
+
+    half, one, too_large = list(table.column(len(samples.COLUMNS)))[:3]
+    assert (half, one) == (0.5, 1.0)
+    assert math.isnan(too_large)
 
 
 def test_no_result_in_the_first_step_means_no_metrics() -> None:

@@ -129,11 +129,23 @@ def test_failure_before_the_first_step(tmp_path: Path, thorough_python: str, fau
         ("def setup(:\n", {}, r"SyntaxError: .*\(broken.py:1\)$"),
         ("steps = 1\n", {}, r"^setup: ScriptError: broken.py has no function setup$"),
         ("raise SystemExit(5)\n", {}, r"setup: SystemExit: 5 \(broken.py:1 in <module>\)$"),
+        ("\ndef setup():\n    pass\n", {}, r"it returned NoneType \(broken.py:2 in setup\)$"),
+        (
+            "def setup():\n    def step():\n        yield 1\n    return step\n",
+            {},
+            r"has a yield, .* \(broken.py:2 in step\)$",
+        ),
+        (
+            "def setup():\n    async def step():\n        pass\n    return step\n",
+            {},
+            r"is async, .* \(broken.py:2 in step\)$",
+        ),
     ],
 )
 def test_a_script_that_is_no_scenario(
     tmp_path: Path, thorough_python: str, text: str, params: dict[str, str], message: str
 ) -> None:
+    """Also where a call of the step would run none of it: that would be measured, and found good."""
     told = run(tmp_path / "root", thorough_python, script=write(tmp_path / "broken.py", text), params=params)
 
     assert told.done["end"] == "setup"
@@ -223,6 +235,13 @@ def test_a_number_returned_is_items(tmp_path: Path, thorough_python: str) -> Non
     script = write(tmp_path / "number.py", "def setup():\n    return lambda: 7\n")
 
     assert set(run(tmp_path / "root", thorough_python, script=script).column("items")) == {7}
+
+
+def test_a_step_that_wants_arguments_is_shown_at_its_own_line(tmp_path: Path, thorough_python: str) -> None:
+    script = write(tmp_path / "wants.py", "def setup():\n    def step(batch):\n        pass\n    return step\n")
+    told = run(tmp_path / "root", thorough_python, script=script)
+
+    assert re.search(r"step 1: TypeError: .*'batch' \(wants.py:2 in step\)$", told.done["message"])
 
 
 def test_a_script_is_run_as_python_would(tmp_path: Path, python: str) -> None:

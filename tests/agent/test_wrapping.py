@@ -157,13 +157,3 @@ def test_a_report_that_broke_off_is_said_to_be_one(tmp_path: Path) -> None:
     report.write_text(whole)
     record = {"kind": "DefinitelyLost", "bytes": 8, "blocks": 2, "stack": ["??? (a.so)"]}
     assert valgrind.read(str(report)) == ([record], {}, False)
-
-
-def test_a_setup_that_returns_nothing_is_shown_at_the_author_s_line(tmp_path: Path) -> None:
-    script = tmp_path / "table.py"
-    script.write_text('"""Forgot the return."""\n\n\ndef setup():\n    def step():\n        pass\n')
-    pack(tmp_path / "root", script)
-    with Agent(tmp_path / "root", python=sys.executable) as agent:
-        told = agent.finish()
-    assert told.done["end"] == "setup"
-    assert told.done["message"].endswith("it returned NoneType (table.py:4 in setup)")
