@@ -50,18 +50,24 @@ def read_script(name: str, source: bytes) -> Script:
     tree = _parsed(name, source)
     setup = None
     allowed: Mapping[str, tuple[Any, ...]] = {}
+    params_line = 0
     for statement in _top_level(tree.body):
         names = _defined(statement)
         if "setup" in names:
             setup = statement
         if "PARAMS" in names:
-            allowed = _literal_params(statement)
+            params_line = statement.lineno
+            allowed = _literal_params(statement, f"{name}:{params_line}")
     if setup is None:
         raise ScriptError(f"no setup(**params) in {name}; a scenario defines it and returns a step function from it")
     title = (ast.get_docstring(tree) or "").strip().split("\n")[0]
     if not isinstance(setup, ast.FunctionDef):
         return Script(name=name, title=title, allowed=allowed)  # imported or assigned: its parameters are not known
     accepts, requires = _parameters(setup.args)
+    for each in allowed:
+        if accepts is not None and each not in accepts:
+            text = f"PARAMS has {each!r}, which setup does not take{did_you_mean(each, known=accepts)}"
+            raise ScriptError(f"{name}:{params_line}: {text} it has: {listed(accepts)}")
     return Script(name=name, title=title, accepts=accepts, requires=requires, allowed=allowed)
 
 
@@ -107,13 +113,13 @@ def _parameters(args: ast.arguments) -> tuple[tuple[str, ...] | None, tuple[str,
     return (None if args.kwarg else accepted), tuple(required)
 
 
-def _literal_params(statement: ast.stmt) -> Mapping[str, tuple[Any, ...]]:
-    """PARAMS, if it is written out: name -> allowed values. What is computed is left to the run."""
+def _literal_params(statement: ast.stmt, where: str) -> Mapping[str, tuple[Any, ...]]:
+    """PARAMS, if it is written out: name -> allowed values. What is computed is not checked. Raises ScriptError."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     try:
-        params = ast.literal_eval(value) if value is not None else None
+        params = ast.literal_eval(value) if value is not None else {}
     except (ValueError, TypeError, RecursionError):
         return {}
-    if not isinstance(params, dict):
-        return {}
-    return {str(name): tuple(values) for name, values in params.items() if isinstance(values, list | tuple | set)}
+    if not isinstance(params, dict) or not all(isinstance(values, list | tuple | set) for values in params.values()):
+        raise ScriptError(f'{where}: PARAMS must be a dict of lists, such as {{"size": [1, 2]}}')
+    return {str(name): tuple(values) for name, values in params.items()}

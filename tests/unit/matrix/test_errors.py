@@ -251,6 +251,9 @@ def test_all_errors_come_in_order_of_line(load: Load) -> None:
         ("\0", "signal.py"),
         ("class C:\n    def setup(self): pass\n", "no setup(**params) in signal.py"),
         ("def setup(op, n, /): pass\n", "setup in signal.py has no parameter 'op'"),
+        ("\nPARAMS = {'op': 5}\ndef setup(op, n): pass\n", "signal.py:2: PARAMS must be a dict of lists"),
+        ("PARAMS = ['op']\ndef setup(op, n): pass\n", "signal.py:1: PARAMS must be a dict of lists"),
+        ("PARAMS = {'opp': [1]}\ndef setup(op, n): pass\n", "signal.py:1: PARAMS has 'opp', which setup does not take"),
     ],
 )
 def test_script_that_is_no_scenario(load: Load, folder: Path, script: str, expected: str) -> None:
@@ -269,6 +272,8 @@ def test_script_that_is_no_scenario(load: Load, folder: Path, script: str, expec
         "try:\n    import x\nexcept ImportError:\n    def setup(op, n): pass\n",
         "PARAMS = compute()\ndef setup(op, n, late=2): pass\n",
         "PARAMS = {'op': open_end, 'n': [1]}\ndef setup(op, n): pass\n",
+        "PARAMS: dict\ndef setup(op, n): pass\n",
+        "PARAMS = {'other': [1]}\ndef setup(**params): pass\n",
         SCRIPT.replace("One", "A \\d in the text"),
     ],
 )
