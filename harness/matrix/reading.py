@@ -17,6 +17,7 @@ from harness.errors import MatrixError
 from harness.matrix.problems import Document, KeyPath, Problems
 from harness.matrix.substitute import substitute
 from harness.matrix.values import FloatAsWritten, IntAsWritten
+from harness.matrix.yaml_words import plain_words
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000  # aliases expanded: a page of nested aliases can stand for billions
@@ -75,27 +76,14 @@ def _compose(file: str, text: str) -> yaml.Node | None:
         line = text.count("\n", 0, error.position) + 1
         raise MatrixError(f"{file}:{line}: has a character that YAML does not allow: {error.reason}") from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise MatrixError(f"{file}:{line}: is not YAML: {_plain_words(error)}") from error
+        line, words = plain_words(error)
+        raise MatrixError(f"{file}:{line}: is not YAML: {words}") from error
     except RecursionError as error:
         raise MatrixError(f"{file}:1: is nested too deeply; at most {MOST_LEVELS} levels") from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # "\UFFFFFFFF" is an OverflowError of chr()
         raise MatrixError(
             f"{file}:1: is not YAML: {error!r:.100}; see an escape such as \\U in a quoted text"
         ) from error
-
-
-def _plain_words(error: yaml.MarkedYAMLError) -> str:
-    problem = error.problem or "the text ends too early"
-    if "'\\t'" in problem:
-        return "a tab is used for indentation; use spaces"
-    if problem.startswith("mapping values are not allowed"):
-        return "a colon where none can be; indent by the same number of spaces, quote texts that have a colon"
-    if problem.startswith("expected chomping or indentation"):
-        return 'a value that begins with > or | must be in quotes, such as ">=2.0,<2.3"'
-    context = f" {error.context}" if error.context else ""
-    return f"{problem}{context}".replace("\n", " ")
 
 
 class _Builder:

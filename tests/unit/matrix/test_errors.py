@@ -189,7 +189,7 @@ TEXT = [
     ('["2.0.0", "2.0.1"]', ">=9", "12: is not YAML: a value that begins with > or | must be in quotes"),
     ("version: 1", "version: 1\n\tname: x", "2: is not YAML: a tab is used for indentation; use spaces"),
     ("build: image", "build: image: x", "7: is not YAML: a colon where none can be"),
-    ("trials: {", "trials: {{", "27: is not YAML: "),
+    ("trials: {", "trials: {{", "26: is not YAML: the { that begins here has no end, or lacks a comma on line 27"),
     ("memory: 8GiB", "script: signal.py", "21: scenarios.signal.script: is there twice, first on line 18; keep one"),
     ("trials:", "version:", "26: version: is there twice, first on line 1; keep one"),
     (
@@ -209,7 +209,7 @@ TEXT = [
     ("build: image", 'build: "\\UFFFFFFFF"', "1: is not YAML: OverflowError"),
     ("build: image", "build: !!python/object:os.x y", "7: series.wheel.build: the YAML tag !python/object:os.x is not"),
     ("build: image", "build: !!int y", "7: series.wheel.build: 'y' is not a number"),
-    ("build: image", "build: *nothing", "7: is not YAML: found undefined alias"),
+    ("build: image", "build: *nothing", "7: is not YAML: nothing is marked &nothing above"),
     ("build: image", "build: &a [*a]", "7: series.wheel.build[0]: an alias (*) to something that it is itself part of"),
     ("build: image", "[build]: image", "7: series.wheel: a key is a list or a mapping; keys are plain text"),
     ("build: image", "<<: 3", "7: series.wheel: << takes a mapping, such as *defaults"),
