@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.model import Attribution, Cell, Finding, Lane, Metric, Pull, RunResult
 from harness.report import phrases, words
-from harness.report.clean import plain
+from harness.report.clean import plain, version
 from harness.report.episodes import History, histories
 from harness.report.rule import evidence, rule_text, when_text
 
@@ -19,7 +19,7 @@ _METRICS: dict[Metric, str] = {
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
-    """`signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's fault. Layer: native heap.`"""
+    """`signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's fault. …`"""
     names = _Names(attribution, result)
     where = [_story(attribution, result, names), when_text(attribution)]
     clauses = [", ".join(filter(None, where)), _FAULTS[attribution.cause](attribution, names)]
@@ -78,7 +78,7 @@ def _story(attribution: Attribution, result: RunResult, names: _Names) -> str:
         return f"{what} {phrases.verb(found)} {words.together(each)}"
     where = names.all_of(attribution.bad_lanes)
     if all(one.kind == "bad_from_start" for one in found) and len(attribution.images) == 1:
-        return f"{what} {phrases.verb(found)} in {plain(attribution.images[0])}, on {where}"
+        return f"{what} {phrases.verb(found)} in {version(attribution.images[0])}, on {where}"
     return f"{what} {phrases.story(told)}, on {where}"
 
 
@@ -210,10 +210,10 @@ class _Names:
 
     def good_with(self, attribution: Attribution) -> str:
         """`the same image is good on the RTX 3090`"""
-        image = plain(attribution.images[0]) if len(attribution.images) == 1 else "the same images"
+        image = version(attribution.images[0]) if len(attribution.images) == 1 else "the same images"
         verb = "is" if len(attribution.images) == 1 else "are"
         return f"{image} {verb} good on {words.together([self.one(lane) for lane in attribution.good_lanes])}"
 
     def way_out(self, cell: Cell) -> str:
         left_out = ", which the matrix leaves out," if cell.excluded is not None else ""
-        return f"run {plain(cell.image.version)} on {self.one(cell.lane)}{left_out} to tell"
+        return f"run {version(cell.image.version)} on {self.one(cell.lane)}{left_out} to tell"

@@ -9,6 +9,7 @@ import re
 import unicodedata
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _SPELLINGS = str.maketrans(
     {"≤": "<=", "≥": ">=", "×": "x", "µ": "u", "±": "+-", "→": "->", "–": "-", "—": "-", "…": "...", "·": "-",
@@ -33,6 +34,11 @@ def _harmless(character: str) -> str:
     if category in ("Cc", "Cf"):
         return ""
     return _REPLACEMENT if category in ("Cs", "Cn") else character
+
+
+def version(text: str) -> str:
+    """`plain(text)`, with a digest as short as Docker shows it: `sha256:0123456789ab`."""
+    return _DIGEST.sub(r"\1", plain(text))
 
 
 def plain_lines(text: str, *, most: int) -> list[str]:

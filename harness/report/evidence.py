@@ -9,7 +9,7 @@ from harness import facts
 from harness.model import CellResult, Finding, Metric, RunResult, Trial
 from harness.report import diff, figures, history, reproduce, sparkline, table, traces, words
 from harness.report.charts import Drawing
-from harness.report.clean import plain, plain_lines
+from harness.report.clean import plain, plain_lines, version
 from harness.report.episodes import place_of, place_of_cell
 
 MOST_LINES = 3000
@@ -160,7 +160,7 @@ class _Maker:
         return Line(
             anchor=f"r{anchor}",
             target=f"c{anchor}" if entry.cell_id in self.in_full else "",
-            version=plain(entry.cell.image.version),
+            version=version(entry.cell.image.version),
             shown=cell,
             verdict=words.cell_text(verdict) if cell.tone != "none" else cell.word,
             rate=_with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
@@ -178,7 +178,7 @@ class _Maker:
         return CellPage(
             anchor=f"c{self.anchors[id(entry)]}",
             shown=cell,
-            version=plain(entry.cell.image.version),
+            version=version(entry.cell.image.version),
             title=plain(title),
             facts=tuple((label, plain(text)) for label, text in _facts(entry) if text),
             command=plain(reproduce.of_cell(entry, self.result)),
@@ -200,8 +200,8 @@ class _Maker:
             rows = diff.rows(sections)
             yield Apart(
                 finding=words.finding_text(finding),
-                before=plain(before or ""),
-                after=plain(after),
+                before=version(before or ""),
+                after=version(after),
                 rows=tuple(rows[:MOST_DIFFERENCES]),
                 more=max(0, len(rows) - MOST_DIFFERENCES),
                 notes=(*diff.same(sections), *diff.unknown(sections)),

@@ -9,7 +9,7 @@ from typing import Any
 from harness.model import CellResult, Interval, Metric
 from harness.report import figures, words
 from harness.report.charts import Drawing
-from harness.report.clean import plain
+from harness.report.clean import version
 from harness.report.table import Row, Shown
 
 Figure = Callable[[CellResult], tuple[float | None, Interval | None]]
@@ -85,7 +85,7 @@ def _point(
     low, high = interval or (value, value)
     tone = cell.tone if is_judged or value is None else "good"
     return {
-        "version": plain(cell.result.cell.image.version),
+        "version": version(cell.result.cell.image.version),
         "value": value,
         "low": low,
         "high": high,
@@ -99,7 +99,7 @@ def _point(
 def _changes(cells: Sequence[Shown]) -> list[dict[str, str]]:
     return [
         {
-            "version": plain(cell.result.cell.image.version),
+            "version": version(cell.result.cell.image.version),
             "word": _WORDS[cell.mark],
             "tone": "bad" if cell.mark == "first_bad" else "good",
         }

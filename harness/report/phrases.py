@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.model import Effect, Finding
 from harness.report import figures
-from harness.report.clean import plain
+from harness.report.clean import version
 from harness.report.episodes import Episode, History
 
 
@@ -27,14 +27,14 @@ def when(episode: Episode) -> str:
     begins, ends = episode.begins, episode.ends
     if begins is None:
         assert ends is not None, "an episode has a begin or an end"
-        return f"before {plain(ends.after)} (fixed there)"
-    fixed = f" (fixed in {plain(ends.after)})" if ends is not None else ""
+        return f"before {version(ends.after)} (fixed there)"
+    fixed = f" (fixed in {version(ends.after)})" if ends is not None else ""
     if begins.kind == "bad_from_start":
         oldest = "the oldest that can be judged" if begins.untestable else "the oldest"
-        return f"in every version from {plain(begins.after)}, {oldest}{fixed}"
+        return f"in every version from {version(begins.after)}, {oldest}{fixed}"
     if begins.untestable:
-        return f"since a version after {plain(begins.before or '')}, {plain(begins.after)} at the latest{fixed}"
-    return f"since {plain(begins.after)}{fixed}"
+        return f"since a version after {version(begins.before or '')}, {version(begins.after)} at the latest{fixed}"
+    return f"since {version(begins.after)}{fixed}"
 
 
 def verb(same: Sequence[Finding]) -> str:

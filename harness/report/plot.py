@@ -10,7 +10,7 @@ from harness.model import CellResult
 from harness.model.evidence import Issue
 from harness.report import history, table, traces, words
 from harness.report.charts import Drawing
-from harness.report.clean import plain
+from harness.report.clean import version
 
 POINTS = 200
 
@@ -46,6 +46,6 @@ def _steps(issue: Issue) -> Drawing | None:
 def _lines(entry: CellResult, measure: traces.Measure) -> Iterator[dict[str, object]]:
     sampled = [trial for trial in entry.trials if trial.trace is not None and trial.trace.step.size > 1]
     longest = max(sampled, key=lambda trial: trial.last_step, default=None)
-    name = f"{plain(entry.cell.image.version)} ({words.verdict_word(entry.verdict)})"
+    name = f"{version(entry.cell.image.version)} ({words.verdict_word(entry.verdict)})"
     if longest is not None and (line := traces.line(longest, measure, points=POINTS, name=name)) is not None:
         yield line

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from harness.model import LineRow, LineTable, Probed, ProbeName, SizeTry
 from harness.report import figures
-from harness.report.clean import plain, shortened
+from harness.report.clean import plain, shortened, version
 
 MOST_ROWS = 20
 """Of operations and of stacks; `probes.json` has all."""
@@ -149,16 +149,16 @@ def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
     """Blocks that each step definitely loses: a row a variant, a column a version. None if there is nothing."""
     if not found:
         return None
-    versions = list(dict.fromkeys(plain(f"{each.image.series} {each.image.version}") for each in found))
+    versions = list(dict.fromkeys(version(f"{each.image.series} {each.image.version}") for each in found))
     rows: dict[str, dict[str, str]] = {}
     for each in found:
         _, blocks, a_step = each.lost("DefinitelyLost")
-        version = plain(f"{each.image.series} {each.image.version}")
-        rows.setdefault(plain(f"{each.variant} on {each.lane}"), {})[version] = f"{a_step:g} ({blocks:,})"
+        name = version(f"{each.image.series} {each.image.version}")
+        rows.setdefault(plain(f"{each.variant} on {each.lane}"), {})[name] = f"{a_step:g} ({blocks:,})"
     return ProbeTable(
         title="blocks definitely lost a step (in brackets in all, as valgrind's own summary counts them)",
         columns=("variant", *versions),
-        rows=tuple((variant, *(row.get(version, "") for version in versions)) for variant, row in rows.items()),
+        rows=tuple((variant, *(row.get(name, "") for name in versions)) for variant, row in rows.items()),
     )
 
 

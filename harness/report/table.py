@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.model import Cell, CellResult, Finding, Metric, RunResult
-from harness.report import figures, words
+from harness.report import clean, figures, words
 from harness.report.clean import plain
 from harness.report.episodes import place_of, place_of_cell, variant_key
 from harness.report.words import Tone
@@ -25,6 +25,8 @@ ABSENT = {
     "unknown": "ran, without that figure",
 }
 """What a cell with – says, and what that means."""
+MOST_ACROSS = 8
+"""Versions that a page has room for beside each other: of more, the newest would be out of sight."""
 UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
 CHANGED = (
     "step time, peak memory: medians of whole launches; beside ▼ and ▲ the finding's change, measured side by side "
@@ -80,6 +82,11 @@ class Table:
     rows: tuple[Row, ...]
 
     @property
+    def is_tall(self) -> bool:
+        """Whether a page shows its versions downwards, as more of them than fit beside each other."""
+        return len(self.versions) > max(MOST_ACROSS, len(self.rows))
+
+    @property
     def sees(self) -> bool:
         """Whether any row tells what its comparison could have shown."""
         return any(row.sees for row in self.rows)
@@ -132,7 +139,7 @@ def _table(group: Sequence[CellResult], result: RunResult) -> Table:
     shared = _shared_scenario(group)
     return Table(
         title=title if shared is None else f"{title}, {plain(shared)}",
-        versions=tuple(plain(version) for version in versions),
+        versions=tuple(map(clean.version, versions)),
         rows=tuple(
             row
             for by_version in rows.values()

@@ -11,7 +11,7 @@ from typing import Literal
 
 from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
 from harness.report import figures
-from harness.report.clean import plain, shortened
+from harness.report.clean import plain, shortened, version
 from harness.report.episodes import place_of_cell, worsened
 from harness.report.worth import is_needless
 
@@ -125,7 +125,7 @@ def finding_place(finding: Finding) -> str:
 
 
 def _boundary(finding: Finding) -> str:
-    after, before = plain(finding.after), plain(finding.before or "")
+    after, before = version(finding.after), version(finding.before or "")
     if finding.kind == "bad_from_start":
         if finding.untestable:
             return f"in {after}, the oldest version that can be judged; before it {_gap(finding)}"
@@ -153,7 +153,7 @@ def _evidence(finding: Finding) -> str:
 
 def listing(names: Sequence[str]) -> str:
     """Neighbouring versions in few words: `a`, `a and b`, `a to d (4 versions)`."""
-    shown = [plain(name) for name in names]
+    shown = [version(name) for name in names]
     if len(shown) > 2:
         return f"{shown[0]} to {shown[-1]} ({len(shown)} versions)"
     return " and ".join(shown)
@@ -239,7 +239,7 @@ def gaps(result: RunResult) -> list[str]:
 
 
 def _gap_line(verdict: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
-    versions = list(dict.fromkeys(plain(cell.image.version) for cell in cells))
+    versions = list(dict.fromkeys(version(cell.image.version) for cell in cells))
     variants = list(dict.fromkeys(variant_text(cell.variant) for cell in cells))
     some = together(versions) if len(versions) <= 4 else f"{', '.join(versions[:3])} and {len(versions) - 3} more"
     which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"

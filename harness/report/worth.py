@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.model import CellResult, CellVerdict, RunResult
 from harness.report import figures
-from harness.report.clean import plain
+from harness.report.clean import plain, version
 
 _MOST_PLACES = 6
 _METRICS = ("step_time", "peak_memory")
@@ -48,7 +48,7 @@ def _by_place(cells: Sequence[CellResult]) -> list[str]:
     versions: dict[tuple[str, str], list[str]] = {}
     for entry in cells:
         place = f"{plain(entry.cell.image.series)} on {plain(str(entry.cell.lane))}"
-        versions.setdefault((place, plain(str(entry.cell.variant))), []).append(plain(entry.cell.image.version))
+        versions.setdefault((place, plain(str(entry.cell.variant))), []).append(version(entry.cell.image.version))
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (place, variant), names in versions.items():
         groups.setdefault((place, tuple(names)), []).append(variant)

@@ -146,7 +146,7 @@ def test_keys_move_between_cells_and_tell_of_them(browser: Browser, tmp_path: Pa
         const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
         const stops = links.filter((link) => link.tabIndex === 0).length;
         links[0].focus();
-        for (const key of ['ArrowRight', 'ArrowRight', 'ArrowRight', 'ArrowUp']) press(key);
+        for (const key of ['ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowLeft']) press(key);
         const at = links.indexOf(document.activeElement), told = tip.hidden ? '' : tip.textContent;
         press('Escape');
         const gone = tip.hidden;

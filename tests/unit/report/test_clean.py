@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.clean import plain, plain_lines, shortened, spelled
+from harness.report.clean import plain, plain_lines, shortened, spelled, version
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -60,3 +60,9 @@ def test_long_text_is_cut_with_a_sign() -> None:
 
 def test_the_last_lines_are_kept() -> None:
     assert plain_lines("1\n2\x00\n3\n", most=2) == ["2", "3"]
+
+
+def test_a_digest_is_as_short_as_docker_shows_it() -> None:
+    """Seventy characters push everything else out of a table."""
+    assert version(f"22.12@sha256:{'0123456789abcdef' * 4}") == "22.12@sha256:0123456789ab"
+    assert version("1.15.5+nv22.12") == "1.15.5+nv22.12"
