@@ -1,0 +1,11 @@
+"""What all mappings of the file have in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Shape(BaseModel):
+    """A mapping with known keys only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

@@ -1,0 +1,98 @@
+"""The shape of `series`: one kind for each way to name a history of images."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from harness.matrix.fields import BY_FORM, Anything, Environment, Images, Names, Text, Truth, Variable, Versions
+from harness.matrix.shape.base import Shape
+
+
+class AnySeries(Shape):
+    environment: Environment = {}
+    """Environment variables of these images, as a mapping or a list of NAME=value; {version} is filled in."""
+    entrypoint: Truth = True
+    """false: start without the image's own entrypoint."""
+
+
+class TagRange(Shape):
+    """Tags asked of the registry whenever the file is read, sorted by the version in them."""
+
+    match: Text
+    """What the tags look like; the version begins at the first wildcard (* ? [): "*-tf1-py3", "release-*"."""
+    from_: Annotated[Text | None, Field(alias="from")] = None
+    """The oldest version, itself included: "20.12"."""
+    to: Text | None = None
+    """The newest version, and all that begins with it: "23.03"."""
+
+
+Tags = Annotated[
+    Annotated[list[Text], Field(min_length=1), Tag("<list>")] | Annotated[TagRange, Tag("<mapping>")], BY_FORM
+]
+
+
+class Repository(AnySeries):
+    """Tags of one repository of a registry, oldest first."""
+
+    repository: Text
+    """The repository, without a tag: nvcr.io/nvidia/tensorflow."""
+    tags: Tags
+    """The tags (or sha256 digests), oldest first; or which ones to ask the registry for."""
+
+
+class Listed(AnySeries):
+    """Any images, oldest first."""
+
+    images: Images
+    """References, oldest first: a list, or a mapping from a version's name to its reference."""
+
+
+class Built(AnySeries):
+    """One Dockerfile, built once a version."""
+
+    build: Text
+    """The folder of the Dockerfile, relative to the matrix file."""
+    arg: Variable
+    """The build arg that takes the version."""
+    versions: Names
+    """The versions, oldest first."""
+    args: dict[Variable, Anything] = {}
+    """Further build args, the same for all versions."""
+
+
+class Installed(AnySeries):
+    """Python packages laid over one base image, or into a virtual environment on a process host."""
+
+    install: Names
+    """Requirements to install, at least one with {version}: ["pandas=={version}", "numpy==1.26.4"]."""
+    versions: Versions
+    """The versions, oldest first, or a range asked of the package index: ">=2.0,<2.3"."""
+    python: Text | None = None
+    """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
+    base: Text | None = None
+    """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
+
+
+SERIES_KINDS: dict[str, type[AnySeries]] = {
+    "repository": Repository, "images": Listed, "build": Built, "install": Installed,
+}  # fmt: skip
+
+
+def _series_kind(value: Any) -> str | None:
+    kinds = [kind for kind in SERIES_KINDS if isinstance(value, dict) and kind in value]
+    return f"<{kinds[0]}>" if len(kinds) == 1 else None
+
+
+Series = Annotated[
+    Annotated[Repository, Tag("<repository>")]
+    | Annotated[Listed, Tag("<images>")]
+    | Annotated[Built, Tag("<build>")]
+    | Annotated[Installed, Tag("<install>")],
+    Discriminator(
+        _series_kind,
+        custom_error_type="series_kind",
+        custom_error_message=f"exactly one of {', '.join(SERIES_KINDS)}",
+    ),
+]
