@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import FILE, option
-from harness.errors import EngineUnreachable
+from harness.errors import EngineUnreachable, UsageError
 from harness.flows import clean as clean_flow
 from harness.flows import old_runs
 
@@ -26,6 +26,8 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
     the newest run of each matrix.
     """
     older_than = None if runs is None else option("--runs", old_runs.age, runs)
+    if older_than is not None and not out.is_dir():
+        raise UsageError(f"--out: {out}: no such folder; runs are kept there")  # before anything is removed
     name, hosts = clean_flow.hosts_of(matrix, os.environ)
     problems = []
     for host in clean_flow.clean(

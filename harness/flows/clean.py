@@ -29,15 +29,14 @@ class Cleaned:
     dry_run: bool = False
 
     def __str__(self) -> str:
-        """What is printed; of a dry run every name."""
+        """What is printed: how many, and every name."""
         if self.problem is not None:
             return f"{self.host}: not cleaned: {self.problem}"
         counts = f"{len(self.leftovers)} left behind by killed runs"
         if self.images is not None:
-            counts += f", {len(self.images)} images"
-        if not self.dry_run:
-            return f"{self.host}: removed {counts}"
-        return "\n".join([f"{self.host}: would remove {counts}", *(f"  {name}" for name in self._names())])
+            counts += f", {len(self.images)} {'image' if len(self.images) == 1 else 'images'}"
+        did = "would remove" if self.dry_run else "removed"
+        return "\n".join([f"{self.host}: {did} {counts}", *(f"  {name}" for name in self._names())])
 
     def _names(self) -> tuple[str, ...]:
         return (*self.leftovers, *(self.images or ()))
@@ -74,7 +73,7 @@ def clean(
             finally:
                 engine.close()
         except HarnessError as error:  # the other hosts are cleaned all the same
-            yield Cleaned(host=host.name, problem=str(error))
+            yield Cleaned(host=host.name, problem=str(error).removeprefix(f"{HERE}: "))
 
 
 def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say) -> Cleaned:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import compat
@@ -14,7 +14,7 @@ from harness.flows.hosts import OpenHost, images_on, open_hosts, side_by_side
 from harness.flows.needs import Told, architecture_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
 from harness.flows.world import World
-from harness.model import Image, Plan, Pull
+from harness.model import Image, Install, Plan, Pull
 from harness.model.doctor import Checkup, Condition, Fit, HostCheck
 from harness.model.gpus import Gpu
 from harness.registry import Registry
@@ -28,6 +28,8 @@ class _Seen:
 
     condition: Condition | None = None
     images: dict[Name, tuple[Prepared, int]] = field(default_factory=dict)
+    bases: dict[str, Prepared] = field(default_factory=dict)
+    """By reference, those of installed images that are to be made yet: a registry need not have them."""
 
 
 def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, world: World, registry: Registry) -> Checkup:
@@ -75,6 +77,10 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, world: World) -> None:
             say(f"looking for {image.version}")
             if (found := each.engine.look(image, say)) is not None:
                 into.images[name_of(image)] = found, each.engine.size_bytes(found)
+            elif isinstance(image.source, Install) and not each.host.is_process:
+                base = replace(image, source=Pull(reference=image.source.base))
+                if (found := each.engine.look(base, say)) is not None:
+                    into.bases[image.source.base] = found
     except Interrupted:
         raise
     except HarnessError as error:  # the other hosts are looked at all the same
@@ -91,7 +97,9 @@ def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: Told, out: Path) 
         condition=seen.condition,
         gpus=_gpus(each),
         lanes=tuple(dict.fromkeys(block.lane for block in plan.blocks if block.lane.host == each.host)),
-        wanted=wanted(images, missing, told, architecture=architecture_of(each.facts)) if known else None,
+        wanted=wanted(images, missing, told, architecture=architecture_of(each.facts), at_hand=seen.bases)
+        if known
+        else None,
         noise=measured_noise(out / plan.matrix.name, plan, each.host),
     )
 
@@ -108,7 +116,7 @@ def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: Told) -> l
     by_name = {f"{image.series} {image.version}": image for image in images}
     asks = each.problem is None
     facts = {
-        name: _facts(image, seen.images.get(name_of(image)), told if asks else None, architecture)
+        name: _facts(image, _there(image, seen), told if asks else None, architecture)
         for name, image in by_name.items()
     }
     rows = compat.doctor_rows([each.state], facts, gpus={each.host.name: _gpus(each)})
@@ -118,7 +126,8 @@ def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: Told) -> l
 def _fit(row: compat.DoctorRow, image: Image, seen: _Seen, told: Told | None, architecture: str) -> Fit:
     there = seen.images.get(name_of(image))
     reference = reference_of(image)
-    lacking = there is None and told is not None and reference and told.is_denied(reference, architecture)
+    absent = _there(image, seen) is None
+    lacking = absent and told is not None and reference and told.is_denied(reference, architecture)
     pulled = told is not None and isinstance(image.source, Pull)
     size_bytes = there[1] if there else _pulled_bytes(image, told, architecture) if told and pulled else None
     return Fit(
@@ -133,13 +142,20 @@ def _fit(row: compat.DoctorRow, image: Image, seen: _Seen, told: Told | None, ar
     )
 
 
-def _facts(image: Image, there: tuple[Prepared, int] | None, told: Told | None, architecture: str) -> compat.ImageFacts:
+def _there(image: Image, seen: _Seen) -> Prepared | None:
+    """The image, or what it will be installed over."""
+    if name_of(image) in seen.images:
+        return seen.images[name_of(image)][0]
+    return seen.bases.get(image.source.base) if isinstance(image.source, Install) else None
+
+
+def _facts(image: Image, there: Prepared | None, told: Told | None, architecture: str) -> compat.ImageFacts:
     """By the image where it is at hand, else by the registry, else by its name alone."""
     environment: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
     reference = reference_of(image)
     if there is not None:
-        environment, labels = there[0].environment, there[0].labels
+        environment, labels = there.environment, there.labels
     elif told is not None and reference and (found := told.facts(reference, architecture)):
         environment, labels = found.environment, found.labels
     return compat.ImageFacts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import Interrupted
@@ -97,13 +97,26 @@ def reference_of(image: Image) -> str | None:
             return source.base
 
 
-def wanted(images: Sequence[Image], missing: Sequence[Image], told: Told, *, architecture: str) -> Wanted:
-    """What getting the `missing` ones of `images` fetches; what builds and installs add to that is not known."""
+def wanted(
+    images: Sequence[Image],
+    missing: Sequence[Image],
+    told: Told,
+    *,
+    architecture: str,
+    at_hand: Collection[str] = (),
+) -> Wanted:
+    """What getting the `missing` ones of `images` fetches; what builds and installs add to that is not known.
+
+    `at_hand`: references of bases that are there already.
+    """
     layers: dict[str, int] = {}
     unknown: dict[str, str] = {}
     for image in missing:
         reference = reference_of(image)
-        found = NO_SIZE["Build"] if reference is None else told.layers(reference, architecture)
+        if reference in at_hand:
+            found: Layers | str = {}
+        else:
+            found = NO_SIZE["Build"] if reference is None else told.layers(reference, architecture)
         if isinstance(found, str):
             unknown[f"{image.series} {image.version}"] = found
             continue

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from harness.cli import cli
 from harness.errors import EngineUnreachable, UsageError
+from harness.flows import clean as clean_flow
 from harness.flows import old_runs
 from harness.flows.clean import Cleaned, clean, hosts_of
 from harness.model import Host
@@ -147,7 +150,9 @@ def test_one_host_that_is_away_keeps_no_other_from_being_cleaned() -> None:
     engine = Planted()
     away, here = on(engine)
     assert str(away) == "docker: not cleaned: no Docker here"
-    assert str(here) == "process: removed 2 left behind by killed runs, 1 images"
+    assert str(here).splitlines() == [
+        "process: removed 2 left behind by killed runs, 1 image", "  harness-1", "  harness-lease", "  repo:1",
+    ]  # fmt: skip
     assert (engine.left, engine.images) == ([], ["repo:used"])
 
 
@@ -163,5 +168,22 @@ def test_a_dry_run_names_everything_and_removes_nothing() -> None:
 
 def test_images_stay_unless_they_are_meant() -> None:
     engine = Planted()
-    assert str(on(engine, images=False)[1]) == "process: removed 2 left behind by killed runs"
+    assert str(on(engine, images=False)[1]).startswith("process: removed 2 left behind by killed runs\n")
     assert len(engine.images) == 2
+
+
+def test_a_wrong_folder_is_told_before_anything_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def touched(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a host was cleaned")
+
+    monkeypatch.setattr(clean_flow, "clean", touched)
+    done = CliRunner().invoke(cli, ["clean", "--runs", "30d", "--out", str(tmp_path / "none")])
+    assert isinstance(done.exception, UsageError)
+
+
+def test_an_engine_of_this_machine_that_is_away_is_told_without_a_matrix_that_is_not_there() -> None:
+    def away(host: Host, **_: Any) -> Any:
+        raise EngineUnreachable(f"{host.where}: Cannot connect")
+
+    (first, _) = clean(hosts_of(None, {})[1], images=False, dry_run=False, environ={}, say=print, open_engine=away)
+    assert str(first) == "docker: not cleaned: Cannot connect"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -140,6 +141,19 @@ def test_every_host_and_every_image_on_it(folder: Path) -> None:
     sizes = {(fit.host, fit.version): (fit.at_hand, fit.bytes) for fit in found.fits}
     assert sizes["new", "22.12-tf1-py3"] == (True, 12 * GIB)
     assert sizes["old", "22.12-tf1-py3"] == (False, 4 * GIB)
+
+
+def test_a_base_that_is_there_needs_no_registry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was built on the host is in no registry: what is installed over it can be made all the same."""
+    series = '{own: {install: ["six=={version},!=0"], versions: ["1.16.0"], base: "own-base:1"}}'
+    text = re.sub("^series: .*$", f"series: {series}", MATRIX, flags=re.MULTILINE)
+    (folder / "matrix.yaml").write_text(text)
+    monkeypatch.setattr(Planted, "at_hand", lambda self, image: image.source == Pull(reference="own-base:1"))
+    registry = PlantedRegistry()
+    found = check(folder, registry)
+    assert registry.asked == []
+    assert not any("own-base" in fit.why for fit in found.fits if fit.host != "lost")
+    assert [host.wanted.missing_bytes for host in found.hosts if host.wanted] == [0, 0]
 
 
 def test_shared_layers_count_once_and_too_little_room_is_told(folder: Path) -> None:
