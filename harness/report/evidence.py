@@ -35,6 +35,15 @@ class CellPage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Level:
+    """A median; where it changed along the history, with the sign and the size of the change. `tone` is "" if it did
+    not."""
+
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Line:
     """One version in the table of a history: ready to be shown."""
 
@@ -45,8 +54,8 @@ class Line:
     verdict: str
     rate: str
     excluded: str
-    step: str
-    peak: str
+    step: Level
+    peak: Level
     trials: str
     why: str
     points: str
@@ -148,13 +157,18 @@ class _Maker:
             sees=row.sees,
             scale=figures.mebibytes(scale_kib / 1024),
             command=plain(reproduce.of_history(cells[0].result, self.result)),
-            lines=tuple(self._line(cell, one, scale_kib) for cell, one in zip(cells, growths, strict=True)),
+            lines=tuple(
+                self._line(cell, one, scale_kib, _levels(cell, medians))
+                for cell, one in zip(cells, growths, strict=True)
+            ),
             drawings=tuple(history.drawings(row, medians, name=name)),
             apart=tuple(self._apart([cell.result for cell in cells])),
             cells=tuple(self._page(cell) for cell in cells if cell.result.cell_id in self.in_full),
         )
 
-    def _line(self, cell: table.Shown, growth: sparkline.Growth | None, scale_kib: float) -> Line:
+    def _line(
+        self, cell: table.Shown, growth: sparkline.Growth | None, scale_kib: float, levels: tuple[Level, Level]
+    ) -> Line:
         entry, verdict = cell.result, cell.result.verdict
         anchor = self.anchors[id(entry)]
         return Line(
@@ -165,8 +179,8 @@ class _Maker:
             verdict=words.cell_text(verdict) if cell.tone != "none" else cell.word,
             rate=_with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
             excluded="" if verdict.excluded_kib_per_step is None else figures.number(verdict.excluded_kib_per_step),
-            step="" if verdict.step_ms is None else figures.milliseconds(verdict.step_ms),
-            peak="" if verdict.peak_rss_mib is None else figures.mebibytes(verdict.peak_rss_mib),
+            step=levels[0],
+            peak=levels[1],
             trials=f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
             why="; ".join(filter(None, (words.why(entry), verdict.layer and f"layer: {verdict.layer}"))),
             points="" if growth is None else sparkline.points(growth, scale_kib=scale_kib),
@@ -206,6 +220,21 @@ class _Maker:
                 more=max(0, len(rows) - MOST_DIFFERENCES),
                 notes=(*diff.same(sections), *diff.unknown(sections)),
             )
+
+
+def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Level, Level]:
+    """Of step time and peak memory."""
+    verdict = cell.result.verdict
+    step = "" if verdict.step_ms is None else figures.milliseconds(verdict.step_ms)
+    peak = "" if verdict.peak_rss_mib is None else figures.mebibytes(verdict.peak_rss_mib)
+    return _level(cell, step, medians.get("step_time")), _level(cell, peak, medians.get("peak_memory"))
+
+
+def _level(cell: table.Shown, text: str, changed: table.Row | None) -> Level:
+    of = [one for one in changed.cells if one is not None and one.result is cell.result] if changed else []
+    if not of or not text:
+        return Level(text=text)
+    return Level(text=f"{of[0].symbol} {text} {of[0].figure}".rstrip(), tone=of[0].tone)
 
 
 def _told(entry: CellResult) -> Trial | None:

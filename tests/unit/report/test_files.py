@@ -143,6 +143,7 @@ def test_a_change_is_as_large_in_every_report() -> None:
     page = html.render(result)
     assert re.search(rf"▼</span> 2.30 ms <span class=\"figure\">{size}</span>", page)
     assert told.replace("<", "&lt;") in page
+    assert f'<td class="bad">▼ 2.30 ms {size}</td>' in page
     assert f"({size})" in headline.sentence(result)
     rows = list(csv.DictReader(io.StringIO(cells_csv.render(result))))
     assert [row["image"] for row in rows if told in row["changes"]] == ["1.21.0"]
