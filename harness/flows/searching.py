@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness import search
+from harness.flows.judging import judge_trials
 from harness.judge.launches import Launch, judge_launches
 from harness.judge.tables import level_figures
-from harness.model import GOOD, Trials
+from harness.judge.transitions import Usual, usual_of
+from harness.model import BAD, GOOD, Trials
 from harness.run.policy import Batch, CellRun
 
 TOO_DEAR = "to search on would cost more than to run every version (--search full)"
@@ -30,15 +32,18 @@ class Searching:
     """What was found, in a sentence; empty until the search is over."""
 
     def next(self) -> Batch:
+        doubted = self._doubted_baseline()
+        if doubted is not None:
+            return doubted
         spots = self._spots()
         decision = search.decide(spots, rules=self.rules)
         if decision.kind == "compare" and self._spent(spots):
             decision = replace(decision, launch=(), kind="done", reason=f"{TOO_DEAR}; {decision.reason}")
         needless = search.not_needed(spots, rules=self.rules) if not decision.launch else {}
-        self.conclusion = "" if decision.launch else decision.reason
+        self.conclusion = "" if decision.launch else self._concluded(decision.reason)
         return Batch(
             runs=tuple(self.runs[place] for place in decision.launch),
-            round=1 + max((trial.round for run in self.runs for trial in run.trials), default=-1),
+            round=self._next_round(),
             record=self._record(decision),
             skipped={self.runs[place].cell.id: why for place, why in needless.items()},
         )
@@ -60,6 +65,28 @@ class Searching:
     def noise(self) -> None:
         """A search measures none."""
 
+    def _doubted_baseline(self) -> Batch | None:
+        """The baseline once more, if it showed something bad: only what launches of it agree on is usual."""
+        if self.baseline is None:
+            return None
+        run = self.runs[self.baseline]
+        launches = self._launches(run)
+        bad = {name for launch in launches for name in launch.verdicts if name in BAD}
+        enough = min(self.rules.agree, self.asked.most)
+        if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= self.asked.most:
+            return None
+        reason = f"{run.cell.image.version}, the baseline, showed {' and '.join(sorted(bad))}: is that usual?"
+        decision = search.Decision(launch=(self.baseline,), kind="confirm", reason=reason)
+        return Batch(runs=(run,), round=self._next_round(), record=self._record(decision))
+
+    def _next_round(self) -> int:
+        return 1 + max((trial.round for run in self.runs for trial in run.trials), default=-1)
+
+    def _concluded(self, reason: str) -> str:
+        if self.baseline is None or not any(found.metric in self.rules.limits for found in self.boundaries()):
+            return reason
+        return f"{reason}; only what is slower than the baseline, {self.runs[self.baseline].cell.image.version}, is bad"
+
     def _spent(self, spots: Sequence[search.Spot]) -> bool:
         """Whether a comparison of levels has cost as much as running every version would have."""
         return sum(spot.launches for spot in spots) >= self.asked.least * sum(spot.testable for spot in spots)
@@ -76,23 +103,31 @@ class Searching:
         }
 
     def _spots(self) -> list[search.Spot]:
-        levels = self._levels()
+        levels, usual = self._levels(), self._usual()
         return [
-            self._spot(run, {metric: by_place.get(place, {}) for metric, by_place in levels.items()})
+            self._spot(run, {metric: by_place.get(place, {}) for metric, by_place in levels.items()}, usual=usual)
             for place, run in enumerate(self.runs)
         ]
 
-    def _spot(self, run: CellRun, levels: Mapping[str, Mapping[int, float]]) -> search.Spot:
+    def _usual(self) -> Usual:
+        """What is no worse than the baseline."""
+        if self.baseline is None:
+            return Usual()
+        run = self.runs[self.baseline]
+        return usual_of(judge_trials(run.cell, run.measured))
+
+    def _launches(self, run: CellRun) -> Sequence[Launch]:
         scenario = run.cell.variant.scenario
-        launches = judge_launches(
-            run.measured, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
-        )
+        return judge_launches(run.measured, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+
+    def _spot(self, run: CellRun, levels: Mapping[str, Mapping[int, float]], *, usual: Usual) -> search.Spot:
+        launches = self._launches(run)
         return search.Spot(
             name=run.cell.image.version,
             testable=run.runnable,
             at_hand=run.at_hand or run.prepared is not None,
             launches=len(launches),
-            states={metric: _evidence(launches, metric) for metric in ("outcome", "memory", "slowdown")},
+            states={metric: _evidence(launches, metric, usual) for metric in ("outcome", "memory", "slowdown")},
             levels=levels,
         )
 
@@ -113,21 +148,23 @@ class Searching:
         }
 
 
-def _evidence(launches: Sequence[Launch], metric: str) -> search.Evidence:
-    told = [_shows(launch, metric) for launch in launches]
+def _evidence(launches: Sequence[Launch], metric: str, usual: Usual) -> search.Evidence:
+    told = [_shows(launch, metric, usual) for launch in launches]
     return search.Evidence(good=told.count("good"), bad=told.count("bad"), unsure=told.count("unsure"))
 
 
-def _shows(launch: Launch, metric: str) -> str | None:
+def _shows(launch: Launch, metric: str, usual: Usual) -> str | None:
     """What one launch says by one metric; a launch that failed says nothing of memory, unless it leaked before."""
     if metric == "outcome":
-        return "good" if launch.failure is None else "bad"
-    name = "leak" if metric == "memory" else "slowdown"
-    if name in launch.verdicts:
-        return "bad"
+        return "good" if launch.failure is None or launch.failure in usual.failures else "bad"
+    found = launch.found
+    if metric == "memory" and "leak" in launch.verdicts:
+        rate = None if found is None else found.rate_kib_per_step
+        return "good" if (rate or 0.0) <= usual.leak_kib_per_step else "bad"
+    if metric == "slowdown" and "slowdown" in launch.verdicts:
+        return "good" if usual.slowdown else "bad"
     if launch.failure is not None:
         return None
     if metric == "slowdown":
-        timed = launch.found is not None and launch.found.step_drift is not None
-        return "good" if timed else None
+        return "good" if found is not None and found.step_drift is not None else None
     return "good" if GOOD & set(launch.verdicts) else "unsure"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import binomtest, fisher_exact
@@ -15,28 +16,53 @@ UNTOLD = UNSURE | {"untested", "incompatible"}
 FAILURES = frozenset({"oom", "crash", "hang"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """What the baseline does itself, and what is therefore not bad: failures, leaks up to a rate, a slowdown."""
+
+    failures: frozenset[str] = frozenset()
+    leak_kib_per_step: float = -1.0
+    slowdown: bool = False
+
+
+def usual_of(baseline: CellVerdict) -> Usual:
+    """By the verdict on the baseline: what its launches agree on. Leaks are worse by more than SAME_RATE."""
+    shown = set(baseline.verdicts)
+    rate = SAME_RATE * (baseline.rate_kib_per_step or 0.0) if "leak" in shown else -1.0
+    return Usual(failures=frozenset(shown & FAILURES), leak_kib_per_step=rate, slowdown="slowdown" in shown)
+
+
+def _usual(cells: Sequence[CellVerdict], baseline: int | None) -> Usual:
+    return Usual() if baseline is None else usual_of(cells[baseline])
+
+
 def outcome_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
     """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures."""
+    usual = _usual(cells, baseline).failures
     states = outcomes(cells)
-    if baseline is not None and states[baseline]:
-        usual = set(cells[baseline].verdicts) & FAILURES
-        states = [bad and not usual & set(cell.verdicts) for bad, cell in zip(states, cells, strict=True)]
+    if usual:
+        states = [bad and not usual & _failures(cell) for bad, cell in zip(states, cells, strict=True)]
     return _changes("outcome", proven(states, cells), cells)
 
 
+def _failures(cell: CellVerdict) -> frozenset[str]:
+    """Of a cell that fails. One without a verdict of its own died by the signal of others that crash."""
+    return FAILURES & set(cell.verdicts) or frozenset({"crash"})
+
+
 def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
-    """Leaks. Against a baseline that leaks itself, only those that are worse by more than SAME_RATE."""
-    states = _states(cells, "leak")
-    if baseline is not None and states[baseline]:
-        least = SAME_RATE * (cells[baseline].rate_kib_per_step or 0.0)
-        states = [bad and (cell.rate_kib_per_step or 0.0) > least for bad, cell in zip(states, cells, strict=True)]
+    """Leaks. Against a baseline that leaks itself, only those that are worse."""
+    least = _usual(cells, baseline).leak_kib_per_step
+    states = [
+        bad and (cell.rate_kib_per_step or 0.0) > least for bad, cell in zip(_states(cells, "leak"), cells, strict=True)
+    ]
     return _changes("memory", states, cells)
 
 
 def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
     """Step times that drift within a trial. Against a baseline that drifts itself, none is worse."""
     states = _states(cells, "slowdown")
-    if baseline is not None and states[baseline]:
+    if _usual(cells, baseline).slowdown:
         states = [None if bad is None else False for bad in states]
     return _changes("step_time", states, cells)
 

@@ -26,6 +26,7 @@ from harness.search.states import (
     state_of,
 )
 
+LEVEL_WORDS = {"step_time": ("slower", "faster"), "peak_memory": ("larger", "smaller")}
 SHOWN = 20
 """How many places of a posterior are logged."""
 
@@ -206,7 +207,7 @@ def _is_unclear(spot: Spot) -> bool:
 
 
 def _told(spots: Sequence[Spot], boundary: Boundary, rules: Rules) -> str:
-    word = "first bad" if boundary.worse else "first good again"
+    word = _word(boundary)
     sure = "" if boundary.confirmed else f", without {rules.agree} launches that agree on both sides"
     if not boundary.between:
         verb = "is" if boundary.confirmed else "may be"
@@ -216,6 +217,13 @@ def _told(spots: Sequence[Spot], boundary: Boundary, rules: Rules) -> str:
         f"{boundary.metric}: the {word} lies between {start} and {name_of(spots, boundary.after)};"
         f" {len(boundary.between)} between cannot be told{sure}"
     )
+
+
+def _word(boundary: Boundary) -> str:
+    """A level is no verdict: whether more of it is bad depends on what it is compared with."""
+    if boundary.metric in LEVEL_WORDS:
+        return f"first that is {LEVEL_WORDS[boundary.metric][not boundary.worse]}"
+    return "first bad" if boundary.worse else "first good again"
 
 
 def _since(spots: Sequence[Spot], oldest: int, metric: str, rules: Rules) -> str:

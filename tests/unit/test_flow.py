@@ -224,6 +224,25 @@ def test_what_a_search_did_not_need_is_no_trouble(tmp_path: Path) -> None:
     assert any("--search full" in warning for warning in result.warnings)
 
 
+WORSE = """\
+import os
+
+VERSION, kept = int(os.environ["PLANTED_VERSION"]), []
+
+
+def setup():
+    return lambda: kept.append(bytearray((64 if VERSION < 7 else 512) * 1024))
+"""
+
+
+def test_a_search_against_a_baseline_that_leaks_names_what_leaks_more(tmp_path: Path) -> None:
+    """The whole series leaks, which everybody knows: bad is what is worse than the version they run today."""
+    matrix = HISTORY % ", ".join(f'"{version}"' for version in range(10)) + 'baseline: {s: "3"}\n'
+    result = run(tmp_path, nothing, WORSE, matrix=matrix, search="bisect")
+    (finding,) = result.findings
+    assert (finding.metric, finding.kind, finding.before, finding.after) == ("memory", "first_bad", "6", "7")
+
+
 def test_a_search_uses_what_is_known(tmp_path: Path) -> None:
     """The same command again launches nothing, and says the same."""
     first, decisions = search(tmp_path, first=7, end=99)
@@ -261,3 +280,23 @@ def test_deciding_runs_the_one_cell_that_tells(tmp_path: Path) -> None:
     assert set(launched) == {"one launch 2"}
     assert [cause.cause for cause in decided.attribution] == ["image"]
     assert decided.exit_code == 1
+
+
+def test_deciding_again_goes_on_from_what_it_found(tmp_path: Path) -> None:
+    """The first cell left another doubt: each is left out by the matrix, and each is run once."""
+    place = tmp_path / "place"
+    scenario = LEAKS.replace("if %s <= VERSION < %s", f"if VERSION == 2 and open({str(place)!r}).read() == 'two'")
+    launched: list[str] = []
+
+    def note(host: str, what: str, number: int) -> None:
+        if number:
+            place.write_text(host)  # two hosts of one machine take turns
+            launched.append(f"{host} {what}")
+
+    causes = []
+    for decide in (False, True, True):
+        launched.clear()
+        causes += [one.cause for one in run(tmp_path, note, scenario, matrix=SQUARE, decide=decide).attribution]
+        expected = "two launch 1" if len(causes) == 3 else "one launch 2"
+        assert not decide or set(launched) == {expected}
+    assert causes == ["undecided", "undecided", "interaction"]

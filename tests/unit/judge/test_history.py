@@ -176,6 +176,15 @@ def test_worse_than_the_baseline_only():
     assert named(changes([usual, usual, worse], baseline=0)) == [("memory", "first_bad", 1, 2)]
 
 
+def test_a_version_that_crashes_as_the_baseline_does_is_not_accused():
+    """One launch that died by the same signal has no verdict of its own, and is no new failure."""
+    crash = replace(cell("crash", failed=3), signal=6)
+    once = replace(cell("suspect", failed=1, trials=1), signal=6)
+    assert named(changes([FLAT, FLAT, crash, once], baseline=2)) == []
+    hang = cell("hang", failed=3)
+    assert named(changes([FLAT, FLAT, crash, hang], baseline=2)) == [("outcome", "first_bad", 2, 3)]
+
+
 # ---------------------------------------------------------------- levels
 
 

@@ -104,3 +104,11 @@ def test_versions_without_figures_are_not_compared():
             count = spots[place].launches + 1
             spots[place] = Spot(launches=count, states={"outcome": Evidence(good=count)})
     assert decision.kind == "done"
+
+
+def test_a_slower_version_is_not_called_bad():
+    """Against a baseline that is slower still it is not: the findings say what is bad, the search what it saw."""
+    _, log = measured(steps_of(12, {5: 0.3}), spread=0.01, seed=1)
+    assert log[-1].reason == "step_time: version 5 is the first that is slower"
+    _, log = measured(steps_of(12, {5: -0.3}), spread=0.01, seed=1)
+    assert log[-1].reason == "step_time: version 5 is the first that is faster"
