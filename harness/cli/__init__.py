@@ -1,6 +1,7 @@
 """The command line: thin. A command calls one flow and prints; errors become exit codes here and nowhere else.
 
-Each command's module is imported when it is called: a look at a registry must not wait for all of statistics.
+Each command's module is imported when it is named, and what it needs when it runs: completion, `--help`, and a look at
+a registry must not wait for all of statistics.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from harness import __version__
 from harness.errors import HarnessError
@@ -60,6 +62,11 @@ class _Commands(click.Group):
             near = get_close_matches(name, COMMANDS, n=1)
             ctx.fail(f"No such command {name!r}." + "".join(f" Did you mean {one!r}?" for one in near))
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Without importing any of them."""
+        names = [CompletionItem(name, help=does) for name, (_, does) in COMMANDS.items() if name.startswith(incomplete)]
+        return names or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Without importing any of them."""

@@ -9,8 +9,6 @@ from pathlib import Path
 import click
 
 from harness.cli.common import FILE, to_stdout
-from harness.flows import new_scenario as new_scenario_flow
-from harness.matrix import schema as matrix_schema
 
 SUMMARY = files("harness") / "data" / "summary.schema.json"
 
@@ -20,6 +18,8 @@ SUMMARY = files("harness") / "data" / "summary.schema.json"
 @click.option("--folder", type=FILE, default=Path(), show_default="here", help="Where the files are put.")
 def new_scenario(*, name: str, folder: Path) -> None:
     """Write NAME.py, a working scenario to start from, and NAME.yaml, a matrix that runs it."""
+    from harness.flows import new_scenario as new_scenario_flow
+
     for path in new_scenario_flow.write(name, folder):
         click.echo(path)
     click.echo(f"try it: harness sweep {folder / name}.yaml", err=True)
@@ -29,5 +29,7 @@ def new_scenario(*, name: str, folder: Path) -> None:
 @click.argument("of", type=click.Choice(["matrix", "summary"]), default="matrix")
 def schema(*, of: str) -> None:
     """Print the JSON Schema of matrix.yaml, for editors; or of summary.json, for programs that read it."""
+    from harness.matrix import schema as matrix_schema
+
     with to_stdout():
         click.echo(json.dumps(matrix_schema() if of == "matrix" else json.loads(SUMMARY.read_bytes()), indent=1))

@@ -9,8 +9,6 @@ from pathlib import Path
 import click
 
 from harness.cli.common import FILE, Terminal, to_stdout
-from harness.flows.compare import compare_runs
-from harness.report import compare as compare_report
 
 
 @click.command()
@@ -22,6 +20,9 @@ def compare(*, runs: tuple[Path, ...], as_json: bool) -> None:
     A RUN is the directory of a run, which may have been copied from another machine. What differs in more than
     host, GPU and day is not compared.
     """
+    from harness.flows.compare import compare_runs
+    from harness.report import compare as compare_report
+
     found = compare_runs(runs)
     with to_stdout():
         if as_json:

@@ -10,11 +10,6 @@ from pathlib import Path
 import click
 
 from harness.cli.common import FILE, Terminal, stop_on_signals, to_stdout
-from harness.flows import doctor as doctor_flow
-from harness.flows import needs
-from harness.flows.world import World
-from harness.report import doctor as doctor_report
-from harness.report.progress import watcher
 
 
 @click.command()
@@ -28,6 +23,12 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
     Reachable, engine, GPUs, lease, room for images, noise, what killed runs left. Runs no trial. Ends with 3 if a host
     cannot be used.
     """
+    from harness.flows import doctor as doctor_flow
+    from harness.flows import needs
+    from harness.flows.world import World
+    from harness.report import doctor as doctor_report
+    from harness.report.progress import watcher
+
     with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
         world = World(environ=os.environ, watcher=watching, stopped=stopped)
         registry = needs.registries(os.environ, stopped)

@@ -10,13 +10,6 @@ import click
 
 from harness import __version__
 from harness.cli.common import FILE, OUT, to_stdout
-from harness.flows import diff as diff_flow
-from harness.flows import evidence
-from harness.flows import issue as issue_flow
-from harness.flows import repro as repro_flow
-from harness.report import diff as diff_report
-from harness.report import issue as issue_report
-from harness.report import repro as repro_report
 
 
 @click.command()
@@ -30,6 +23,10 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     RUN is a run's directory, its id, or `latest`. CELL is the cell's id, or words that fit no other cell: series,
     version, host, scenario, params as name=value.
     """
+    from harness.flows import evidence
+    from harness.flows import repro as repro_flow
+    from harness.report import repro as repro_report
+
     stored = evidence.open_run(run, out=out)
     recipe = repro_flow.recipe(stored, evidence.find_cell(stored, cell))
     with to_stdout():
@@ -51,6 +48,11 @@ def issue(*, run: str, finding: tuple[str, ...], _format: str, folder: Path | No
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
     metric, scenario, host. Nothing private is in it: no credentials, home folders or names of machines.
     """
+    from harness.flows import diff as diff_flow
+    from harness.flows import evidence
+    from harness.flows import issue as issue_flow
+    from harness.report import issue as issue_report
+
     stored = evidence.open_run(run, out=out)
     number, found = evidence.find_finding(stored, finding)
     inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
@@ -73,6 +75,10 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, out: Path) -> Non
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
     metric, scenario, host. What is not known is said.
     """
+    from harness.flows import diff as diff_flow
+    from harness.flows import evidence
+    from harness.report import diff as diff_report
+
     stored = evidence.open_run(run, out=out)
     _, found = evidence.find_finding(stored, finding)
     inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)

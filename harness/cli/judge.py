@@ -9,9 +9,6 @@ import click
 
 from harness.cli.common import FILE, option, to_stdout
 from harness.errors import UsageError
-from harness.flows.judge import judge_traces
-from harness.matrix import values
-from harness.model import Limits
 
 
 @click.command()
@@ -30,6 +27,10 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
     A trace is a CSV with a header `step,rss_kib,step_s` (all but one may be absent; also rss_mb, rss_mib, step_ms and
     such), a trial of a run, an mprof or a psrecord log. All its steps are used.
     """
+    from harness.flows.judge import judge_traces
+    from harness.matrix import values
+    from harness.model import Limits
+
     limits = Limits(
         leak_kib_per_step=option("--leak", values.leak_kib, leak),
         slowdown=option("--slowdown", values.fraction, slowdown),

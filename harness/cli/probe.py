@@ -9,17 +9,9 @@ from pathlib import Path
 import click
 
 from harness.cli.common import FILE, stop_on_signals, to_stdout
-from harness.cli.results import write_readable
 from harness.errors import InfrastructureError
-from harness.flows import frontier as frontier_flow
-from harness.flows import probing, rerender
-from harness.flows.probed import add_to_newest_run
-from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.flows.world import World
-from harness.report import frontier as frontier_report
-from harness.report import probes as probe_report
-from harness.report.progress import watcher
-from harness.store import RunDirectory
+
+PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")
 
 
 @click.command()
@@ -28,7 +20,7 @@ from harness.store import RunDirectory
     "--with",
     "names",
     multiple=True,
-    type=click.Choice(sorted(probing.FINDERS)),
+    type=click.Choice(PROBES),
     help="Only this probe. May be given again.",
 )
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only scenarios or variants like this.")
@@ -44,6 +36,15 @@ def probe(
     Op traces, tables by line, leaks by valgrind, the largest size that fits. Each has launches of its own, whose
     figures reach no verdict.
     """
+    from harness.cli.results import write_readable
+    from harness.flows import probing, rerender
+    from harness.flows.probed import add_to_newest_run
+    from harness.flows.sweep import SweepOptions, plan_sweep
+    from harness.flows.world import World
+    from harness.report import probes as probe_report
+    from harness.report.progress import watcher
+    from harness.store import RunDirectory
+
     options = SweepOptions(only=only, hosts=hosts, series=series, out=out)
     with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
         plan = plan_sweep(matrix, options, os.environ)
@@ -67,6 +68,10 @@ def frontier(*, run: Path) -> None:
 
     Writes the plot frontier.svg into RUN, a run's directory.
     """
+    from harness.flows import frontier as frontier_flow
+    from harness.report import frontier as frontier_report
+    from harness.store import RunDirectory
+
     found = frontier_flow.settings_of(run)
     RunDirectory(run).write("frontier.svg", frontier_report.svg(found))
     with to_stdout():

@@ -7,15 +7,14 @@ from pathlib import Path
 import click
 
 from harness.cli.common import FILE, to_stdout
-from harness.cli.results import FORMATS, print_result
-from harness.flows import evidence, rerender
-from harness.store import write_atomically
+
+FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
 
 
 @click.command()
 @click.argument("run")
 @click.option(
-    "--format", "wanted", type=click.Choice(list(FORMATS)), default="terminal", show_default=True, help="Of what kind."
+    "--format", "wanted", type=click.Choice(FORMATS), default="terminal", show_default=True, help="Of what kind."
 )
 @click.option("--out", type=FILE, help="Write it to this file instead of stdout.")
 @click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
@@ -24,11 +23,15 @@ def report(*, run: str, wanted: str, out: Path | None, folder: Path) -> None:
 
     Nothing is measured or judged anew, and nothing of the run is changed.
     """
+    from harness.cli import results
+    from harness.flows import evidence, rerender
+    from harness.store import write_atomically
+
     result = rerender.read_result(evidence.find_run(run, out=folder))
     with to_stdout():
         if out is not None:
-            write_atomically(out, FORMATS[wanted](result))
+            write_atomically(out, results.FORMATS[wanted](result))
         elif wanted == "terminal":
-            print_result(result, as_json=False)
+            results.print_result(result, as_json=False)
         else:
-            click.echo(FORMATS[wanted](result), nl=False)
+            click.echo(results.FORMATS[wanted](result), nl=False)

@@ -7,16 +7,15 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.common import FILE, stop_on_signals
-from harness.cli.results import print_result, run_plan
 from harness.errors import Interrupted, UsageError
-from harness.flows import deciding
-from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.model import Plan, RunResult, SearchMode, Trials
-from harness.plan import explain
+
+if TYPE_CHECKING:
+    from harness.model import Plan, RunResult, SearchMode, Trials
 
 
 @click.command()
@@ -52,6 +51,10 @@ def sweep(
 
     What is known from an earlier run is not run again. Ctrl-C ends cleanly; the same command resumes.
     """
+    from harness.cli.results import print_result, run_plan
+    from harness.flows import deciding
+    from harness.flows.sweep import SweepOptions, plan_sweep
+
     options = SweepOptions(
         only=only,
         hosts=hosts,
@@ -80,6 +83,8 @@ def sweep(
 
 def _trials(text: str | None) -> Trials | None:
     """`3` or `3:8`."""
+    from harness.model import Trials
+
     if text is None:
         return None
     least, _, most = text.partition(":")
@@ -94,11 +99,15 @@ def _trials(text: str | None) -> Trials | None:
 
 def _print_settled(result: RunResult, *, as_json: bool) -> None:
     """A line, of which a program that reads JSON learns on stderr."""
+    from harness.cli.results import print_result
+
     click.echo(f"nothing to decide: {result.directory} leaves no cause undecided ({result.verdict})", err=as_json)
     if as_json:
         print_result(result, as_json=True)
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:
+    from harness.plan import explain
+
     explained = explain(plan)
     click.echo(json.dumps(asdict(explained), indent=1, default=str) if as_json else str(explained))

@@ -6,16 +6,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from harness.cli.common import FILE, option, stop_on_signals, to_stdout
-from harness.flows import watch as watch_flow
-from harness.matrix import values
-from harness.model import Plan, RunResult
-from harness.model.seen import Seen
-from harness.report import watch as watch_report
+
+if TYPE_CHECKING:
+    from harness.model import Plan, RunResult
+    from harness.model.seen import Seen
 
 
 @click.command()
@@ -39,6 +38,10 @@ def watch(
 
     Nothing new: a line, and exit code 0. At the first look everything is new that no sweep has measured.
     """
+    from harness.flows import watch as watch_flow
+    from harness.matrix import values
+    from harness.report import watch as watch_report
+
     interval_s = None if once else option("--interval", values.seconds, interval)
 
     def tell(seen: Seen) -> None:
@@ -47,8 +50,8 @@ def watch(
 
     def sweep(plan: Plan, *, fresh: bool) -> RunResult:
         # Only where something is new: to import all that a sweep needs takes longer than to look.
-        from harness.cli.results import print_result, run_plan  # noqa: PLC0415
-        from harness.flows.sweep import SweepOptions  # noqa: PLC0415
+        from harness.cli.results import print_result, run_plan
+        from harness.flows.sweep import SweepOptions
 
         result = run_plan(plan, SweepOptions(fresh=fresh, out=out), stopped)
         print_result(result, as_json=as_json)
