@@ -111,9 +111,12 @@ def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) ->
 
 def _deciding(known: _Sweep) -> tuple[Plan, frozenset[str]]:
     """The cells that would settle an undecided cause, by what is known without a launch; what the matrix leaves out
-    is among them if only that tells, and is left out no longer.
+    is among them if only that tells, and is left out no longer. One of these may be known already, from the last time:
+    then it counts, and the next one is asked for.
     """
     known.run()
+    if known.world.stopped.is_set():
+        return known.plan, frozenset()
     blocks = known.judged()
     cells = tuple(cell for block in blocks for cell in block.cells)
     if not any(cell.trials for cell in cells):
@@ -123,9 +126,13 @@ def _deciding(known: _Sweep) -> tuple[Plan, frozenset[str]]:
             "changed since); sweep it without --decide first"
         )
     wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks)))}
+    plan = including(known.plan, wanted)
+    if plan != known.plan:
+        hosts = open_hosts(plan, known.world)
+        return _deciding(replace(known, plan=plan, hosts=hosts, works={}, noises={}))
     told = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
     known.world.watcher.note(f"to be decided: {told}" if told else "nothing to decide: no cause is undecided")
-    return including(known.plan, wanted), frozenset(wanted)
+    return plan, frozenset(wanted)
 
 
 # ---------------------------------------------------------------- running
