@@ -24,6 +24,13 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
 
     Never touches what is not the harness's own, or of a run that lives. Images that were there before stay, and so does
     the newest run of each matrix.
+
+    \b
+    For example:
+      harness clean --dry-run
+      harness clean matrix.yaml --images --runs 30d
+
+    Ends with 0; 3 if a host of MATRIX cannot be reached.
     """
     older_than = None if runs is None else option("--runs", old_runs.age, runs)
     if older_than is not None and not out.is_dir():

@@ -19,6 +19,13 @@ def compare(*, runs: tuple[Path, ...], as_json: bool) -> None:
 
     A RUN is the directory of a run, which may have been copied from another machine. What differs in more than
     host, GPU and day is not compared.
+
+    \b
+    For example:
+      harness compare reports/m/latest old/reports/m/latest
+      harness compare reports/m/latest
+
+    Ends with 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
     from harness.flows.compare import compare_runs
     from harness.report import compare as compare_report

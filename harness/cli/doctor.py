@@ -20,8 +20,14 @@ from harness.cli.common import FILE, Terminal, stop_on_signals, to_stdout
 def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
     """Look at the hosts of MATRIX, side by side, and which image can run where, before time is spent.
 
-    Reachable, engine, GPUs, lease, room for images, noise, what killed runs left. Runs no trial. Ends with 3 if a host
-    cannot be used.
+    Reachable, engine, GPUs, lease, room for images, noise, what killed runs left. Runs no trial.
+
+    \b
+    For example:
+      harness doctor matrix.yaml
+      harness doctor matrix.yaml --host new --json
+
+    Ends with 0; 3 if a host cannot be used.
     """
     from harness.flows import doctor as doctor_flow
     from harness.flows import needs

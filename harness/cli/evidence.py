@@ -22,6 +22,13 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
 
     RUN is a run's directory, its id, or `latest`. CELL is the cell's id, or words that fit no other cell: series,
     version, host, scenario, params as name=value.
+
+    \b
+    For example:
+      harness repro latest multidict 6.3.0
+      harness repro latest multidict 6.3.0 --script again.sh
+
+    Ends with 0; 2 if there is no such cell.
     """
     from harness.flows import evidence
     from harness.flows import repro as repro_flow
@@ -47,6 +54,13 @@ def issue(*, run: str, finding: tuple[str, ...], _format: str, folder: Path | No
 
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
     metric, scenario, host. Nothing private is in it: no credentials, home folders or names of machines.
+
+    \b
+    For example:
+      harness issue latest 1
+      harness issue latest multidict memory --folder bug
+
+    Ends with 0; 2 if there is no such finding.
     """
     from harness.flows import diff as diff_flow
     from harness.flows import evidence
@@ -74,6 +88,13 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, out: Path) -> Non
 
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
     metric, scenario, host. What is not known is said.
+
+    \b
+    For example:
+      harness diff latest 1
+      harness diff latest multidict 6.3.0 --json
+
+    Ends with 0; 2 if there is no such finding.
     """
     from harness.flows import diff as diff_flow
     from harness.flows import evidence

@@ -26,6 +26,14 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
 
     A trace is a CSV with a header `step,rss_kib,step_s` (all but one may be absent; also rss_mb, rss_mib, step_ms and
     such), a trial of a run, an mprof or a psrecord log. All its steps are used.
+
+    \b
+    For example:
+      harness judge trace.csv
+      harness judge mprofile.dat --leak 2KiB
+      harness judge trace.csv --metric handles=0.1
+
+    Ends with 0 on readable input, whatever the verdicts; else with 2.
     """
     from harness.flows.judge import judge_traces
     from harness.matrix import values

@@ -35,6 +35,13 @@ def probe(
 
     Op traces, tables by line, leaks by valgrind, the largest size that fits. Each has launches of its own, whose
     figures reach no verdict.
+
+    \b
+    For example:
+      harness probe matrix.yaml
+      harness probe matrix.yaml --with optrace --only signal
+
+    Ends with 0; 3 if one could not look.
     """
     from harness.cli.results import write_readable
     from harness.flows import probing, rerender
@@ -67,6 +74,12 @@ def frontier(*, run: Path) -> None:
     """Peak memory against throughput of the variants of RUN: which settings no other beats in both.
 
     Writes the plot frontier.svg into RUN, a run's directory.
+
+    \b
+    For example:
+      harness frontier reports/pressure/latest
+
+    Ends with 0; 2 if there is no such run.
     """
     from harness.flows import frontier as frontier_flow
     from harness.report import frontier as frontier_report

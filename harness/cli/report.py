@@ -22,6 +22,13 @@ def report(*, run: str, wanted: str, out: Path | None, folder: Path) -> None:
     """Make a report of RUN again: a directory, an id, a matrix's name, or `latest`.
 
     Nothing is measured or judged anew, and nothing of the run is changed.
+
+    \b
+    For example:
+      harness report latest
+      harness report latest --format md --out report.md
+
+    Ends with 0, whatever the run found; 2 if there is no such run.
     """
     from harness.cli import results
     from harness.flows import evidence, rerender

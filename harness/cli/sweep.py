@@ -50,6 +50,14 @@ def sweep(
     """Run every image of MATRIX with every scenario, and name the first bad version.
 
     What is known from an earlier run is not run again. Ctrl-C ends cleanly; the same command resumes.
+
+    \b
+    For example:
+      harness sweep matrix.yaml --dry-run
+      harness sweep matrix.yaml --host new --only 'signal op=rfft'
+      harness sweep matrix.yaml --search bisect
+
+    Ends with 0 nothing bad, 1 something bad, 2 wrong usage, 3 something could not run, 4 undecided, 130 interrupted.
     """
     from harness.cli.results import print_result, run_plan
     from harness.flows import deciding

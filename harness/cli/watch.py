@@ -37,6 +37,13 @@ def watch(
     """Look for new tags and republished images of MATRIX, and run just those, beside the last good one.
 
     Nothing new: a line, and exit code 0. At the first look everything is new that no sweep has measured.
+
+    \b
+    For example:
+      harness watch matrix.yaml --once
+      harness watch matrix.yaml --interval 6h
+
+    Ends with 0 if nothing is new, else as a sweep does.
     """
     from harness.flows import watch as watch_flow
     from harness.matrix import values

@@ -7,19 +7,61 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from harness.cli import COMMANDS as NAMES
-from harness.cli import command
+from harness.cli import cli, command
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (ROOT / "docs/commands.md").read_text()
 
 
+def section(name: str, text: str = COMMANDS) -> str:
+    """What `docs/commands.md` says of a command: from its heading to the next."""
+    found = re.search(rf"^## {name}(?: [^\n]*)?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/commands.md has no section `## {name}`"
+    return found[1]
+
+
+def named(text: str) -> set[str]:
+    """The options that a text names, each as a whole word: `--in` is not in `--interval`."""
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+
+
+def options(name: str) -> set[str]:
+    return {opt for param in command(name).params if isinstance(param, click.Option) for opt in param.opts}
+
+
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_every_command_and_option_is_documented(name: str) -> None:
-    section = COMMANDS.split(f"## {name}", 1)[1].split("\n## ", 1)[0]
-    options = [param.opts[-1] for param in command(name).params if isinstance(param, click.Option)]
-    assert [option for option in options if option not in section] == []
+    assert {option for option in options(name) if option.startswith("--")} - named(section(name)) == set()
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_no_option_is_documented_that_is_not_there(name: str) -> None:
+    """A reader who types it gets an error for their trust."""
+    assert named(section(name)) - options(name) - {"--help"} == set()
+
+
+def test_every_section_is_of_a_command() -> None:
+    headings = re.findall(r"^## ([a-z][\w-]*)", COMMANDS, re.MULTILINE)
+    assert sorted(headings) == sorted(NAMES)
+
+
+def test_a_missing_option_is_not_hidden_by_a_longer_one() -> None:
+    assert named("`--interval TIME` and `---in`, x--in") == {"--interval"}
+    assert "one" not in section("a", "## ab\none\n## a RUN\ntwo\n## b\nthree\n")
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_help_teaches_by_example_and_tells_how_it_ends(name: str) -> None:
+    """Who is stuck on a terminal reads this, not the docs."""
+    told = CliRunner().invoke(cli, [name, "--help"], env={"COLUMNS": "80"}).output
+    assert re.search(rf"^    harness {name}\b", told, re.MULTILINE), "no example"
+    assert "Ends with " in told
+    assert max(map(len, told.splitlines())) <= 80
+    examples = re.findall(rf"^    harness {name}\b.*$", told, re.MULTILINE)
+    assert {option for line in examples for option in named(line)} <= options(name)
 
 
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"], ids=lambda page: page.name)
