@@ -42,6 +42,8 @@ def _infrastructure(result: RunResult) -> str:
     where = f" ({words.together(hosts)} could not be used)" if hosts else ""
     lost = [cell for cell in result.cells if cell.problem or _is_untested(cell)]
     cells = figures.count(len(result.cells), "cell")
+    if not any(cell.verdict.trials for cell in result.cells):
+        return f"Nothing could be measured: {len(lost)} of {cells} are untested{where}."
     how = "" if all(_is_untested(cell) for cell in lost) else " as planned"
     return f"Nothing bad in what ran, but {len(lost)} of {cells} could not be measured{how}{where}."
 

@@ -17,7 +17,7 @@ from harness.report.worth import is_needless
 
 Tone = Literal["bad", "good", "unsure", "none"]
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
-WHY_LENGTH = 200
+WHY_LENGTH = 260
 HINDERED = "not measured as planned"
 UNCONFIRMED = "a side of it has fewer than two launches"
 

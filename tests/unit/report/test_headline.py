@@ -98,6 +98,8 @@ def test_bad_cells_without_a_history_are_still_bad() -> None:
          "Interrupted with 10 of 10 cells measured; the same sweep again goes on from here."),
         (replace(build.varied(), verdict="inconclusive"),
          "Nothing bad found, but 2 of 49 cells could not be decided (2 inconclusive)."),
+        (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("untested", "no image"),
+                   verdict="infrastructure"), "Nothing could be measured: 10 of 10 cells are untested."),
         (replace(build.unreachable(), verdict="ok"), "Nothing bad: 5 of 10 cells good, the rest not measured."),
     ],
 )  # fmt: skip
