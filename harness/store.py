@@ -89,7 +89,7 @@ class RunDirectory:
     def id(self) -> str:
         return self.path.name
 
-    def write(self, name: str, text: str) -> Path:
+    def write(self, name: str, text: str | bytes) -> Path:
         path = self.path / name
         write_atomically(path, text)
         return path

@@ -35,16 +35,16 @@ def write_readable(result: RunResult, directory: RunDirectory) -> None:
     directory.write("report.html", FORMATS["html"](result))
 
 
-def _page(result: RunResult) -> str:
+def _page(result: RunResult) -> bytes:
     library = library_or_none(os.environ, lambda text: click.echo(text, err=True))
-    return html.render(result, library=library)
+    return html.encoded(result, library=library)
 
 
 def _summary(result: RunResult) -> str:
     return json.dumps(summary.summarise(result), indent=1, allow_nan=False) + "\n"
 
 
-FORMATS: Mapping[str, Callable[[RunResult], str]] = {
+FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
     "html": _page,
     "md": markdown.render,
     "json": _summary,
