@@ -94,11 +94,16 @@ def _the_only(
 ) -> Thing:
     if len(found) == 1:
         return found[0]
-    listed = [f"  {tell(thing)}" for thing in (found or of)[:MOST_LISTED]]
+    listed = [f"  {_one_line(tell(thing))}" for thing in (found or of)[:MOST_LISTED]]
     more = len(found or of) - len(listed)
     rest = [f"  and {more} more"] if more else []
     which = f"that fits {len(found)} {what}s; say more, or give one of these" if found else f"no such {what}; there are"
     raise UsageError("\n".join([f"{run.path}: {which}:", *listed, *rest]))
+
+
+def _one_line(text: str) -> str:
+    """A param may hold line feeds, or what a terminal would act on."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _tell_cell(cell: Cell) -> str:

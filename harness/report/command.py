@@ -6,7 +6,7 @@ import shlex
 
 from harness.model import Build, Install, Pull
 from harness.model.evidence import Container, Machine, Recipe
-from harness.report.repro import arguments, build_command, dockerfile, options
+from harness.report.repro import arguments, build_command, dockerfile, options, short_version
 
 TAG = "repro"
 
@@ -41,8 +41,8 @@ def _in_machine(run: Machine) -> str:
     before = f"env {environment}" if environment else ""
     return "\n".join(
         [
-            f"uv venv --python {shlex.quote(run.version or '3')} env",
-            f"uv pip install --python env/bin/python --no-deps{packages}",
+            f"python{short_version(run)} -m venv env",
+            *([f"env/bin/python -m pip install --no-deps --{packages}"] if packages else []),
             f"{before}env/bin/python -u repro.py",
         ]
     )

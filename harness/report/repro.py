@@ -122,11 +122,10 @@ def dockerfile(source: Install) -> list[str]:
 
 
 def _of_machine(run: Machine) -> dict[str, object]:
-    version = run.version if _is_version(run.version) else "3"
     return {
         "python": shlex.quote(run.python),
-        "version": version,
-        "short_version": ".".join(version.split(".")[:2]),
+        "version": run.version if _is_version(run.version) else "3",
+        "short_version": short_version(run),
         "packages": shlex.join(run.packages),
         "memory_kib": run.memory_bytes // 1024 if run.memory_bytes else 0,
         "visible": "''",
@@ -135,6 +134,11 @@ def _of_machine(run: Machine) -> dict[str, object]:
             *(f'${{{name}+"{name}=${name}"}}' for name in run.withheld if VARIABLE.fullmatch(name)),
         ],
     }
+
+
+def short_version(run: Machine) -> str:
+    """`3.11` of 3.11.2: as its program is called."""
+    return ".".join(run.version.split(".")[:2]) if _is_version(run.version) else "3"
 
 
 def _is_version(text: str) -> bool:

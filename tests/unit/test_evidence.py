@@ -83,6 +83,14 @@ def test_a_param_that_looks_like_a_version_is_not_taken_for_one(tmp_path: Path) 
     assert find_cell(run, ["6.2.0", "6.3.0"]).image.version == "6.2.0"
 
 
+def test_a_param_of_several_lines_is_one_line_of_the_list(tmp_path: Path) -> None:
+    run = run_of(stored_run.write(tmp_path, params=(("keep", True), ("say", "a\n\x1b[2Jb"))))
+    with pytest.raises(UsageError) as several:
+        find_cell(run, ["multidict"])
+    assert len(str(several.value).splitlines()) == 4
+    assert "\x1b" not in str(several.value)
+
+
 def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
     assert find_finding(run, ["2"]) == find_finding(run, ["first_fixed"]) == find_finding(run, ["6.3.0", "6.3.2"])
     with pytest.raises(UsageError, match="fits 2 findings"):
@@ -153,6 +161,12 @@ def test_a_cell_of_processes_names_interpreter_and_all_packages(tmp_path: Path) 
         environment=(("TF_FLAG", "1 $(touch x)"), ("API_TOKEN", "hush")),
     )
     subprocess.run(["sh", "-n"], input=shell(recipe(run, find_cell(run, ["6.3.0"]))), text=True, check=True)
+
+
+def test_the_commands_for_a_machine_need_nothing_but_python(tmp_path: Path) -> None:
+    run = run_of(stored_run.write(tmp_path, lane=PROCESS))
+    text = report_of(run, "1").markdown
+    assert "python3.11 -m venv env\nenv/bin/python -m pip install --no-deps -- multidict==6.3.0" in text
 
 
 def test_a_script_of_another_encoding_keeps_its_letters() -> None:
