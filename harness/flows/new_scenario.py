@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import sys
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -51,6 +52,8 @@ def write(name: str, folder: Path) -> list[Path]:
     """Write `name`.py and `name`.yaml into `folder`. Raises UsageError; overwrites nothing."""
     if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
         raise UsageError(f"{name!r} is no name for a scenario; letters, digits and _, not beginning with a digit")
+    if name in sys.stdlib_module_names:
+        raise UsageError(f"{name}: import {name} would find the scenario and not Python's own module; choose another name")
     files = {folder / f"{name}.py": SCRIPT, folder / f"{name}.yaml": MATRIX.format(name=name)}
     if taken := [str(path) for path in files if path.exists()]:
         raise UsageError(f"{', '.join(taken)}: there already; choose another name or --folder")
