@@ -53,7 +53,7 @@ def write(name: str, folder: Path) -> list[Path]:
     if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
         raise UsageError(f"{name!r} is no name for a scenario; letters, digits and _, not beginning with a digit")
     if name in sys.stdlib_module_names:
-        raise UsageError(f"{name}: import {name} would find the scenario and not Python's own module; choose another name")
+        raise UsageError(f"{name}: import {name} would find it, not Python's own module; choose another")
     files = {folder / f"{name}.py": SCRIPT, folder / f"{name}.yaml": MATRIX.format(name=name)}
     if taken := [str(path) for path in files if path.exists()]:
         raise UsageError(f"{', '.join(taken)}: there already; choose another name or --folder")
