@@ -20,6 +20,7 @@ from harness.search import Evidence, Rules, Spot, conclude, decide
 ROUND_DRIFT = 0.01
 """By how much a round as a whole is faster or slower than another (sigma of the log)."""
 LIMIT = math.log1p(0.03)
+STEPS = 4000
 Named = Sequence[tuple[int | None, int]]
 
 SHARE = 4
@@ -28,7 +29,8 @@ SHARE = 4
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRow:
-    """`share` of launches in which a bad version fails; or `effect` on its step time, with `spread` between launches.
+    """`share` of launches in which a bad version fails, always in the same step or in `any_step`; or `effect` on its
+    step time, with `spread` between launches.
     `gaps`: how many versions cannot be asked, in runs of up to four, which nobody knows before.
     """
 
@@ -37,6 +39,7 @@ class SearchRow:
     changes: int
     gaps: int
     share: float
+    any_step: bool
     effect: float
     spread: float
     count: int
@@ -58,7 +61,11 @@ class Made:
     share: float
     effect: float
     spread: float
+    any_step: bool = False
     launches: int = 0
+
+    def crashes_at(self) -> int:
+        return int(self.rng.integers(1, STEPS + 1)) if self.any_step else STEPS // 2
 
     def fails(self, place: int) -> bool:
         return self.effect == 1 and self.level[place] % 2 == 1 and bool(self.rng.random() < self.share)
@@ -111,7 +118,8 @@ def _launched(made: Made, spot: Spot, place: int, *, number: int, figure: float)
     seen, bad = spot.states.get("outcome", Evidence()), made.fails(place)
     states = {"outcome": Evidence(good=seen.good + (not bad), bad=seen.bad + bad)}
     levels = {} if made.effect == 1 else {"step_time": {**spot.levels.get("step_time", {}), number: figure}}
-    return Spot(launches=spot.launches + 1, states=states, levels=levels)
+    crashed = (*spot.crashed_at, *([made.crashes_at()] if bad else ()))
+    return Spot(launches=spot.launches + 1, states=states, levels=levels, crashed_at=crashed)
 
 
 def bisected(made: Made, *, each: int) -> Named:
@@ -165,6 +173,7 @@ CASES: tuple[Mapping[str, Any], ...] = (
     {"versions": 24, "share": 0.5},
     {"versions": 24, "share": 0.2},
     {"versions": 24, "share": 0.2, "gaps": 6},
+    *({"versions": 24, "share": share, "any_step": True} for share in (1.0, 0.5, 0.2)),
     {"versions": 24, "share": 1.0, "changes": 0},
     {"versions": 24, "effect": 1.1, "spread": 0.01},
     {"versions": 24, "effect": 1.1, "spread": 0.02},
@@ -183,6 +192,7 @@ def make(
     changes: int = 1,
     gaps: int = 0,
     share: float = 0.0,
+    any_step: bool = False,
     effect: float = 1.0,
     spread: float = 0.0,
 ) -> Made:
@@ -193,7 +203,9 @@ def make(
         first = int(rng.integers(1, versions - 1))
         silent |= set(range(first, min(versions - 1, first + int(rng.integers(1, 5)))))
     level = [int((cuts <= place).sum()) for place in range(versions)]
-    return Made(rng=rng, level=level, silent=frozenset(silent), share=share, effect=effect, spread=spread)
+    return Made(
+        rng=rng, level=level, silent=frozenset(silent), share=share, any_step=any_step, effect=effect, spread=spread
+    )
 
 
 def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -> SearchRow:
@@ -204,7 +216,7 @@ def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -
         told.append(_score(METHODS[method](made), made.truth, made))
         launches.append(made.launches)
     shares = {word: told.count(word) / count for word in ("exact", "interval", "wrong", "missed")}
-    usual = {"changes": 1, "gaps": 0, "share": 0.0, "effect": 1.0, "spread": 0.0}
+    usual = {"changes": 1, "gaps": 0, "share": 0.0, "any_step": False, "effect": 1.0, "spread": 0.0}
     return SearchRow(
         method=method, count=count, launches=float(np.mean(launches)), most_launches=max(launches),
         **{**usual, **case}, **shares,
@@ -233,13 +245,14 @@ def rows(*, seed: int, count: int) -> list[SearchRow]:
 
 def table(rows: Sequence[SearchRow]) -> str:
     head = (
-        f"{'versions':>8}{'changes':>8}{'gaps':>5}{'fails':>6}{'effect':>7}{'spread':>7}  {'method':16}"
+        f"{'versions':>8}{'changes':>8}{'gaps':>5}{'fails':>6}{'step':>6}{'effect':>7}{'spread':>7}  {'method':16}"
         f"{'exact':>6}{'interval':>9}{'wrong':>7}{'missed':>7}{'launches':>9}{'worst':>6}"
     )
     return "\n".join([head, *(_line(row) for row in rows)])
 
 
 def _line(row: SearchRow) -> str:
-    history = f"{row.versions:8}{row.changes:8}{row.gaps:5}{row.share:6.1f}{row.effect:7.2f}{row.spread:7.2f}"
+    step = "" if not row.share else "any" if row.any_step else "same"
+    history = f"{row.versions:8}{row.changes:8}{row.gaps:5}{row.share:6.1f}{step:>6}{row.effect:7.2f}{row.spread:7.2f}"
     shares = f"{row.exact:6.3f}{row.interval:9.3f}{row.wrong:7.3f}{row.missed:7.3f}"
     return f"{history}  {row.method:16}{shares}{row.launches:9.1f}{row.most_launches:6}"

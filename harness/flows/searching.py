@@ -129,6 +129,7 @@ class Searching:
             launches=len(launches),
             states={metric: _evidence(launches, metric, usual) for metric in ("outcome", "memory", "slowdown")},
             levels=levels,
+            crashed_at=_crashed_at(launches) if run.cell.variant.scenario.script is not None else (),
         )
 
     def _levels(self) -> Mapping[str, Mapping[int, Mapping[int, float]]]:
@@ -146,6 +147,11 @@ class Searching:
             }
             for metric, columns in figures.items()
         }
+
+
+def _crashed_at(launches: Sequence[Launch]) -> tuple[int, ...]:
+    """The steps in which launches crashed: the one after the last that was done."""
+    return tuple(launch.trial.last_step + 1 for launch in launches if launch.failure == "crash")
 
 
 def _evidence(launches: Sequence[Launch], metric: str, usual: Usual) -> search.Evidence:

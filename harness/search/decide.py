@@ -24,6 +24,7 @@ from harness.search.states import (
     is_mixed,
     metrics_of,
     state_of,
+    wanders,
 )
 
 LEVEL_WORDS = {"step_time": ("slower", "faster"), "peak_memory": ("larger", "smaller")}
@@ -158,8 +159,11 @@ def _part_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision 
         return _confirm(spots, change, change.good, rules)
     order = sorted(zip(known.places, known.outermost, strict=True), key=lambda each: -each[1])
     posterior = tuple((int(p), round(float(chance), 4)) for p, chance in order[:SHOWN])
+    seen = evidence(spots[change.bad], change.metric)
+    why = f"fails in about {known.rate:.0%} of its launches" if seen.good else "may fail in a part of its launches"
+    why += ", at different steps" if wanders(spots, change.metric) else ""
     reason = (
-        f"{name_of(spots, change.bad)} fails in about {known.rate:.0%} of its launches, so that good ones may be luck:"
+        f"{name_of(spots, change.bad)} {why}, so that good ones may be luck:"
         f" {name_of(spots, place)} tells most about how far it reaches"
     )
     return Decision(

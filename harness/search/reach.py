@@ -10,7 +10,7 @@ import numpy as np
 from harness.model import Floats
 from harness.rates import chances, mean_rate
 from harness.search.records import Rules, Spot
-from harness.search.states import Change, believed_states, evidence
+from harness.search.states import Change, always, believed_states, evidence
 
 NEARLY = 0.9
 """An image at hand is preferred if its launch tells this share of the best one's."""
@@ -40,8 +40,10 @@ def reach_of(spots: Sequence[Spot], change: Change) -> Reach:
     seen = [evidence(spots[place], change.metric) for place in inside]
     failed, fine = sum(each.bad for each in seen), sum(each.good for each in seen)
     goods = np.cumsum([0, *(evidence(spots[place], change.metric).good for place in places[1:])])
-    fits = chances(failed, fine, goods.astype(np.float64))
-    return Reach(places=tuple(places), outermost=fits / fits.sum(), rate=mean_rate(failed, fine))
+    prior = always(spots, change.metric)
+    fits = chances(failed, fine, goods.astype(np.float64), always=prior)
+    rate = mean_rate(failed, fine, always=prior)
+    return Reach(places=tuple(places), outermost=fits / fits.sum(), rate=rate)
 
 
 def _until(states: Sequence[bool | None], spots: Sequence[Spot], start: int, *, step: int, stop: bool) -> list[int]:

@@ -32,7 +32,8 @@ class Spot:
     Whoever launches must see to it that each launch that was asked for changes its spot: `launches` grows, or
     `testable` becomes False for good. `launches` are those that said anything, `states` tells by metric ("outcome",
     "memory", "slowdown") what. `levels` are logs of a figure ("step_time", "peak_memory") by round; only figures of one
-    round are ever compared, so rounds of different days need different numbers. `at_hand`: no pull, no build.
+    round are ever compared, so rounds of different days need different numbers. `crashed_at`: the steps at which its
+    launches crashed, where steps are counted. `at_hand`: no pull, no build.
     """
 
     name: str = ""
@@ -41,6 +42,7 @@ class Spot:
     launches: int = 0
     states: Mapping[str, Evidence] = field(default_factory=dict)
     levels: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    crashed_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

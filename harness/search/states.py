@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, takewhile
 
-from harness.rates import luck
+from harness.rates import ALWAYS, luck
 from harness.search.records import NOTHING, STATE_METRICS, Evidence, Rules, Spot
 
 State = bool | None
@@ -16,6 +16,9 @@ PATIENCE = 3
 """Launches of a version that said nothing, after which it is passed over."""
 BELIEVED = 3e-4
 """Good launches between two bad versions are no luck if that had a smaller chance: two changes more are rare, too."""
+
+WANDERS = 1.25
+"""Crashes at steps further apart than this come by chance, and chance may spare a launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +104,32 @@ def doubtful_runs(spots: Sequence[Spot], metric: str) -> list[list[int]]:
     return [
         places
         for places in inner
-        if luck(failed, fine, more=sum(evidence(spots[place], metric).good for place in places)) > BELIEVED
+        if luck(
+            failed,
+            fine,
+            more=sum(evidence(spots[place], metric).good for place in places),
+            always=always(spots, metric),
+        )
+        > BELIEVED
     ]
 
 
 def is_mixed(spots: Sequence[Spot], metric: str) -> bool:
-    """Whether a failure was seen to come in a part of the launches only."""
+    """Whether a failure was seen to come in a part of the launches only, or may do so."""
     doubts = doubtful_runs(spots, metric)
     seen = [evidence(spot, metric) for spot in spots if state_of(spot, metric)]
-    return bool(doubts) or any(each.good for each in seen)
+    return bool(doubts) or any(each.good for each in seen) or wanders(spots, metric)
+
+
+def wanders(spots: Sequence[Spot], metric: str) -> bool:
+    """Whether launches crashed at different steps."""
+    steps = [step for spot in spots for step in spot.crashed_at] if metric == "outcome" else []
+    return len(steps) > 1 and max(steps) > WANDERS * min(steps)
+
+
+def always(spots: Sequence[Spot], metric: str) -> float:
+    """The prior chance that a failure comes in every launch: as good as any other rate where crashes wander."""
+    return 1 / 21 if wanders(spots, metric) else ALWAYS
 
 
 def failures_from(spots: Sequence[Spot], change: Change) -> int:

@@ -243,6 +243,33 @@ def test_a_search_against_a_baseline_that_leaks_names_what_leaks_more(tmp_path: 
     assert (finding.metric, finding.kind, finding.before, finding.after) == ("memory", "first_bad", "6", "7")
 
 
+CRASHES = """\
+import os
+
+VERSION = int(os.environ["PLANTED_VERSION"])
+
+
+def setup():
+    made = iter(range(1000))
+
+    def step():
+        if next(made) == (10 * VERSION if VERSION > 2 else -1):
+            os.abort()
+
+    return step
+"""
+
+
+def test_a_search_sees_that_crashes_come_at_different_steps(tmp_path: Path) -> None:
+    """By chance, as it looks: good launches may have been lucky, so that they prove less."""
+    matrix = HISTORY % ", ".join(f'"{version}"' for version in range(10))
+    result = run(tmp_path, nothing, CRASHES, matrix=matrix, search="bisect")
+    lines = (result.directory / "decisions.jsonl").read_text().splitlines()
+    assert any("at different steps, so that good ones may be luck" in line for line in lines)
+    (finding,) = result.findings
+    assert int(finding.before or -1) < 3 <= int(finding.after)
+
+
 def test_a_search_uses_what_is_known(tmp_path: Path) -> None:
     """The same command again launches nothing, and says the same."""
     first, decisions = search(tmp_path, first=7, end=99)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -112,3 +113,44 @@ def test_what_a_single_launch_showed_is_no_accusation():
     assert "the only launch from there on failed" in log[-1].reason
     _, log = play(fresh(9), step_at(0), rules=once)
     assert log[-1].reason == "outcome: may be bad since before version 0, without 2 launches that agree"
+
+
+def crashing(first_bad: int, *, rate: float, seed: int) -> tuple[list[Spot], int]:
+    """24 versions of which the bad ones crash in a part of the launches, at any of 4,000 steps; and the launches."""
+    rng = random.Random(seed)
+    spots, count = fresh(24), 0
+    while (decision := decide(spots, rules=Rules())).launch:
+        for place in decision.launch:
+            count += 1
+            crashes = place >= first_bad and rng.random() < rate
+            spots[place] = launched(spots[place], "bad" if crashes else "good")
+            if crashes:
+                at = (*spots[place].crashed_at, rng.randrange(1, 4001))
+                spots[place] = replace(spots[place], crashed_at=at)
+    return spots, count
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5, 0.8])
+def test_crashes_at_different_steps_accuse_nobody_by_luck(rate):
+    """Two good launches prove little where chance says when it crashes: one search in ten named a wrong version."""
+    told = [verdict(1 + seed % 23, crashing(1 + seed % 23, rate=rate, seed=seed)[0], Rules()) for seed in range(60)]
+    assert "wrong" not in told
+    assert told.count("right") >= 60 * (0.4 if rate < 0.5 else 0.75)
+
+
+def test_crashes_at_different_steps_of_every_launch_are_still_found():
+    for first_bad in range(1, 24, 4):
+        spots, count = crashing(first_bad, rate=1.0, seed=first_bad)
+        assert verdict(first_bad, spots, Rules()) == "right"
+        assert count <= 40
+
+
+def test_crashes_at_nearly_the_same_step_cost_no_launch():
+    """A few steps apart is how long it takes memory to run out, not chance."""
+    spots = fresh(24)
+    while (decision := decide(spots, rules=Rules())).launch:
+        for place in decision.launch:
+            at = () if place < 9 else (*spots[place].crashed_at, 1000 + place)
+            spots[place] = replace(launched(spots[place], "bad" if at else "good"), crashed_at=at)
+    assert conclude(spots, rules=Rules())[0].after == 9
+    assert sum(spot.launches for spot in spots) <= 5 + 4
