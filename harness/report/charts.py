@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Chart = Literal["history", "trace"]
+Chart = Literal["history", "trace", "frontier"]
+DRAWN_BY_A_PAGE: tuple[Chart, ...] = ("history", "trace")
 Palette = Mapping[str, str]
 Definition = dict[str, Any]
 
@@ -45,7 +46,7 @@ class Drawing:
 
 def definitions(palette: Palette) -> dict[Chart, Definition]:
     """Every chart without data, as wide as what it is put into."""
-    return {"history": _history(palette), "trace": _trace(palette)}
+    return {"history": _history(palette), "trace": _trace(palette), "frontier": _frontier(palette)}
 
 
 def svg(drawing: Drawing) -> str:
@@ -152,6 +153,30 @@ def _trace(palette: Palette) -> Definition:
             _layer("lines", {"type": "line", "strokeWidth": 1.3}, {}) | flat,
             _layer("lines", unseen, {"tooltip": tooltip}) | flat,
             _layer("looks", {"type": "point", "filled": False, "size": 55}, {"tooltip": tooltip}) | flat,
+        ],
+    }
+
+
+# ---------------------------------------------------------------- speed over memory
+
+
+def _frontier(palette: Palette) -> Definition:
+    """Dataset `settings`: name, peak in MiB, items a second, tone (`good` on the frontier, or `dim`)."""
+    tone = {
+        "field": "tone", "type": "nominal", "legend": None,
+        "scale": {"domain": ["good", "dim"], "range": [palette["good"], palette["dim"]]},
+    }  # fmt: skip
+    at = {
+        "x": {"field": "peak", "type": "quantitative", "title": "peak memory, MiB"},
+        "y": {"field": "items", "type": "quantitative", "title": "items a second"},
+        "color": tone,
+    }
+    name = {"type": "text", "align": "left", "dx": 7, "baseline": "middle"}
+    return _base(palette) | {
+        "height": 320,
+        "layer": [
+            _layer("settings", {"type": "point", "filled": True, "size": 70, "opacity": 1}, at),
+            _layer("settings", name, at | {"text": {"field": "name"}}),
         ],
     }
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from xml.sax.saxutils import escape
+from collections.abc import Sequence
 
 from harness.model import Setting
+from harness.report import charts
+from harness.report.charts import Drawing
 from harness.report.clean import plain
-
-WIDTH, HEIGHT, MARGIN = 640, 400, 56
 
 
 def table(settings: Sequence[Setting]) -> str:
@@ -28,26 +27,14 @@ def _printable(line: str) -> str:
 
 def svg(settings: Sequence[Setting]) -> str:
     """Peak from left to right, items a second from bottom to top, both from 0."""
-    most_mib = 1.05 * max(each.peak_mib for each in settings)
-    most_items = 1.05 * max(each.items_a_s for each in settings)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"',
-        ' font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-        f'<path d="M{MARGIN} {MARGIN / 2}V{HEIGHT - MARGIN}H{WIDTH - MARGIN / 2}" fill="none" stroke="#888"/>',
-        f'<text x="{WIDTH / 2}" y="{HEIGHT - 16}" text-anchor="middle">peak memory, 0 to {most_mib:.0f} MiB</text>',
-        f'<text transform="translate(20 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">'
-        f"items a second, 0 to {most_items:.0f}</text>",
-        *_points(settings, most_mib, most_items),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+    return charts.svg(drawing(settings))
 
 
-def _points(settings: Sequence[Setting], most_mib: float, most_items: float) -> Iterator[str]:
-    for each in settings:
-        x = MARGIN + each.peak_mib / most_mib * (WIDTH - 1.5 * MARGIN)
-        y = HEIGHT - MARGIN - each.items_a_s / most_items * (HEIGHT - 1.5 * MARGIN)
-        colour = "#c33" if each.on_frontier else "#aaa"
-        name = escape(plain(each.name))
-        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"><title>{name}</title></circle>'
+def drawing(settings: Sequence[Setting]) -> Drawing:
+    rows = [
+        {"name": plain(each.name), "peak": each.peak_mib, "items": each.items_a_s,
+         "tone": "good" if each.on_frontier else "dim"}
+        for each in settings
+    ]  # fmt: skip
+    title = "throughput over peak memory; green: no other is better in both"
+    return Drawing(chart="frontier", title=title, description=title, rows={"settings": rows})

@@ -85,7 +85,8 @@ class _Drawn:
 
     def data(self) -> Markup:
         """All of them with their definitions, once: they are let go of."""
-        definitions = _json(charts.definitions(charts.PAGE))
+        all_of_them = charts.definitions(charts.PAGE)
+        definitions = _json({name: all_of_them[name] for name in charts.DRAWN_BY_A_PAGE})
         drawings = ",".join(self.drawings)
         self.drawings.clear()
         return Markup(f'{{"definitions":{definitions},"drawings":[{drawings}]}}')

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from harness.errors import InfrastructureError
+from harness.model import Setting
 from harness.model.evidence import Issue
-from harness.report import charts, evidence, html, library, plot, reproduce, table, traces
+from harness.report import charts, evidence, frontier, html, library, plot, reproduce, table, traces
 from harness.report.charts import Drawing
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
@@ -94,6 +95,17 @@ def test_an_issue_shows_the_change_as_the_page_does() -> None:
     assert drawn["versions"].rows == page.rows
     assert [point["tone"] for point in page.rows["points"]] == ["good"] * 3 + ["bad"] * 2
     assert [one["version"] for one in page.rows["changes"]] == ["1.21.0"]
+
+
+def test_a_frontier_names_every_setting() -> None:
+    """The page does not carry what it never draws."""
+    settings = [Setting(name=name, peak_mib=peak, items_a_s=speed, on_frontier=best)
+                for name, peak, speed, best in (("batch=1", 90, 10, True), ("<b>", 200, 8, False))]  # fmt: skip
+    picture = frontier.svg(settings)
+    assert picture.startswith("<svg")
+    assert "batch=1" in picture
+    assert "&lt;b&gt;" in picture
+    assert set(embedded(html.render(build.quiet(), library="0;"))["definitions"]) == {"history", "trace"}
 
 
 def test_launches_that_failed_are_drawn_where_there_were_any() -> None:
