@@ -28,7 +28,7 @@ def _in_container(run: Container) -> str:
 def _image(run: Container) -> tuple[str, list[str]]:
     """What to name in `docker run`, and the lines that make it first. An id means nothing on another machine."""
     if isinstance(run.source, Install):
-        return TAG, [f"docker build --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
+        return TAG, [f"docker build --force-rm --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
     if isinstance(run.source, Build):
         return f'"$(cat {TAG}.id)"', [f"{shlex.join(build_command(run.source))} > {TAG}.id"]
     assert isinstance(run.source, Pull)

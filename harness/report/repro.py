@@ -101,7 +101,7 @@ def _made(source: Source, *, pinned: bool) -> str:
         return "" if pinned else f"    image={shlex.quote(source.reference)}"
     if isinstance(source, Build):
         return f"    image=$({shlex.join(build_command(source))})"
-    lines = ["    image=$(docker build --quiet - <<'DOCKERFILE'", *dockerfile(source), "DOCKERFILE", "    )"]
+    lines = ["    image=$(docker build --quiet --force-rm - <<'DOCKERFILE'", *dockerfile(source), "DOCKERFILE", "    )"]
     return "\n".join(lines)
 
 
@@ -109,7 +109,7 @@ def build_command(source: Build) -> list[str]:
     """Of an arg that holds a credential only the name: docker takes its value from where the script is started."""
     told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
     given = [word for one in told for word in ("--build-arg", one)]
-    return ["docker", "build", "--quiet", *given, str(source.context)]
+    return ["docker", "build", "--quiet", "--force-rm", *given, str(source.context)]
 
 
 def dockerfile(source: Install) -> list[str]:

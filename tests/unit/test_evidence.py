@@ -349,6 +349,12 @@ def test_a_built_image_comes_with_its_dockerfile(tmp_path: Path, monkeypatch: py
     assert "attach its Dockerfile" in changed.warnings[0]
 
 
+def test_a_build_that_fails_leaves_no_container_with_the_reader(run: StoredRun) -> None:
+    """An engine without BuildKit keeps the one of a failed step."""
+    text = shell(recipe(run, find_cell(run, ["6.3.0"]))) + report_of(run, "1").markdown
+    assert text.count("docker build ") == text.count(" --force-rm ") == 2
+
+
 def test_a_script_that_builds_its_image_can_be_started_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
