@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from harness.matrix import load_matrix
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*ROOT.glob("scenarios/*.py"), *ROOT.glob("examples/scenarios/*.py")])
 MATRICES = sorted(ROOT.glob("examples/*.yaml"))
@@ -133,6 +135,18 @@ def test_every_scenario_and_example_is_in_the_docs():
     examples_page = (ROOT / "docs/examples.md").read_text()
     assert all(f"(../{name(path)})" in scenarios_page for path in ROOT.glob("scenarios/*.py"))
     assert all(f"(../{name(path)})" in examples_page for path in MATRICES)
+
+
+def test_the_scenario_of_the_docs_is_one(tmp_path):
+    """An author begins by copying it."""
+    page = (ROOT / "docs/scenarios.md").read_text()
+    for language, file in (("python", "table.py"), ("yaml", "table.yaml")):
+        (tmp_path / file).write_text(re.search(rf"`{file}`.*?```{language}\n(.*?)```", page, re.DOTALL)[1])
+    (scenario,) = load_matrix(tmp_path / "table.yaml", environ={}, check_versions=False).scenarios
+    assert scenario.title == "Sort a table of random numbers."
+    setup = runpy.run_path(str(tmp_path / "table.py"))["setup"]
+    for kind in dict(scenario.params)["kind"]:
+        setup(rows=1000, kind=kind)()
 
 
 # ---------------------------------------------------------------- signal_ops, without TensorFlow
