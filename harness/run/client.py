@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
@@ -33,6 +34,7 @@ PROXIES = tuple(
     name for base in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (base, base.upper())
 )
 FULL_DISK = "no space left on device"
+HOOK = re.compile(r"^.*error running hook.*stderr: (?=\S)")
 MAKE_ROOM = "make room on that engine: `harness clean --images`, `docker system prune`"
 
 
@@ -134,7 +136,9 @@ def _what_to_do(explained: str) -> str:
 
 
 def explanation(error: APIError) -> str:
-    return " ".join(str(error.explanation or error).split())[:600]
+    """In one line, the reason first: what a hook said stands behind all the programs that it was passed through."""
+    said = " ".join(str(error.explanation or error).split())
+    return HOOK.sub("its hook failed: ", said).removesuffix(": unknown")[:600]
 
 
 def ca_bundle(environ: Mapping[str, str]) -> str:

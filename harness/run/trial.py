@@ -248,8 +248,9 @@ class Conversation:
     def _not_started(self, what: str, last: Exit | None = None) -> Outcome:
         last = last or Exit()
         said = (last.error or _last_line(last.stderr_tail) or _last_line(self._lines.noise.text())).strip()
+        silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"
         hint = "the image's entrypoint did not start the agent; `entrypoint: false` skips it"
-        return self._outcome("infrastructure", f"{what}: {said or 'no output'}; {hint}", last)
+        return self._outcome("infrastructure", f"{what}: {said or silent}; {hint}", last)
 
     def _infrastructure(self, message: str) -> Outcome:
         return self._outcome("infrastructure", message, Exit())

@@ -122,6 +122,23 @@ def test_a_full_disk_says_what_to_do() -> None:
     assert not isinstance(caught.value, EngineUnreachable | ImageUnavailable)
 
 
+def test_what_a_hook_said_comes_first() -> None:
+    """It stood last, behind what a table has room for: nobody saw why the card was refused."""
+    chain = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container"
+    hook = "error running hook #0: error running hook: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'"
+    said = APIError(
+        "x", explanation=f"{chain} process: {hook}\nnvidia-container-cli: device error: 7: unknown: unknown"
+    )
+    with (
+        pytest.raises(
+            InfrastructureError,
+            match=r"refused: its hook failed: Auto-detected mode as 'legacy' nvidia-container-cli: device error: 7: u",
+        ),
+        engine_errors("m.yaml:1: k"),
+    ):
+        raise said
+
+
 def test_a_context_that_cannot_be_read_is_not_the_engines_fault(tmp_path: Path) -> None:
     client = docker_sdk.DockerClient(base_url="unix:///nonexistent", version="1.41")
     source = Build(context=tmp_path, args=())

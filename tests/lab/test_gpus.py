@@ -94,7 +94,9 @@ def test_a_card_that_is_gone_and_a_hook_that_fails_are_infrastructure(lab: Lab) 
         with pytest.raises(InfrastructureError, match="device error: GPU-gone: unknown device"):
             trial_on(found, replace(gpu, uuid="GPU-gone"))
         with changed(lab.new, fail="initialization error: nvml error: driver not loaded"):
-            with pytest.raises(InfrastructureError, match="driver not loaded"):
+            with pytest.raises(
+                InfrastructureError, match=r"the engine refused: its hook failed: .*driver not loaded; th"
+            ):
                 trial_on(found, gpu)
             with pytest.raises(
                 InfrastructureError, match=r"hosts\.here\.gpus: a container with GPUs does not start: .*driver n"
