@@ -125,7 +125,12 @@ def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool
     apart = () if searched else history.not_comparable(trials, steps=block.variant.scenario.steps)
     versions = ", ".join(block.cells[number].image.version for number in apart)
     refused = "; ".join(map(str, history.refused(trials)))
+    usual = baseline_of(block)
+    lacking = usual is not None and any(trials) and not any(trial.measured for trial in trials[usual])
     told = (
+        lacking
+        and f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so bad is what is "
+        "worse than the version before, and a series that begins worse than the baseline is not told",
         apart
         and f"{block.series.name} {versions} {place}: not measured in the same rounds as the others (another day), so "
         "step times are not compared; --fresh measures all side by side",

@@ -67,7 +67,8 @@ def _levels(
     heights = [0.0]
     for step in steps:
         heights.append(heights[-1] + (step.size or 0.0))
-    usual = rules.baseline
+    measured = rules.baseline is not None and cells[rules.baseline].trials > 0
+    usual = rules.baseline if measured else None
     good = heights[0] if usual is None else heights[sum(step.after <= usual for step in steps)]
     bad = heights[0] > good + rules.limits[metric]
     found = [_from_start(metric, steps, above=heights[0] - good, cells=cells)] if bad else []

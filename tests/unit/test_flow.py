@@ -134,6 +134,18 @@ def test_an_image_that_cannot_be_had_takes_only_itself(tmp_path: Path) -> None:
     assert verdicts(run(tmp_path, fail)) == {"one 1": "untested", "one 2": "flat", "two 1": "untested", "two 2": "flat"}
 
 
+def test_a_baseline_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+    """What was asked for, worse than the baseline, is not what is answered."""
+
+    def fail(host: str, what: str, number: int) -> None:
+        if what == "image 1":
+            raise ImageUnavailable("x 1: it was removed")
+
+    result = run(tmp_path, fail, matrix=f'{MATRIX}baseline: {{s: "1"}}\n')
+    assert [warning for warning in result.warnings if "the baseline, 1, was not measured" in warning]
+    assert not run(tmp_path, nothing, matrix=f'{MATRIX}baseline: {{s: "1"}}\n').warnings
+
+
 def test_versions_take_turns(tmp_path: Path) -> None:
     """Run one version after the other, and a drift of heat or clock would look like a change between versions."""
     launched: list[str] = []

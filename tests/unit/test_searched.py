@@ -52,3 +52,10 @@ def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
     (begins, _) = with_boundaries([], [faster], cells=CELLS, rules=rules)
     assert begins.effect is not None
     assert math.isclose(begins.effect.value, 1.5)
+
+
+def test_a_baseline_that_could_not_run_says_nothing() -> None:
+    """Where it would lie among the others is a guess, and no version is bad by a guess."""
+    cells = [*CELLS[:5], CellVerdict(verdict="untested", verdicts=("untested",), why="", trials=0)]
+    faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
+    assert with_boundaries([], [faster], cells=cells, rules=Rules(limits=LIMITS, baseline=5)) == ()
