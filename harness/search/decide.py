@@ -28,6 +28,8 @@ from harness.search.states import (
 )
 
 LEVEL_WORDS = {"step_time": ("slower", "faster"), "peak_memory": ("larger", "smaller")}
+OFTEN = 6
+"""Launches that crashed at different steps, after which it is known well enough how often a bad version does."""
 SHOWN = 20
 """How many places of a posterior are logged."""
 
@@ -153,6 +155,9 @@ def _confirm(spots: Sequence[Spot], change: Change, good: int, rules: Rules) -> 
 
 def _part_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | None:
     """A failure that comes in a part of the launches: where does one more launch tell most about its reach?"""
+    often = _how_often(spots, change, rules)
+    if often is not None:
+        return often
     known = reach.reach_of(spots, change)
     place = reach.pick(spots, known, rules)
     if place is None:
@@ -170,6 +175,20 @@ def _part_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision 
         launch=(place,), kind="repeat", reason=reason, metric=change.metric,
         bracket=(change.before, change.after), posterior=posterior,
     )  # fmt: skip
+
+
+def _how_often(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | None:
+    """The bad side again, where crashes wander and each launch crashed so far: the rarer it ends well, the more a good
+    launch elsewhere says.
+    """
+    bad = spots[change.bad]
+    told = evidence(bad, change.metric).good or failures_from(spots, change) >= OFTEN
+    if told or not wanders(spots, change.metric) or not bad.testable or bad.launches >= rules.most:
+        return None
+    reason = f"{name_of(spots, change.bad)} crashes at different steps: does it ever end well?"
+    return Decision(
+        launch=(change.bad,), kind="repeat", reason=reason, metric=change.metric, bracket=(change.before, change.after)
+    )
 
 
 def _sides(spots: Sequence[Spot], change: Change) -> str:
