@@ -44,15 +44,22 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     try:
         _download(client, reference, say=say)
     except APIError as error:
-        to_do = help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
         said = explanation(error)
-        to_do = MAKE_ROOM if FULL_DISK in said.lower() else to_do
-        raise unavailable(f"{where}: {reference}: cannot be pulled: {said}; {to_do}", cause=said) from error
+        text = f"{where}: {reference}: cannot be pulled: {said}; {_what_to_do(said, help=help)}"
+        raise unavailable(text, cause=said) from error
     pulled = local_image(client, reference)
     if pulled is None:
         raise unavailable(f"{where}: {reference}: was pulled, but is gone; is somebody removing images?", cause="")
     marks.note_pull(client, pulled, before=before)
     return _found(reference, pulled)
+
+
+def _what_to_do(said: str, *, help: str) -> str:  # noqa: A002
+    if FULL_DISK in said.lower():
+        return MAKE_ROOM
+    if "verification failed" in said:
+        return "the registry, or a proxy before it, sent something else than that image"
+    return help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
 
 
 def found_locally(client: docker.DockerClient, reference: str) -> Found | None:

@@ -15,7 +15,7 @@ WAITS_S = (5.0, 20.0)
 NETWORK = re.compile(
     r"time-?out|timed out|connection (refused|reset|aborted|broken)|no such host|name resolution|max retries exceeded"
     r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|too ?many ?requests"
-    r"|bad gateway|service unavailable|\b(status|error|code):? (code )?(429|50[0234])\b",
+    r"|bad gateway|service unavailable|\b(status|error|code|http):? (code )?(429|50[0234])\b",
     re.IGNORECASE,
 )
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -285,10 +286,14 @@ def test_a_registry_that_is_down_is_asked_again_once(impatient: DockerEngine, wa
 class NoSuchImage(BaseHTTPRequestHandler):
     """A registry without images."""
 
-    def do_GET(self) -> None:
+    def answer(self) -> tuple[int, str, bytes]:
         body = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()
-        self.send_response(200 if self.path == "/v2/" else 404)
-        self.send_header("Content-Type", "application/json")
+        return 200 if self.path == "/v2/" else 404, "application/json", body
+
+    def do_GET(self) -> None:
+        status, kind, body = self.answer()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "GET":
@@ -306,6 +311,62 @@ def test_an_image_that_does_not_exist_is_not_asked_for_again(impatient: DockerEn
     with serving(NoSuchImage) as port, pytest.raises(ImageUnavailable, match=r"cannot be pulled: .*manifest unknown"):
         impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), said)
     assert said.tries == 0
+
+
+class BusyProxy(NoSuchImage):
+    """What stands before a registry, and answers in its place as web servers do."""
+
+    def answer(self) -> tuple[int, str, bytes]:
+        return (200, "text/plain", b"") if self.path == "/v2/" else (429, "text/html", b"<h1>Too many</h1>")
+
+
+@docker_only
+def test_a_busy_proxy_before_a_registry_is_asked_again(impatient: DockerEngine) -> None:
+    said = Said()
+    with serving(BusyProxy) as port, pytest.raises(ImageUnavailable, match=r"cannot be pulled: .*HTTP 429"):
+        impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), said)
+    assert said.tries > 0
+
+
+class OtherContent(NoSuchImage):
+    """A registry whose layer is not the one that the image names."""
+
+    CONFIG = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{0:064}"]},
+        }
+    ).encode()
+    TYPE = "application/vnd.docker.distribution.manifest.v2+json"
+
+    def answer(self) -> tuple[int, str, bytes]:
+        config = {"digest": f"sha256:{sha256(self.CONFIG).hexdigest()}", "size": len(self.CONFIG)}
+        layer = {"digest": f"sha256:{sha256(b'the layer').hexdigest()}", "size": len(b"the layer")}
+        of = "application/vnd.docker"
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": self.TYPE,
+            "config": {"mediaType": f"{of}.container.image.v1+json", **config},
+            "layers": [{"mediaType": f"{of}.image.rootfs.diff.tar.gzip", **layer}],
+        }
+        if "/manifests/" in self.path:
+            return 200, self.TYPE, json.dumps(manifest).encode()
+        known = {config["digest"]: self.CONFIG, layer["digest"]: b"something"}
+        return 200, "application/octet-stream", known.get(self.path.rpartition("/")[2], b"")
+
+
+@docker_only
+def test_content_that_is_not_the_images_is_the_registrys_matter(impatient: DockerEngine) -> None:
+    """No name and no login would help."""
+    with (
+        serving(OtherContent) as port,
+        pytest.raises(
+            ImageUnavailable, match=r"verification failed .*; the registry, or a proxy before it, sent someth"
+        ),
+    ):
+        impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)
 
 
 @docker_only
