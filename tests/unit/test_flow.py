@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
@@ -72,7 +74,9 @@ def run(
     def open_engine(host: Host, **_: Any) -> Engine:
         return engine(host, fail)
 
-    with plain_watcher(sys.stderr) as watching:
+    own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
+    own.mkdir(exist_ok=True)
+    with plain_watcher(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         world = World(environ=os.environ, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
         return sweep(plan, options, world)[0]
 
