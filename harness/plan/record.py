@@ -1,4 +1,4 @@
-"""A plan as plain data: plan.json."""
+"""A plan as plain data: plan.json. No credential is in it: a run's directory is copied and attached to reports."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from harness import private
 from harness.model import Block, Build, Host, Image, Plan, Pull, Scenario, Series, Source, Variant
 
 SCHEMA = 1
@@ -51,7 +52,7 @@ def _image_json(image: Image) -> dict[str, Any]:
         "yanked": image.yanked,
         "made": _made(image.source),
         "entrypoint": image.keep_entrypoint,
-        "environment": dict(image.environment),
+        "environment": private.told(image.environment),
     }
 
 
@@ -60,8 +61,12 @@ def _made(source: Source) -> dict[str, Any]:
     if isinstance(source, Pull):
         return {"pull": source.reference}
     if isinstance(source, Build):
-        return {"build": str(source.context), "args": dict(source.args)}
-    return {"install": list(source.packages), "base": source.base, "python": source.python}
+        return {"build": str(source.context), "args": private.told(source.args)}
+    return {
+        "install": [private.without_credentials(one) for one in source.packages],
+        "base": source.base,
+        "python": source.python,
+    }
 
 
 def _scenario_json(scenario: Scenario) -> dict[str, Any]:
@@ -80,7 +85,7 @@ def _scenario_json(scenario: Scenario) -> dict[str, Any]:
             "memory_bytes": scenario.memory_bytes,
             "shm_bytes": scenario.shm_bytes,
             "ulimits": [list(limit) for limit in scenario.ulimits],
-            "environment": dict(scenario.environment),
+            "environment": private.told(scenario.environment),
             "network": scenario.network,
             "cap_add": list(scenario.cap_add),
         },
@@ -107,8 +112,8 @@ def source_text(image: Image, *, process: bool = False) -> str:
     if isinstance(image.source, Pull):
         return f"pull {image.source.reference}{mark}"
     if isinstance(image.source, Build):
-        args = " ".join(f"{name}={value}" for name, value in image.source.args)
+        args = " ".join(f"{name}={value}" for name, value in private.told(image.source.args).items())
         return f"build {image.source.context} with {args}{mark}"
     python = f"Python {image.source.python}" if image.source.python else "the running Python"
     onto = f"in a virtual environment of {python}" if process else f"over {image.source.base}"
-    return f"install {' '.join(image.source.packages)} {onto}{mark}"
+    return f"install {private.without_credentials(' '.join(image.source.packages))} {onto}{mark}"

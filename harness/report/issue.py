@@ -12,12 +12,13 @@ from tabulate import tabulate
 from harness.errors import UsageError
 from harness.model import BAD, Build, CellResult, Install, Pull
 from harness.model.evidence import Issue
+from harness.private import is_private, scrubbed
 from harness.report import diff, figures, plot, words
 from harness.report.charts import png, svg
 from harness.report.clean import plain_lines
 from harness.report.command import commands
 from harness.report.markdown import escaped
-from harness.report.private import for_strangers, is_private, scrubbed
+from harness.report.private import for_strangers
 from harness.report.reduced import python_file, templates
 from harness.report.weight import growth_lines
 

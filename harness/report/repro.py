@@ -11,9 +11,10 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
+from harness.private import is_secret, scrubbed
 from harness.report import words
 from harness.report.clean import plain, shortened
-from harness.report.private import is_secret, scrubbed, without_secrets
+from harness.report.private import without_secrets
 from harness.report.reduced import python_file, templates
 
 FOLDER = "/tmp/repro"

@@ -24,9 +24,10 @@ from harness.flows.repro import decoded, recipe
 from harness.flows.stored import StoredRun
 from harness.model import Build, CellVerdict, Lane, Pull, Series, Variant
 from harness.model.evidence import Container, Difference, Machine
+from harness.private import WITHHELD, scrubbed
 from harness.report import issue as issue_report
 from harness.report.diff import render, to_json
-from harness.report.private import for_strangers, scrubbed
+from harness.report.private import for_strangers
 from harness.report.reduced import python_file
 from harness.report.repro import shell
 from tests.unit import stored_run
@@ -138,7 +139,7 @@ def test_the_flags_are_what_the_engine_was_asked_for(run: StoredRun) -> None:
     assert ("--memory", str(1 << 30)) in made.options
     assert ("--ulimit", "stack=67108864:67108864") in made.options
     assert not any(value.startswith("memlock") for _, *rest in made.options for value in rest), "the engine refused it"
-    assert ("API_TOKEN", "hush") in made.environment
+    assert ("API_TOKEN", WITHHELD) in made.environment
 
 
 def test_a_pulled_image_is_named_by_its_registry_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +159,7 @@ def test_a_cell_of_processes_names_interpreter_and_all_packages(tmp_path: Path) 
         version="3.11.2",
         packages=("multidict==6.3.0", "pip==23.0.1", "six==1.16.0"),
         memory_bytes=1 << 30,
-        environment=(("TF_FLAG", "1 $(touch x)"), ("API_TOKEN", "hush")),
+        environment=(("TF_FLAG", "1 $(touch x)"), ("API_TOKEN", WITHHELD)),
     )
     subprocess.run(["sh", "-n"], input=shell(recipe(run, find_cell(run, ["6.3.0"]))), text=True, check=True)
 

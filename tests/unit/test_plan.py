@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.model import Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
+from harness.model import Build, Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
 from harness.model.gpus import Gpu
 from harness.plan import choose_lanes, explain, make_plan, matches, to_json, variants
 
@@ -215,3 +215,32 @@ def test_plan_as_json() -> None:
     assert len({cell["id"] for cell in cells}) == len(cells)
     assert data["blocks"][0]["params"] == {"op": "rfft", "n": 1}
     assert Counter(cell["excluded"] for cell in cells)["known"] == 4
+
+
+def test_a_run_s_directory_holds_no_credential() -> None:
+    """It is copied to other machines, and attached to reports."""
+    secret = "s3cretvalue"
+    address = f"https://ada:{secret}@index.example/simple"
+    given = (("HF_TOKEN", secret), ("INDEX", address), ("TF_XLA_FLAGS", "--x=1"))
+    sources = (
+        Build(context=Path("images/x"), args=(("NGC_APIKEY", secret), ("VERSION", "1"))),
+        Install(base="b", python=None, packages=(f"x @ git+{address}", "y==1")),
+    )
+    images = tuple(
+        Image(series="s", version=str(number), source=source, where=WHERE, environment=given)
+        for number, source in enumerate(sources)
+    )
+    plan = make_plan(
+        replace(
+            MATRIX,
+            series=(Series(name="s", images=images, where=WHERE),),
+            scenarios=(replace(scenario("one"), environment=given),),
+            exclude=(),
+            include=(),
+        ),
+        seed=1,
+    )
+    written = json.dumps(to_json(plan))
+    assert secret not in written
+    assert secret not in str(explain(plan))
+    assert {"HF_TOKEN", "NGC_APIKEY", "--x=1"} <= set(written.replace('"', " ").replace(",", " ").split())

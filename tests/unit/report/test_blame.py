@@ -33,7 +33,8 @@ def test_the_story_once_its_deciding_cell_was_run() -> None:
 def test_the_story_before() -> None:
     assert sentence(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)) == (
         "signal_ops leaks 24.1 KiB a step in 22.12, on the RTX 4090, when input is random or variable; "
-        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell. Layer: native heap."
+        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell. "
+        "Layer: native heap."
     )
 
 
