@@ -2,12 +2,17 @@
 
    It tells what the file named by FAKE_NVML says, one "name value" a line, read anew at every call, so that a test can
    change it while a trial runs. "gpuN.name value" is of device N. A number that is missing is NVML_ERROR_NOT_SUPPORTED.
-   "fail.FUNCTION code" makes a function return that code. OLD leaves out what drivers before R450 do not have. */
+   "fail.FUNCTION code" makes a function return that code. OLD leaves out what drivers before R450 do not have; DATA
+   is a file in place of FAKE_NVML's. */
 
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifndef DATA
+#define DATA getenv("FAKE_NVML")
+#endif
 
 typedef int code;
 typedef struct { int index, instance; } device; /* opaque to the caller */
@@ -15,7 +20,7 @@ typedef unsigned long long u64;
 enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, VERSION_MISMATCH = 25 };
 
 static int tell(const char *name, char *value, size_t size) {
-    const char *path = getenv("FAKE_NVML");
+    const char *path = DATA;
     FILE *file = path ? fopen(path, "r") : NULL;
     char line[8192];
     int found = 0;

@@ -20,7 +20,10 @@ from typing import Any
 import docker
 import psutil
 
+from tests.lab.hook import PLACE
+
 HERE = Path(__file__).parent
+NVML = HERE.parent / "agent/fake_nvml.c"
 HOOK = "nvidia-container-runtime-hook"
 RUNTIME = "nvidia-container-runtime"
 STARTS_S = 60.0
@@ -96,7 +99,8 @@ class Daemon:
         compiler = shutil.which("cc")
         if compiler is None:
             raise LabError("the lab needs a C compiler for its stand-in driver (Debian: apt-get install gcc libc6-dev)")
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "nvml.c"], check=True)
+        command = [compiler, "-shared", "-fPIC", "-O1", f'-DDATA="/{PLACE}"', "-o", library, NVML]
+        subprocess.run(command, check=True)
         programs = {
             HOOK: [sys.executable, HERE / "hook.py", self.data, library],
             RUNTIME: [sys.executable, HERE / "runtime.py", bin_folder / HOOK],
