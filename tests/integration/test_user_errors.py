@@ -53,7 +53,7 @@ MISTAKES = {
     "no engine": (
         [("engine: process", 'engine: "tcp://127.0.0.1:9"')],
         3,
-        ["matrix.yaml:7: hosts.here", "Cannot connect to the Docker daemon at tcp://127.0.0.1:9", "engine: process"],
+        ["matrix.yaml:7: hosts.here", "Cannot connect to the Docker daemon at tcp://127.0.0.1:9", "listens there"],
     ),
     "no such interpreter": ([("    install:", '    python: "3.5"\n    install:')], 3, ["no Python 3.5", "3.1"]),
 }
