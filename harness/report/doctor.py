@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Console
@@ -35,10 +35,10 @@ def render(checkup: Checkup, console: Console) -> None:
         for line in _unknown(host):
             console.print(_text(line, console), style="dim")
     reasons = list(dict.fromkeys(fit.why for fit in checkup.fits if fit.state != "runs"))
-    places = list(dict.fromkeys((fit.host, fit.gpu) for fit in checkup.fits))
+    places = list(dict.fromkeys(map(_place, checkup.fits)))
     for columns in _groups(places, (console.width - NAMES_WIDTH) // FIT_WIDTH):
         console.print()
-        console.print(_fits_table([fit for fit in checkup.fits if (fit.host, fit.gpu) in columns], reasons, console))
+        console.print(_fits_table([fit for fit in checkup.fits if _place(fit) in columns], reasons, console))
     for number, reason in enumerate(reasons, start=1):
         console.print(_text(f"[{number}] {reason}", console))
 
@@ -192,16 +192,23 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
 # ---------------------------------------------------------------- images
 
 
+def _place(fit: Fit) -> tuple[str, Gpu | None]:
+    """The column of a fit: cards of one host share it that differ in nothing but which they are."""
+    kind = None if fit.gpu is None else replace(fit.gpu, uuid="", index=0, processes=None, parent=None)
+    return fit.host, kind
+
+
 def _fits_table(fits: Sequence[Fit], reasons: Sequence[str], console: Console) -> Table:
     table = Table(box=None, pad_edge=False, expand=False, header_style="bold")
     table.add_column("image", overflow="fold", max_width=60)
-    places = list(dict.fromkeys((fit.host, fit.gpu) for fit in fits))
+    places = list(dict.fromkeys(map(_place, fits)))
     for host, gpu in places:
-        name = host if gpu is None else f"{host} {gpu.short_name}"
+        cards = len({fit.gpu for fit in fits if _place(fit) == (host, gpu)})
+        name = host if gpu is None else f"{host} {gpu.short_name}{f' ({cards} of them)' if cards > 1 else ''}"
         table.add_column(_text(name, console), overflow="fold", max_width=FIT_WIDTH + 8)
     by_image: dict[tuple[str, str], dict[tuple[str, Gpu | None], Fit]] = {}
     for fit in fits:
-        by_image.setdefault((fit.series, fit.version), {})[fit.host, fit.gpu] = fit
+        by_image.setdefault((fit.series, fit.version), {})[_place(fit)] = fit
     for (series, version), row in by_image.items():
         cells = [_fit(row.get(place), reasons, console) for place in places]
         table.add_row(_text(f"{series} {version}", console), *cells)

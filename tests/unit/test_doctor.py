@@ -199,6 +199,23 @@ def test_the_tables_fit_and_say_all(folder: Path) -> None:
         assert "hosts.lost: Cannot connect to the Docker daemon at ssh://lost" in said
 
 
+def test_cards_of_one_kind_share_a_column(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight cards of a server say one thing of an image: eight columns of one name told nobody which is which."""
+    cards = tuple(replace(RTX_4090, uuid=f"GPU-{number}", index=number) for number in range(8))
+    capped = replace(RTX_4090, uuid="GPU-capped", index=8, power_limit_w=200)
+    monkeypatch.setattr(Planted, "gpus", lambda *_: (*cards, capped))
+    text = (folder / "matrix.yaml").read_text().replace("gpus: all", "gpus: each")
+    (folder / "matrix.yaml").write_text(text)
+    found = check(folder)
+    (table,) = shown(found, 400)
+    (header,) = [line for line in table.splitlines() if line.startswith("image ")]
+    assert header.split("  ")[0] == "image"
+    assert [name.strip() for name in header.split("  ") if name.strip()] == [
+        "image", "old RTX 4090 (8 of them)", "old RTX 4090", "new RTX 4090 (8 of them)", "new RTX 4090", "lost",
+    ]  # fmt: skip
+    assert len({fit.gpu for fit in found.fits if fit.gpu is not None}) == 9
+
+
 def test_json_has_every_field_and_null_for_what_is_not_known(folder: Path) -> None:
     found = to_json(check(folder))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
