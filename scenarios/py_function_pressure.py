@@ -13,6 +13,7 @@ PARAMS = {
     "work_ms": [2, 10],
 }
 
+SESSIONS = []
 ELEMENTS = 32  # in the dataset, again and again; with cache after, all of them are kept
 
 
@@ -47,6 +48,7 @@ def setup(
         arrays = arrays.prefetch(auto if prefetch == "autotune" else prefetch)
     element = tf.reduce_sum(tf.compat.v1.data.make_one_shot_iterator(arrays).get_next())
     session = tf.compat.v1.Session()
+    SESSIONS.append(session)
     tf.compat.v1.get_default_graph().finalize()
 
     def step():
@@ -55,6 +57,11 @@ def setup(
         return batch
 
     return step
+
+
+def teardown():
+    """An open pipeline goes on to call Python, which then cannot end."""
+    SESSIONS.pop().close()
 
 
 def ordered(tf, dataset, deterministic):

@@ -60,8 +60,9 @@ def dataset(tf, pipeline, paths, readers, block):
     if pipeline == "parallel_reads":
         return records(paths, num_parallel_reads=readers)
     files = tf.data.Dataset.from_tensor_slices(paths)
-    calls = {"num_parallel_calls": readers} if pipeline == "parallel_interleave" else {}
-    return files.interleave(records, cycle_length=min(readers, FILES), block_length=block, **calls)
+    cycle = min(readers, FILES)
+    calls = {"num_parallel_calls": cycle} if pipeline == "parallel_interleave" else {}  # TensorFlow wants no more
+    return files.interleave(records, cycle_length=cycle, block_length=block, **calls)
 
 
 def mixing(order):
