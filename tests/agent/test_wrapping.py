@@ -6,10 +6,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from harness.agent.probes import optrace, valgrind
+from harness.agent.probes import optrace, optrace_torch, valgrind
 from harness.agent.wrapping import PIECE, pieces
 from tests.agent.driver import Agent, Told, pack
 
@@ -104,6 +105,35 @@ def test_events_that_overlap_lie_on_lines_of_their_own() -> None:
     events = [optrace.Event(name, name, "cpu", start, 10, 0) for name, start in (("a", 100), ("b", 105), ("c", 110))]
     rows = [row for row in optrace.chrome_trace(events)["traceEvents"] if row["ph"] == "X"]
     assert [(row["name"], row["ts"], row["tid"]) for row in rows] == [("a", 0, 0), ("b", 5, 1), ("c", 10, 0)]
+
+
+class FakeProfiler:
+    """Stands where torch.profiler.profile would be: torch's own wheel is too large for each test run."""
+
+    def __init__(self, **_: object) -> None:
+        pass
+
+    def __enter__(self) -> "FakeProfiler":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def events(self) -> list[SimpleNamespace]:
+        spans = {"aten::conv2d": (10, 25), "[memory]": (12, 12)}
+        return [
+            SimpleNamespace(
+                name=name, time_range=SimpleNamespace(start=start, end=end), device_type="CPU", cpu_memory_usage=-4
+            )
+            for name, (start, end) in spans.items()
+        ]
+
+
+def test_of_torch_s_events_only_operations_count() -> None:
+    profiler = SimpleNamespace(profile=FakeProfiler, ProfilerActivity=SimpleNamespace(CPU="cpu"))
+    torch = SimpleNamespace(profiler=profiler, cuda=SimpleNamespace(is_available=lambda: False))
+    result, events = optrace_torch.tracer(torch)(lambda: 7)
+    assert (result, events) == (7, [optrace.Event("aten::conv2d", "aten::conv2d", "CPU", 10, 15, 0)])
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, 3 * PIECE])

@@ -2,6 +2,8 @@
 
 from .optrace import Event
 
+NOT_OPS = ("[memory]",)  # an allocation outside of any operation
+
 
 def tracer(torch):
     """A function step -> (its result, events)."""
@@ -12,7 +14,7 @@ def tracer(torch):
     def trace(step):
         with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
             result = step()
-        return result, [_event(event) for event in profiler.events()]
+        return result, [_event(event) for event in profiler.events() if event.name not in NOT_OPS]
 
     return trace
 
