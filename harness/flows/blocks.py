@@ -12,7 +12,7 @@ from harness.flows.searched import with_boundaries
 from harness.flows.searching import Searching
 from harness.judge import history
 from harness.judge.rounds import visible
-from harness.model import Block, CellResult, Change, Noise, Trace, Trial
+from harness.model import GOOD, Block, CellResult, Change, Noise, Trace, Trial
 from harness.run.policy import CellRun
 
 SHOWN_ROWS = 240
@@ -73,7 +73,11 @@ def judge_block(
     return JudgedBlock(
         cells=tuple(thinned(_with_visible(cell, seen), rows=rows) for cell in cells),
         changes=changes,
-        warnings=(*_warnings(block, trials, searched=searched is not None), *_beside_others(block, changes)),
+        warnings=(
+            *_warnings(block, trials, searched=searched is not None),
+            *_beside_others(block, changes),
+            *_by_luck(block, cells, changes),
+        ),
     )
 
 
@@ -116,6 +120,27 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
     return (
         f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
         f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them",
+    )
+
+
+def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+    """Versions that look good in the table and that a finding does not rely on: too few launches."""
+    doubted = sorted(
+        {
+            place
+            for change in changes
+            if change.metric == "outcome"
+            for place in change.untestable
+            if cells[place].verdict.verdict in GOOD
+        }
+    )
+    if not doubted:
+        return ()
+    versions = ", ".join(block.cells[place].image.version for place in doubted)
+    return (
+        f"{block.series.name} {versions} on {block.lane}, {block.variant}: ended well in so few launches that it may "
+        "have missed the failure beside it by luck, so the finding says between which versions; more launches "
+        "(`--trials`) tell",
     )
 
 

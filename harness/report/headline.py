@@ -74,6 +74,8 @@ def _ok(result: RunResult) -> str:
     good = tones.count("good")
     if all(is_needless(cell) for cell in result.cells if words.tone(cell.verdict.verdict) == "none"):
         return f"Nothing bad in the {good} of {cells} that were run; the other {len(tones) - good} were not."
+    if not good:
+        return f"Nothing was run: of {cells}, all are excluded or cannot run there."
     return f"Nothing bad: {good} of {cells} good, the rest not measured."
 
 

@@ -37,6 +37,9 @@ def when(episode: Episode) -> str:
     return f"since {version(begins.after)}{fixed}"
 
 
+_FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
+
+
 def verb(same: Sequence[Finding]) -> str:
     """`leaks 7.84 KiB a step`: findings of one kind, whose sizes may differ."""
     finding, size = same[0], sizes(same)
@@ -48,8 +51,7 @@ def verb(same: Sequence[Finding]) -> str:
         return f"needs more memory at its peak{f' ({size})' if size else ''}"
     if finding.verdict == "leak" or finding.metric == "memory":
         return f"leaks {size or 'memory'}"
-    verbs = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
-    return verbs.get(finding.verdict, "fails")
+    return " or ".join(dict.fromkeys(_FAILS.get(one.verdict, "fails") for one in same))
 
 
 def again(same: Sequence[Finding]) -> str:

@@ -286,6 +286,18 @@ def test_a_search_sees_that_crashes_come_at_different_steps(tmp_path: Path) -> N
     assert int(finding.before or -1) < 3 <= int(finding.after)
 
 
+def test_a_good_version_that_may_be_luck_is_told(tmp_path: Path) -> None:
+    """The table shows it as good and the finding does not rely on it: nobody could make sense of that."""
+    matrix = (HISTORY % '"2", "3"').replace("least: 2, most: 4", "least: 2, most: 2")
+    result = run(tmp_path, nothing, CRASHES, matrix=matrix)
+    assert [cell.verdict.verdict for cell in result.cells] == ["flat", "crash"]
+    (finding,) = result.findings
+    assert (finding.before, finding.after, finding.untestable) == (None, "3", ("2",))
+    (warning,) = (one for one in result.warnings if "luck" in one)
+    assert warning.startswith("s 2 on one, quiet: ended well in so few launches")
+    assert warning.endswith("(`--trials`) tell")
+
+
 def test_a_search_uses_what_is_known(tmp_path: Path) -> None:
     """The same command again launches nothing, and says the same."""
     first, decisions = search(tmp_path, first=7, end=99)

@@ -100,6 +100,8 @@ def test_bad_cells_without_a_history_are_still_bad() -> None:
          "Nothing bad found, but 2 of 49 cells could not be decided (2 inconclusive)."),
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("untested", "no image"),
                    verdict="infrastructure"), "Nothing could be measured: 10 of 10 cells are untested."),
+        (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("incompatible", "no"),
+                   verdict="ok"), "Nothing was run: of 10 cells, all are excluded or cannot run there."),
         (replace(build.unreachable(), verdict="ok"), "Nothing bad: 5 of 10 cells good, the rest not measured."),
     ],
 )  # fmt: skip
