@@ -30,6 +30,8 @@ SEEN_FIELDS = {
     "settings.protocol": "protocol",
 }
 """Of what the agent said from inside. The probes are the image's: its C library decides which there are."""
+LANE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"})
+"""Of the environment, those that a lane's GPUs bring with them: they say nothing of the image."""
 GPU_FIELDS = ("uuid", "name", "driver", "cuda", "memory_mib", "power_limit_w", "ecc", "mig")
 NAMES = {
     "host.name": "host name",
@@ -91,6 +93,8 @@ def conditions(trial: Trial) -> Mapping[str, Any]:
         "settings.memory_limit": _field(cgroup, "limit_bytes"),
         "settings.budget": trial.steps_asked or None,
     }
+    if isinstance(environment := seen.get("environment"), Mapping):
+        found["image.environment"] = {name: environment[name] for name in environment if name not in LANE_VARIABLES}
     cards = gpus if isinstance(gpus, list | tuple) else ()
     return found | {f"gpu.{name}": _of_gpus(cards, name) for name in GPU_FIELDS}
 

@@ -204,7 +204,7 @@ def _fits_table(fits: Sequence[Fit], reasons: Sequence[str], console: Console) -
     places = list(dict.fromkeys(map(_place, fits)))
     for host, gpu in places:
         cards = len({fit.gpu for fit in fits if _place(fit) == (host, gpu)})
-        name = host if gpu is None else f"{host} {gpu.short_name}{f' ({cards} of them)' if cards > 1 else ''}"
+        name = host if gpu is None else f"{host} {gpu.short_name}{f' ×{cards}' if cards > 1 else ''}"
         table.add_column(_text(name, console), overflow="fold", max_width=FIT_WIDTH + 8)
     by_image: dict[tuple[str, str], dict[tuple[str, Gpu | None], Fit]] = {}
     for fit in fits:

@@ -86,6 +86,9 @@ def test_the_story(story: Harness) -> None:
     leaking_cells = [cell for cell in summary["cells"] if cell["verdict"] == "leak"]
     assert {tuple(cell["verdicts"]) for cell in leaking_cells} == {("leak", "slowdown")}
     assert [(one["cause"], one["rule"]) for one in summary["attribution"]] == [("image", "input in {random, variable}")]
+    beside = story.run("compare", "reports/two-hosts/latest")
+    assert beside.code == 1, beside.err
+    assert "both leak" in beside.out
 
 
 def test_without_the_deciding_cell_it_is_undecided_and_decide_runs_that_cell_alone(

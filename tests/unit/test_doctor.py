@@ -211,7 +211,7 @@ def test_cards_of_one_kind_share_a_column(folder: Path, monkeypatch: pytest.Monk
     (header,) = [line for line in table.splitlines() if line.startswith("image ")]
     assert header.split("  ")[0] == "image"
     assert [name.strip() for name in header.split("  ") if name.strip()] == [
-        "image", "old RTX 4090 (8 of them)", "old RTX 4090", "new RTX 4090 (8 of them)", "new RTX 4090", "lost",
+        "image", "old RTX 4090 ×8", "old RTX 4090", "new RTX 4090 ×8", "new RTX 4090", "lost",
     ]  # fmt: skip
     assert len({fit.gpu for fit in found.fits if fit.gpu is not None}) == 9
 

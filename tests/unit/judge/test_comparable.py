@@ -40,6 +40,18 @@ def test_what_the_comparison_is_about_may_differ():
     assert told(trial(), other, "host") == ["image libc glibc 2.36 and musl", "probes ['rss', 'heap'] and ['rss']"]
 
 
+def test_what_a_lanes_gpus_bring_into_the_environment_is_not_the_images():
+    """The engine writes the card's UUID there: no two hosts with GPUs could be compared."""
+    old = trial(facts={"environment": {"NVIDIA_VISIBLE_DEVICES": "GPU-1", "CUDA_VERSION": "11.8"}})
+    new = trial(facts={"environment": {"NVIDIA_VISIBLE_DEVICES": "GPU-2", "CUDA_VERSION": "11.8"}})
+    bare = trial(facts={"environment": {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "CUDA_VERSION": "11.8"}})
+    assert told(old, new, "host", "gpu") == told(old, bare, "host", "gpu") == []
+    other = trial(facts={"environment": {"NVIDIA_VISIBLE_DEVICES": "GPU-1", "CUDA_VERSION": "12.0"}})
+    assert told(old, other, "host", "gpu") == [
+        "image environment {'CUDA_VERSION': '11.8'} and {'CUDA_VERSION': '12.0'}"
+    ]
+
+
 def test_what_one_side_does_not_know_is_no_difference():
     assert told(trial(), trial(kernel=None, facts={"gpus": []}), "image") == []
     assert told(trial(), trial_of(), "image") == []
