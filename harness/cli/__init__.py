@@ -6,9 +6,11 @@ a registry must not wait for all of statistics.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -92,7 +94,17 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """The console script: run a command and end the process with its exit code."""
+    _open_closed_streams()
     sys.exit(run(arguments if arguments is not None else sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed (`2>&-`) is /dev/null: the next file to be opened would be taken for it."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def run(arguments: list[str]) -> int:
@@ -101,21 +113,28 @@ def run(arguments: list[str]) -> int:
         cli.main(args=arguments, prog_name="harness", standalone_mode=False)
         code = 0
     except HarnessError as error:
-        click.echo(f"harness: {error}", err=True)
+        _say(str(error))
         code = error.exit_code
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         code = 2
     except (click.Abort, KeyboardInterrupt):
-        click.echo("harness: interrupted", err=True)
+        _say("interrupted")
         code = 130
     except SystemExit as error:
         code = _code(error.code)
     except Exception:  # noqa: BLE001 - the one place that turns our own bugs into a report
         traceback.print_exc()
-        click.echo("harness: this is a bug of the harness; please report the lines above", err=True)
+        _say("this is a bug of the harness; please report the lines above")
         code = OUR_BUG
     return code
+
+
+def _say(text: str) -> None:
+    """The exit code tells, too: a disk that is full must not change it."""
+    with suppress(OSError):
+        click.echo(f"harness: {text}", err=True)
 
 
 def _code(code: Any) -> int:

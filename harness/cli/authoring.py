@@ -28,8 +28,9 @@ def new_scenario(*, name: str, folder: Path) -> None:
     """
     from harness.flows import new_scenario as new_scenario_flow
 
-    for path in new_scenario_flow.write(name, folder):
-        click.echo(path)
+    written = new_scenario_flow.write(name, folder)
+    with to_stdout():
+        click.echo("\n".join(map(str, written)))
     click.echo(f"try it: harness sweep {folder / name}.yaml", err=True)
 
 

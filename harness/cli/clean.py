@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, option
+from harness.cli.common import FILE, OUT, option, to_stdout
 from harness.errors import EngineUnreachable, UsageError
 from harness.flows import clean as clean_flow
 from harness.flows import old_runs
@@ -17,7 +17,7 @@ from harness.flows import old_runs
 @click.argument("matrix", type=FILE, required=False)
 @click.option("--images", is_flag=True, help="Also images and environments that the harness pulled or made.")
 @click.option("--runs", metavar="OLDER_THAN", help="Also directories of runs that began longer ago: 12h, 30d, 8w.")
-@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+@OUT
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry_run: bool) -> None:
     """Remove what killed runs left behind on the hosts of MATRIX (default: this machine).
@@ -40,10 +40,12 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
     for host in clean_flow.clean(
         hosts, images=images, dry_run=dry_run, environ=os.environ, say=lambda text: click.echo(text, err=True)
     ):
-        click.echo(host)
+        with to_stdout():
+            click.echo(host)
         problems += [host.problem] if host.problem else []
     if older_than is not None:
         for line in old_runs.clean(out, matrix=name, older_than=older_than, dry_run=dry_run):
-            click.echo(line)
+            with to_stdout():
+                click.echo(line)
     if matrix is not None and problems:
         raise EngineUnreachable("\n".join(problems))

@@ -1,4 +1,4 @@
-"""What several commands share: arguments, signals, and the two streams."""
+"""What several commands share: arguments, signals, the standard streams, and files that a user names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TypeVar
 import click
 from rich.console import Console
 
-from harness.errors import UsageError
+from harness.errors import InfrastructureError, UsageError
 
 Parsed = TypeVar("Parsed")
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -43,12 +43,41 @@ class Terminal(Console):
 
 @contextmanager
 def to_stdout() -> Iterator[None]:
-    """Whoever reads our output may stop reading: the rest is dropped, and the exit code stays."""
+    """Whoever reads our output may stop reading: the rest is dropped, and the exit code stays. A disk that is full is
+    told: InfrastructureError.
+    """
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
+    except OSError as error:
+        _drop_stdout()
+        raise InfrastructureError(f"stdout: cannot be written: {error.strerror}; make room") from error
+
+
+def _drop_stdout() -> None:
+    """What is still to be written, too: Python would try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:
+    """Write to where the user said: a file becomes the new one whole; a pipe or a device gets it, and stays what it is.
+
+    `in_new_folder`: its folder is made if need be. Raises UsageError.
+    """
+    from harness.store import write_atomically
+
+    try:
+        if in_new_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        else:
+            write_atomically(path.resolve(), content)
+    except (OSError, InfrastructureError) as error:
+        reason = getattr(error.__cause__ or error, "strerror", None)
+        raise UsageError(f"{path}: cannot be written: {reason}; make room or choose another place") from error
 
 
 def option(name: str, parse: Callable[[str], Parsed], text: str) -> Parsed:

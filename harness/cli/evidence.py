@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import click
 
 from harness import __version__
-from harness.cli.common import FILE, OUT, to_stdout
+from harness.cli.common import FILE, OUT, to_stdout, write_file
 
 
 @click.command()
@@ -33,14 +34,19 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     from harness.flows import evidence
     from harness.flows import repro as repro_flow
     from harness.report import repro as repro_report
+    from harness.report.reduced import python_file
 
     stored = evidence.open_run(run, out=out)
     recipe = repro_flow.recipe(stored, evidence.find_cell(stored, cell))
+    is_python = script is not None and script.suffix == ".py"
+    text = python_file(recipe) if is_python else repro_report.shell(recipe)
+    if script is not None:
+        write_file(script, text)
+        if script.is_file():
+            script.chmod(0o755)
+        text = f"{shlex.join(['python3' if is_python else 'sh', str(script)])}\n"
     with to_stdout():
-        if script is None:
-            click.echo(repro_report.shell(recipe), nl=False)
-        else:
-            click.echo(repro_report.write(recipe, script))
+        click.echo(text, nl=False)
 
 
 @click.command()
@@ -71,10 +77,12 @@ def issue(*, run: str, finding: tuple[str, ...], _format: str, folder: Path | No
     number, found = evidence.find_finding(stored, finding)
     inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
     report = issue_report.render(issue_flow.issue(stored, found, inspect=inspect), harness_version=__version__)
-    written = issue_report.write(report, folder or stored.path / f"issue-{number}")
+    files = {(folder or stored.path / f"issue-{number}") / name: content for name, content in report.files.items()}
+    for path, content in files.items():
+        write_file(path, content, in_new_folder=True)
     with to_stdout():
         click.echo(report.markdown, nl=False)
-    for line in (*report.warnings, f"written: {', '.join(map(str, written))}"):
+    for line in (*report.warnings, f"written: {', '.join(map(str, files))}"):
         click.echo(f"harness: {line}", err=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, to_stdout
+from harness.cli.common import FILE, to_stdout, write_file
 
 FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
 
@@ -32,13 +32,13 @@ def report(*, run: str, wanted: str, out: Path | None, folder: Path) -> None:
     """
     from harness.cli import results
     from harness.flows import evidence, rerender
-    from harness.store import write_atomically
 
     result = rerender.read_result(evidence.find_run(run, out=folder))
-    with to_stdout():
-        if out is not None:
-            write_atomically(out, results.FORMATS[wanted](result))
-        elif wanted == "terminal":
-            results.print_result(result, as_json=False)
-        else:
-            click.echo(results.FORMATS[wanted](result), nl=False)
+    if out is not None:
+        write_file(out, results.FORMATS[wanted](result))
+    elif wanted == "terminal":
+        results.print_result(result, as_json=False)
+    else:
+        content = results.FORMATS[wanted](result)
+        with to_stdout():
+            click.echo(content, nl=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, stop_on_signals
+from harness.cli.common import FILE, OUT, stop_on_signals, to_stdout
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, help="Of the order of launches; printed by every run, so that one can be repeated.")
 @click.option("--decide", is_flag=True, help="Run only the cells that would settle an undecided cause.")
 @click.option("--fresh", is_flag=True, help="Run everything again, whatever is known from earlier runs.")
-@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+@OUT
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
 def sweep(
     *, matrix: Path, dry_run: bool, only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],
@@ -109,7 +109,8 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
     """A line, of which a program that reads JSON learns on stderr."""
     from harness.cli.results import print_result
 
-    click.echo(f"nothing to decide: {result.directory} leaves no cause undecided ({result.verdict})", err=as_json)
+    with to_stdout():
+        click.echo(f"nothing to decide: {result.directory} leaves no cause undecided ({result.verdict})", err=as_json)
     if as_json:
         print_result(result, as_json=True)
 
@@ -118,4 +119,5 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     from harness.plan import explain
 
     explained = explain(plan)
-    click.echo(json.dumps(asdict(explained), indent=1, default=str) if as_json else str(explained))
+    with to_stdout():
+        click.echo(json.dumps(asdict(explained), indent=1, default=str) if as_json else str(explained))

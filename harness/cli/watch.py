@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from harness.cli.common import FILE, option, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, option, stop_on_signals, to_stdout
 
 if TYPE_CHECKING:
     from harness.model import Plan, RunResult
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     help="Of how many known tags to ask what they point to now, where a repository has more than 100; "
     "some: in turns, with at most 5 requests a look.",
 )
-@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+@OUT
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a look, and the summary.json of its run.")
 def watch(
     *, matrix: Path, once: bool, interval: str, digests: Literal["some", "all"], out: Path, as_json: bool

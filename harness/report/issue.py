@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tabulate import tabulate
 
-from harness.errors import UsageError
 from harness.model import BAD, Build, CellResult, Install, Pull
 from harness.model.evidence import Issue
 from harness.private import is_private, scrubbed
@@ -83,20 +81,6 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     images |= {f"{name}.svg": svg(one).encode() for name, one in drawings.items()}
     files = {"issue.md": markdown.encode(), **({"repro.py": code.encode()} if code else {}), **images}
     return Report(markdown=markdown, files=files, warnings=tuple(_warnings(issue, code)))
-
-
-def write(report: Report, folder: Path) -> list[Path]:
-    """Write its files into a folder, made if need be; their paths. Raises UsageError."""
-    written = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in report.files.items():
-            written.append(folder / name)
-            written[-1].write_bytes(content)
-    except OSError as error:
-        text = f"{error.filename}: cannot be written: {error.strerror}; choose another place with --folder"
-        raise UsageError(text) from error
-    return written
 
 
 def _line(text: str) -> str:

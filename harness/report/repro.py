@@ -6,9 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
-from harness.errors import UsageError
 from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
 from harness.private import is_secret, scrubbed
@@ -42,17 +40,6 @@ def shell(recipe: Recipe) -> str:
     if isinstance(run, Machine):
         return templates().get_template("repro_process.sh.j2").render({**told, **_of_machine(run)})
     return templates().get_template("repro_docker.sh.j2").render({**told, **_of_container(run)})
-
-
-def write(recipe: Recipe, path: Path) -> str:
-    """Write the script to a file, of a `.py` its Python part alone; how it is started. Raises UsageError."""
-    text = python_file(recipe) if path.suffix == ".py" else shell(recipe)
-    try:
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o755)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}; choose another place with --script") from error
-    return shlex.join(["python3" if path.suffix == ".py" else "sh", str(path)])
 
 
 def _notes(recipe: Recipe) -> Iterator[str]:

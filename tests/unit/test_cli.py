@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import click
 import pytest
 
 from harness.cli import COMMANDS, command
+from harness.cli.common import write_file
 from harness.cli.probe import PROBES
 from harness.cli.results import FORMATS
-from harness.flows import probing
+from harness.errors import UsageError
+from harness.flows import new_scenario, probing
 
 
 def completed(words: str) -> list[str]:
@@ -61,3 +66,59 @@ def test_the_lists_that_are_told_without_an_import_are_true() -> None:
     assert isinstance(wanted, click.Choice)
     assert list(wanted.choices) == list(FORMATS)
     assert sorted(probing.FINDERS) == list(PROBES)
+
+
+# ---------------------------------------------------------------- streams, and files that a user names
+
+
+def ended(line: str) -> tuple[int, str]:
+    """The exit code of a shell's line with `harness` in it, and what it said on stderr where that was not sent away."""
+    program = shlex.join([sys.executable, "-m", "harness"])
+    done = subprocess.run(["sh", "-c", line.replace("harness", program)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("line", ["harness schema >/dev/full", "harness new-scenario mine --folder {} >/dev/full"])
+def test_a_full_disk_under_stdout_is_a_message(line: str, tmp_path: Path) -> None:
+    """It was a traceback, and an exit code that says "report a bug"."""
+    code, said = ended(line.format(tmp_path))
+    assert (code, said.count("\n")) == (3, 1)
+    assert "stdout: cannot be written: No space left on device" in said
+
+
+@pytest.mark.parametrize("away", ["2>/dev/full", "2>&-"])
+def test_an_exit_code_does_not_hang_on_stderr(away: str, tmp_path: Path) -> None:
+    """1 would say that an image is bad."""
+    assert ended(f"harness report {tmp_path}/nothing {away}")[0] == 2
+
+
+def test_a_stdout_that_is_closed_takes_no_file(tmp_path: Path) -> None:
+    """The next file to be opened would be number 1, and what is printed would go into it."""
+    assert ended(f"harness new-scenario mine --folder {tmp_path} >&-")[0] == 0
+    assert (tmp_path / "mine.py").read_text() == new_scenario.SCRIPT
+
+
+def test_a_pipe_or_a_device_is_written_into_and_not_replaced(tmp_path: Path) -> None:
+    """`--out /dev/null`, by root, put a plain file in its place."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        write_file(pipe, "a report")
+        assert read.result() == "a report"
+    assert pipe.is_fifo()
+
+
+def test_a_link_still_leads_to_the_file_that_was_written(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "site" / "report.md")
+    write_file(tmp_path / "link", "a report")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "site" / "report.md").read_text() == "a report"
+
+
+def test_where_nothing_can_be_written_is_a_message(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "x", tmp_path / "none" / "x"):
+        with pytest.raises(UsageError, match="cannot be written"):
+            write_file(path, "")

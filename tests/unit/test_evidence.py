@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -390,6 +391,17 @@ def test_a_repro_has_no_credential_in_it_and_takes_it_from_its_caller(tmp_path: 
     done = subprocess.run(["sh", "-c", text], env=environ, capture_output=True, text=True, check=True, timeout=30)
     assert f"{given.get('API_TOKEN')} 1 $(touch x)\n" in done.stdout
     assert ("API_TOKEN is not set" in done.stderr) == (not given)
+
+
+def test_a_script_for_a_pipe_leaves_the_pipe_as_it_is(run: StoredRun, tmp_path: Path) -> None:
+    """`--script /dev/null`, by root, took from all others the right to write to it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        done = CliRunner().invoke(cli, ["repro", str(run.path), "6.3.0", "--script", str(pipe)])
+        assert (done.exit_code, read.result()[:9]) == (0, "#!/bin/sh")
+    assert pipe.stat().st_mode & 0o777 == 0o600
 
 
 # ---------------------------------------------------------------- what a user does wrong, and what time does to files
