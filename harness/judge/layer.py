@@ -21,6 +21,8 @@ WRAP_KIB = float(1 << 22)
 """The C library's older counters are 32 bits wide, in bytes: 4 GiB on they begin again, or below zero."""
 PYTHON_BLOCKS_PER_STEP = 0.05
 """A Python leak loses an object at least every twenty steps; noise of counters stays below."""
+APART = 500
+"""Steps between two looks from which on what a look itself takes, a few blocks, stays below that."""
 
 
 def layer_of(trace: Trace) -> str | None:
@@ -30,7 +32,7 @@ def layer_of(trace: Trace) -> str | None:
         return None
     if _is_mapped(trace.looks, resident=resident):
         return "file or shared memory"
-    blocks, heap = _rate(trace, "blocks"), _rate(trace, "heap_kib")
+    blocks, heap = _probed(trace, "blocks"), _probed(trace, "heap_kib")
     if blocks is not None and blocks >= PYTHON_BLOCKS_PER_STEP:
         return "python objects"
     if heap is not None and heap >= NATIVE_SHARE * resident:
@@ -68,6 +70,18 @@ def look_rate(looks: tuple[Look, ...], field: str) -> float | None:
     told = {look.step: getattr(look, field) for look in looks if getattr(look, field) is not None}
     steps = sorted(told)[-2:]
     return (told[steps[1]] - told[steps[0]]) / (steps[1] - steps[0]) if len(steps) == 2 else None
+
+
+def _probed(trace: Trace, name: str) -> float | None:
+    """A step, from its samples; where short steps left too few of them, between the last two looks."""
+    rate = _rate(trace, name)
+    looks = {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}
+    before, last = sorted(looks)[-2:] if len(looks) > 1 else (0, 0)
+    if rate is not None or last - before < APART:
+        return rate
+    values = np.array([looks[before], looks[last]])
+    grown = np.diff(np.unwrap(values, period=WRAP_KIB) if name == "heap_kib" else values)
+    return float(grown[0]) / (last - before)
 
 
 def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str | None:

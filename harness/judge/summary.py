@@ -74,10 +74,10 @@ def _peak_mib(launch: Launch) -> float | None:
 
 
 def _layer(names: Sequence[VerdictName], support: Sequence[Launch]) -> str | None:
-    """What most of the supporting launches say."""
+    """What most of the supporting launches say, of those that can tell."""
     if "leak" not in names and "plateau" not in names:
         return None
-    layers = Counter(launch.found.layer for launch in support if launch.found is not None)
+    layers = Counter(launch.found.layer for launch in support if launch.found is not None and launch.found.layer)
     return layers.most_common(1)[0][0] if layers else None
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from harness.judge.layer import WRAP_KIB, layer_of
+from harness.judge.layer import APART, WRAP_KIB, layer_of
+from harness.model import Look, Trace
 from tests.unit.judge.making import memory, trace_of
 
 
@@ -18,3 +21,21 @@ def test_a_heap_counter_that_wraps_is_still_the_heap(lowest_kib):
     trace = trace_of(rss)
     trace = type(trace)(step=trace.step, columns={**trace.columns, "heap_kib": heap})
     assert layer_of(trace) == "native heap"
+
+
+def with_looks(*, blocks: float, apart: int) -> Trace:
+    """A leak whose steps are too short for more than a few samples of heap and blocks."""
+    trace = trace_of(memory(9.4))
+    sparse = np.where(trace.step % 100 == 0, 1000.0, np.nan)
+    looks = tuple(Look(step=step, heap_kib=1000.0, blocks=1e5 + blocks * step) for step in (4000 - apart, 4000))
+    return replace(trace, columns={**trace.columns, "heap_kib": sparse, "blocks": sparse}, looks=looks)
+
+
+def test_short_steps_have_a_layer_too():
+    """ujson lost 200 integers in a step of 0.1 ms: most launches had too few samples to say so, their looks did."""
+    assert layer_of(with_looks(blocks=200.0, apart=2000)) == "python objects"
+
+
+def test_what_a_look_itself_takes_is_no_leak_of_python():
+    assert layer_of(with_looks(blocks=3 / APART, apart=APART)) is None
+    assert layer_of(with_looks(blocks=3 / 50, apart=50)) is None

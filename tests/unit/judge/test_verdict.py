@@ -252,6 +252,12 @@ def test_the_layer_is_named_where_it_can_be_told(rates, looks, layer):
     assert cell_of(with_probes(rates, looks)).layer == layer
 
 
+def test_launches_that_cannot_tell_the_layer_outvote_none_that_can():
+    """One launch of three had samples enough: what it says is known of the cell."""
+    trials = [*three(rate=20.0)[:2], with_probes({"blocks": 3.0})[2]]
+    assert cell_of(trials).layer == "python objects"
+
+
 def test_own_metrics_are_medians_over_launches():
     cell = cell_of(with_probes({"items": 0.0}))
     assert cell.metrics == {"items": 1e5}
