@@ -110,11 +110,9 @@ def _machine(trials: Sequence[Trial | None]) -> Section:
 def _of_machine(trial: Trial) -> dict[str, str]:
     seen = trial.fingerprint
     told = {name: str(seen[name]) for name in ("engine", "kernel", "cpu", "cpus", "memory_bytes") if seen.get(name)}
-    gpus = seen.get("gpus")
-    cards = [gpu for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
     return told | {
         f"GPU {number} {name}": str(gpu[name])
-        for number, gpu in enumerate(cards)
+        for number, gpu in enumerate(trial.cards)
         for name in ("name", "driver", "cuda", "memory_mib", "power_limit_w")
         if gpu.get(name) is not None
     }

@@ -261,7 +261,7 @@ def read_trial(path: Path) -> Trial:
             raise UsageError(f"{path}: not a trial of format {SCHEMA}")
         raw["schema_"] = raw.pop("schema")
         return _trial(_TrialFile.model_validate(raw))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise UsageError(f"{path}: not a trial of ours: {text}") from error
 

@@ -82,7 +82,7 @@ def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
 def _machine(run: StoredRun, lane: Lane) -> str:
     """Which host and GPU it was, by what its trials say; unknown ones are all different."""
     for trial in _trials(run, lane):
-        gpus = [gpu.get("uuid") for gpu in trial.fingerprint.get("gpus", ())]
+        gpus = [card.get("uuid") for card in trial.cards]
         return json.dumps([*(trial.fingerprint.get(name) for name in MACHINE), *gpus], default=str)
     return f"{run.path}: {lane}"
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.flows import rerender
+from harness.flows.reading import read_json
+from harness.flows.runfiles import PlanFile
+from harness.flows.stored import ABSENT, WRONG
 from harness.flows.sweep import SweepOptions
 from harness.judge.attribution import deciding_cells
 from harness.model import Lane, Plan, RunResult
@@ -33,8 +36,13 @@ def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
 
 
 def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
-    """Whether a run was of that plan: the same cells, scripts and settings. Lanes are those that the run found."""
-    stored = json.loads((run / "plan.json").read_bytes())
+    """Whether a run was of that plan: the same cells, scripts and settings. Lanes are those that the run found. One
+    that cannot be read is of no plan.
+    """
+    try:
+        stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG)
+    except UsageError:
+        return False
     hosts = {block.lane.host.name: block.lane.host for block in plan.blocks}
     lanes: dict[str, list[Lane]] = {name: [] for name in hosts}
     for name, gpu in dict.fromkeys((block["host"], block["gpu"]) for block in stored["blocks"]):
@@ -43,6 +51,12 @@ def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
         lanes[name].append(Lane(host=hosts[name], gpu=gpu))
     ours = to_json(options.plan(plan.matrix, seed=plan.seed, lanes=lanes), payload=payload_hash)
     return _compared(json.loads(json.dumps(ours))) == _compared(stored)
+
+
+def _as_written(plan: Any) -> Mapping[str, Any]:
+    """With all its fields, once it is known to be a plan."""
+    PlanFile.model_validate(plan)
+    return {"scenarios": [], **plan}
 
 
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:

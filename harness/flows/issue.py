@@ -114,15 +114,10 @@ def _system(trial: Trial) -> Mapping[str, Any]:
     facts, seen = trial.facts, trial.fingerprint
     environment = facts.get("environment")
     shown = environment.items() if isinstance(environment, Mapping) else ()
-    gpus = seen.get("gpus")
     return {
         **{name: seen[name] for name in HOST_FIELDS if seen.get(name) is not None},
         **{name: facts[name] for name in ("python", "implementation", "libc", "huge_pages") if facts.get(name)},
-        "gpus": [
-            {name: gpu[name] for name in GPU_FIELDS if gpu.get(name) is not None}
-            for gpu in (gpus if isinstance(gpus, list) else ())
-            if isinstance(gpu, Mapping)
-        ],
+        "gpus": [{name: card[name] for name in GPU_FIELDS if card.get(name) is not None} for card in trial.cards],
         "environment": {str(name): str(value) for name, value in shown if _is_told(str(name))},
         "packages": facts.get("packages") if isinstance(facts.get("packages"), Mapping) else {},
         "libraries": facts.get("libraries") if isinstance(facts.get("libraries"), list) else [],

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
-from harness.errors import UsageError
+from harness.flows.reading import read_json
 from harness.model import Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
 from harness.store import RunDirectory
 
@@ -72,17 +72,7 @@ def read_entries(path: Path) -> list[_ProbedFile]:
     """The entries of a `probes.json`, none if it is not there. Raises UsageError."""
     if not path.exists():
         return []
-    try:
-        return _FILE.validate_python(json.loads(path.read_bytes()))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; make it readable") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(
-            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; remove it to go without"
-        ) from error
-    except ValueError as error:
-        raise UsageError(f"{path}: not JSON: {error}; remove it to go without") from error
+    return read_json(path, _FILE.validate_python, absent="make it readable", wrong="remove it to go without")
 
 
 def _probed(entries: list[_ProbedFile], plan: Plan) -> Iterator[Probed]:

@@ -118,8 +118,7 @@ def _ulimits(scenario: Scenario, trial: Trial) -> list[tuple[str, int, int]]:
 
 def _gpus(cell: Cell, trial: Trial) -> str:
     """By UUID as the trial had them; the quotes are part of the flag's own syntax."""
-    known = trial.fingerprint.get("gpus")
-    uuids = [gpu.get("uuid") for gpu in known if isinstance(gpu, dict)] if isinstance(known, list) else []
+    uuids = [card.get("uuid") for card in trial.cards]
     names = [str(uuid) for uuid in uuids if uuid] or ([cell.lane.gpu] if cell.lane.gpu else [])
     return "all" if names == ["all"] else f'"device={",".join(names)}"' if names else ""
 

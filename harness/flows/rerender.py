@@ -7,18 +7,17 @@ and what kept cells from being measured. A run of before that file is read witho
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from harness.errors import UsageError
 from harness.flows import judging
 from harness.flows.blocks import shown_rows, thinned_trial
 from harness.flows.probed import read_probed
+from harness.flows.reading import read_json
 from harness.flows.stored import read_run
 from harness.judge.attribution import attribute
 from harness.model import Block, HostState, Lane, RunResult, RunVerdict
@@ -103,17 +102,7 @@ def read_result(path: Path) -> RunResult:
 def _read(path: Path) -> _RunFile:
     if not path.exists():
         return _RunFile()
-    try:
-        return _RunFile.model_validate(json.loads(path.read_bytes()))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; make it readable") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(
-            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; remove it to go without"
-        ) from error
-    except ValueError as error:
-        raise UsageError(f"{path}: not JSON: {error}; remove it to go without") from error
+    return read_json(path, _RunFile.model_validate, absent="make it readable", wrong="remove it to go without")
 
 
 Gpus = Mapping[tuple[str, str | None], tuple[Gpu, ...]]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from harness.model import Interval, Kind, Limits, Metric, Scalar, Scenario, Steps, Trials, VerdictName
 
@@ -80,7 +80,7 @@ class BlockFile(BaseModel):
     gpu: str | None
     scenario: str
     params: dict[str, Scalar]
-    cells: list[CellFile]
+    cells: Annotated[list[CellFile], Field(min_length=1)]
     payload: str | None = None
 
 

@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from harness.errors import UsageError
+from harness.flows.reading import read_json
 from harness.flows.runfiles import (
     AttributionFile,
     BlockFile,
@@ -51,6 +52,8 @@ from harness.model import (
 from harness.store import read_trial
 
 TWIN = "-twin"
+ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
+WRONG = "is it of another version of the harness?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +82,8 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
     `keep` says what is kept of each trial while the next is read.
     """
     folder = path / "latest" if (path / "latest" / "plan.json").exists() else path
-    plan_file = _read(folder / "plan.json", PlanFile)
-    summary = _read(folder / "summary.json", SummaryFile)
+    plan_file = read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
+    summary = read_json(folder / "summary.json", SummaryFile.model_validate, absent=ABSENT, wrong=WRONG)
     plan = _plan(plan_file, where=Where(file=str(folder / "plan.json"), line=1, key=""))
     trials = _trials(folder, keep)
     entries = {entry.names: entry for entry in summary.cells}
@@ -99,22 +102,6 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
         files={one.name: one.files for one in plan_file.scenarios},
         attribution=tuple(summary.attribution),
     )
-
-
-File = TypeVar("File", bound=BaseModel)
-
-
-def _read(path: Path, kind: type[File]) -> File:
-    try:
-        return kind.model_validate(json.loads(path.read_bytes()))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; give the directory of a run, reports/MATRIX/TIME-ID") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path}: {place}: {first['msg']}; is it of another version of the harness?") from error
-    except ValueError as error:
-        raise UsageError(f"{path}: not JSON: {error}") from error
 
 
 def _trials(folder: Path, keep: Callable[[Trial], Trial]) -> dict[str, tuple[Trial, ...]]:
@@ -153,7 +140,7 @@ def _scenario(file: ScenarioFile, where: Where) -> Scenario:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, ("scenarios", file.name, *first["loc"])))
-        raise UsageError(f"{where.file}: {place}: {first['msg']}; is it of another version of the harness?") from error
+        raise UsageError(f"{where.file}: {place}: {first['msg']}; {WRONG}") from error
     plain = {name: getattr(asked, name) for name in LaunchFile.model_fields}
     return Scenario(
         name=file.name,
@@ -236,7 +223,10 @@ def _finding(entry: FindingFile, plan: Plan, cells: Mapping[Names, CellSummary])
         series, _, host, gpu, scenario, params = _names(block.cells[0])
         if (series, host, gpu, scenario, params) != wanted:
             continue
+        before = entry.last_good or entry.last_bad
         after = entry.first_bad or entry.first_good or entry.oldest_bad
+        if not {after, before} - {None} <= {cell.image.version for cell in block.cells}:
+            continue
         bad = cells.get((series, entry.last_bad or after, host, gpu, scenario, params))
         return Finding(
             series=entry.series,
@@ -244,7 +234,7 @@ def _finding(entry: FindingFile, plan: Plan, cells: Mapping[Names, CellSummary])
             variant=block.variant,
             metric=entry.metric,
             kind=entry.kind,
-            before=entry.last_good or entry.last_bad,
+            before=before,
             after=after,
             untestable=entry.untestable,
             effect=None if entry.effect is None else Effect(**entry.effect.model_dump()),

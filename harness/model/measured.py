@@ -118,3 +118,9 @@ class Trial:
     def measured(self) -> bool:
         """Whether it says anything about the image."""
         return self.end not in ("infrastructure", "interrupted")
+
+    @property
+    def cards(self) -> tuple[Mapping[str, Any], ...]:
+        """The GPUs of its fingerprint. A directory that was copied may hold anything else in their place: none."""
+        told = self.fingerprint.get("gpus")
+        return tuple(card for card in told if isinstance(card, Mapping)) if isinstance(told, list | tuple) else ()

@@ -224,6 +224,16 @@ def test_what_is_no_run_is_said_with_its_file(runs: Runs, spoil: Callable[[Path]
         compare_runs([good, spoil(bad)])
 
 
+@pytest.mark.parametrize("gpus", [None, 1, ["x"], {}])
+def test_trials_that_name_their_gpus_otherwise_are_compared(runs: Runs, gpus: object) -> None:
+    """A copied directory may hold anything there; it was a traceback."""
+
+    def change(trial: Trial) -> Trial:
+        return replace(trial, fingerprint={**trial.fingerprint, "gpus": gpus})
+
+    assert compare_runs([runs.write("a", {OLD: "ggg"}), runs.write("b", {OLD: "ggg"}, change=change)]).pairs
+
+
 def test_one_lane_and_the_same_run_twice_have_nothing_beside_them(runs: Runs) -> None:
     path = runs.write("a", {OLD: "ggg"})
     with pytest.raises(UsageError, match="one lane only"):

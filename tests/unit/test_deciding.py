@@ -66,6 +66,16 @@ def test_a_plan_that_changed_since_is_asked_anew(tmp_path: Path, old: str, new: 
     assert settled(tmp_path) is None
 
 
+@pytest.mark.parametrize("part", [0.5, 0.0])
+def test_a_run_whose_plan_was_cut_short_is_asked_anew(tmp_path: Path, part: float) -> None:
+    """It was a traceback."""
+    swept(tmp_path)
+    decided = swept(tmp_path, decide=True)
+    text = (decided.directory / "plan.json").read_text()
+    (decided.directory / "plan.json").write_text(text[: int(part * len(text))])
+    assert settled(tmp_path) is None
+
+
 def test_a_script_that_changed_since_is_asked_anew(tmp_path: Path) -> None:
     swept(tmp_path)
     swept(tmp_path, decide=True)

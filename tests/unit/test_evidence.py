@@ -420,6 +420,8 @@ def test_a_script_for_a_pipe_leaves_the_pipe_as_it_is(run: StoredRun, tmp_path: 
         ("summary.json", None),
         ("trials", "{"),
         ("trials", '{"schema": 1}'),
+        ("plan.json", "[" * 100_000),
+        ("trials", "[" * 100_000),
     ],
 )
 def test_a_damaged_directory_is_a_message(tmp_path: Path, arguments: list[str], name: str, content: str | None) -> None:
@@ -431,6 +433,27 @@ def test_a_damaged_directory_is_a_message(tmp_path: Path, arguments: list[str], 
         target.write_text(content, errors="surrogateescape")
     command, what = arguments
     done = CliRunner().invoke(cli, [command, str(path), what])
+    assert done.exception is None or isinstance(done.exception, UsageError), done.exception
+
+
+@pytest.mark.parametrize("arguments", [["report"], ["frontier"], ["diff", "1"], ["issue", "1"]])
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("plan.json", '"cells": [{', '"cells": [], "were": [{'),
+        ("summary.json", '"first_bad": "6.3.0"', '"first_bad": "9.9"'),
+        ("summary.json", '"cells": [', '"cells": [1, '),
+    ],
+)
+def test_an_edited_directory_is_a_message_or_told_without(
+    tmp_path: Path, arguments: list[str], name: str, old: str, new: str
+) -> None:
+    path = stored_run.write(tmp_path, lane=PROCESS)
+    text = (path / name).read_text()
+    assert old in text
+    (path / name).write_text(text.replace(old, new))
+    command, *what = arguments
+    done = CliRunner().invoke(cli, [command, str(path), *what])
     assert done.exception is None or isinstance(done.exception, UsageError), done.exception
 
 
