@@ -72,13 +72,21 @@ def level_figures(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Mapping
 def never_side_by_side(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> tuple[int, ...]:
     """The positions that step_time_table leaves out though they were measured often enough: not in the others' rounds.
 
-    All of them where no two versions have rounds in common.
+    All of them where no two versions have rounds in common. One that did run in the others' rounds, and is left out as
+    some of its launches were too short, is not among them.
     """
     columns = _columns(_timed(trials, least_steps), median_step_s)
+    wanted = _wanted(columns)
     kept = _with_enough_rounds(columns)
     compared = kept if len(kept) > 1 else {}
-    often = [place for place, column in columns.items() if len(column) >= _wanted(columns)]
-    return tuple(place for place in often if place not in compared) if len(often) > 1 else ()
+    often = [place for place, column in columns.items() if len(column) >= wanted]
+    ran = [{(trial.run, trial.round) for trial in each} for each in trials]
+
+    def is_apart(place: int) -> bool:
+        others = [other for other in compared or often if other != place]
+        return place not in compared and all(len(ran[place] & ran[other]) < wanted for other in others)
+
+    return tuple(place for place in often if is_apart(place)) if len(often) > 1 else ()
 
 
 def rounds_in_common(trials: Sequence[Sequence[Trial]], metric: str, *, least_steps: int) -> int | None:

@@ -387,3 +387,13 @@ def test_holm_lies_between_bonferroni_and_none(p_values):
     for p, held in zip(p_values, rejected, strict=True):
         assert held or p > 0.05 / len(p_values)
         assert not held or p <= 0.05
+
+
+def test_launches_too_short_to_compare_are_no_matter_of_days():
+    """Steps at the edge of what can be compared: each version has two rounds that count, and one of these in common."""
+    trials = history_of(["monday"] * 2, [1, 1])
+    for place, short in ((0, 0), (1, 2)):
+        trace = trials[place][short].trace
+        assert trace is not None
+        trace.columns["step_s"][:] /= 100
+    assert not_comparable(trials, steps=STEPS) == ()
