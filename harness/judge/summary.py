@@ -12,6 +12,7 @@ from harness.judge.numbers import log_t_interval, median, smallest_visible, t_in
 from harness.judge.trend import COMPARABLE_S, settled_median
 from harness.model import BAD, GOOD, CellVerdict, Interval, Steps, Trace, TraceVerdict, VerdictName
 
+TRACEBACK = "Traceback (most recent call last)"
 OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
 
 
@@ -140,7 +141,12 @@ def _unsure_words(launches: Sequence[Launch], *, support: Sequence[Launch], step
     return f"{len(support)} of {len(launches)} trials: {words}"
 
 
+def gist(message: str) -> str:
+    """Of a traceback its last line, which names the error and the author's line; other words as they are."""
+    return message.strip().splitlines()[-1] if message.startswith(TRACEBACK) else message
+
+
 def _failure_words(launch: Launch) -> str:
     signal = f"signal {launch.trial.signal}" if launch.trial.signal is not None else ""
-    told = [part for part in (signal, launch.trial.message) if part]
+    told = [part for part in (signal, gist(launch.trial.message)) if part]
     return f"{', '.join(told) or launch.trial.end} after step {launch.trial.last_step}"

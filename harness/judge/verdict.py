@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.judge.launches import Launch, judge_launches
-from harness.judge.summary import cell_of
+from harness.judge.summary import cell_of, gist
 from harness.model import BAD, GOOD, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
 
 BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "slowdown")
@@ -145,5 +145,5 @@ def _out_of_time(launches: Sequence[Launch], steps: Steps) -> bool:
 def _untested(trials: Sequence[Trial]) -> CellVerdict:
     setups = [trial for trial in trials if trial.end == "setup"]
     told = setups or [trial for trial in trials if trial.message]
-    why = told[-1].message if told else "no trial was run"
+    why = gist(told[-1].message) if told else "no trial was run"
     return CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(setups), failed=0)

@@ -110,6 +110,15 @@ def test_setup_says_nothing_about_the_image():
     assert more(trials) is None
 
 
+def test_why_names_the_error_and_not_the_folder_of_a_trial():
+    """Tables cut it: what came of it was the path of a folder that is gone, another one for each trial."""
+    error = "step 1: KeyError: 'missing' (bad.py:3 in helper)"
+    trace = f'Traceback (most recent call last):\n  File "/tmp/harness-trial-1/scenario/bad.py", line 3\n{error}'
+    crashed = [failed(n, signal=None, message=trace) for n in range(3)]
+    assert cell_of(crashed).why.startswith(f"crash in 3 of 3 trials: {error}")
+    assert cell_of([failed(n, end="setup", signal=None, message=trace) for n in range(3)]).why == error
+
+
 def test_infrastructure_is_never_bad():
     """A lost connection must not be reported as the image's crash."""
     lost = [failed(n, end="infrastructure", message="connection lost") for n in range(3)]
