@@ -10,6 +10,7 @@ Format history: 1, the first.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -104,7 +105,10 @@ class RunDirectory:
         line = json.dumps(record, allow_nan=False, default=str).encode() + b"\n"
         try:
             with path.open("ab", buffering=0) as out:
-                out.write(line)
+                written = out.write(line)
+                if written != len(line):  # there was room for a part of it
+                    out.truncate(out.tell() - written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise InfrastructureError(f"{path}: cannot write: {error.strerror}; make room") from error
 
@@ -135,8 +139,11 @@ class RunDirectory:
 
     def _copies(self, cell: Cell) -> list[Path]:
         """The files of the cell's trials in all runs; those that are one file under several names, once."""
-        paths = self.path.parent.glob(f"[0-9]*/trials/{cell.id}-*.json")
-        return list({path.stat().st_ino: path for path in sorted(paths)}.values())
+        found: dict[int, Path] = {}
+        for run in sorted(self.path.parent.glob("[0-9]*")):
+            with suppress(FileNotFoundError):  # `harness clean --runs` may be removing it
+                found |= {path.stat().st_ino: path for path in sorted((run / "trials").glob(f"{cell.id}-*.json"))}
+        return list(found.values())
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
         """Take a known trial over into this run, as its `number`; the file is shared where it can be."""

@@ -154,3 +154,34 @@ def test_different_cells_have_different_ids(one: str, other: str) -> None:
     """Two variants in one file would overwrite each other's trials."""
     ids = {a_cell(params=(("p", value),)).id for value in {one, other}}
     assert len(ids) == len({one, other})
+
+
+def test_a_run_that_is_removed_meanwhile_is_not_known(tmp_path: Path) -> None:
+    """`harness clean --runs` beside a sweep: the sweep ended with a traceback."""
+    run, cell = a_run(tmp_path), a_cell()
+    run.write_trial(a_trial(cell), cell)
+    gone = a_run(tmp_path)
+    (gone.path / "trials" / f"{cell.id}-1.json").symlink_to("removed")
+    assert len(run.known_trials(cell, "k")) == 1
+
+
+def test_a_decision_for_which_there_is_half_the_room_leaves_whole_lines(tmp_path: Path) -> None:
+    """A disk takes what it has room for, and says nothing."""
+    code = f"""
+import resource
+from pathlib import Path
+from harness.errors import InfrastructureError
+from harness.store import RunDirectory
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, 150))
+run = RunDirectory(Path({str(tmp_path)!r}))
+run.write_decision({{"reason": "x" * 80}})
+try:
+    run.write_decision({{"reason": "y" * 80}})
+except InfrastructureError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "decisions.jsonl: cannot write: No space left on device" in done.stdout
+    assert [json.loads(line) for line in (tmp_path / "decisions.jsonl").read_text().splitlines()] == [
+        {"reason": "x" * 80}
+    ]
