@@ -44,7 +44,10 @@ class OpenHost:
 
 
 def open_hosts(plan: Plan, world: World) -> list[OpenHost]:
-    """Every host of the plan, in its order. Raises Interrupted; what is wrong with a host is in its `problem`."""
+    """Every host of the plan, in its order; what is wrong with one is in its `problem`.
+
+    Once `world` is stopped, some may have neither an engine nor a problem.
+    """
     found = [OpenHost(host=host) for host in hosts_of(plan)]
 
     def opener(each: OpenHost) -> Callable[[], None]:
@@ -61,7 +64,7 @@ def hosts_of(plan: Plan) -> list[Host]:
 def side_by_side(tasks: Sequence[Callable[[], None]], stopped: threading.Event) -> None:
     """Run the tasks in threads to their end; once stopped, wait no longer than removing what they started may take.
 
-    Raises what one of them raised, after stopping the others; Interrupted only if nothing else went wrong.
+    Raises what one of them raised, after stopping the others; but not Interrupted: `stopped` says so.
     """
     failures: list[BaseException] = []
 

@@ -50,9 +50,11 @@ def probe(plan: Plan, options: SweepOptions, world: World, *, names: Sequence[st
     asked = [(cell, each) for cell in plan.cells for each in _probes(cell.variant, names) if not cell.excluded]
     if not asked:
         raise UsageError(_nothing(plan, names))
-    directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=world.now())
     opened = open_hosts(plan, world)
     try:
+        if world.stopped.is_set():
+            raise Interrupted("interrupted; nothing was started")
+        directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=world.now())
         found: list[Probed] = []
         for each in _all(with_lanes(plan, opened, options), opened, names, world):
             found.append(each)

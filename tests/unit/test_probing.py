@@ -6,12 +6,13 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import Interrupted, UsageError
 from harness.flows.probing import probe
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.flows.world import World
@@ -64,17 +65,30 @@ scenarios:
 UNREACHABLE = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
 
 
-def probed(folder: Path, *, only: str, sizes: str = "1, 2, 4, 8, 10, 11, 12, 16", names: tuple[str, ...] = ()) -> Any:
+def probed(
+    folder: Path,
+    *,
+    only: str,
+    sizes: str = "1, 2, 4, 8, 10, 11, 12, 16",
+    names: tuple[str, ...] = (),
+    stop: bool = False,
+) -> Any:
+    """`stop`: Ctrl-C while the host is opened."""
     (folder / "kept.py").write_text(SCRIPT.lstrip())
     (folder / "matrix.yaml").write_text(MATRIX.replace("SIZES", sizes))
     options = SweepOptions(out=folder / "reports", seed=1, only=(only,))
     plan = plan_sweep(folder / "matrix.yaml", options, UNREACHABLE)
 
-    def open_engine(host: Host, **_: Any) -> Engine:
+    stopped = threading.Event()
+
+    def open_engine(host: Host, *, say: Callable[[str], None], **_: Any) -> Engine:
+        if stop:
+            stopped.set()
+            say("asking")
         return Engine(host, nothing)
 
     with plain_watcher(sys.stderr) as watching:
-        world = World(environ=os.environ, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
+        world = World(environ=os.environ, watcher=watching, stopped=stopped, open_engine=open_engine)
         return probe(plan, options, world, names=names)
 
 
@@ -122,6 +136,13 @@ def test_the_largest_size_is_found_in_launches_of_their_own(tmp_path: Path) -> N
     assert found.largest == 11
     assert {each.end for each in found.tries if not each.fits} == {"oom"}
     assert "largest size that fits: 11" in report.render([found], directory)
+
+
+def test_an_interruption_while_hosts_are_opened_finds_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    """It was told as a host that cannot be opened, in the place of what had been found there before."""
+    with pytest.raises(Interrupted):
+        probed(tmp_path, only="kept", stop=True)
+    assert not (tmp_path / "reports").exists()
 
 
 def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:
