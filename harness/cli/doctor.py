@@ -30,14 +30,14 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
     Ends with 0; 3 if a host cannot be used.
     """
     from harness.flows import doctor as doctor_flow
-    from harness.flows import needs
+    from harness.flows.registries import open_registries
     from harness.flows.world import World
     from harness.report import doctor as doctor_report
     from harness.report.progress import watcher
 
     with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
         world = World(environ=os.environ, watcher=watching, stopped=stopped)
-        registry = needs.registries(os.environ, stopped)
+        registry = open_registries(os.environ, stopped)
         found = doctor_flow.check(matrix, hosts=hosts, out=out, world=world, registry=registry)
     with to_stdout():
         if as_json:

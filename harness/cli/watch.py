@@ -46,6 +46,7 @@ def watch(
     Ends with 0 if nothing is new, else as a sweep does.
     """
     from harness.flows import watch as watch_flow
+    from harness.flows.registries import open_registries
     from harness.matrix import values
     from harness.report import watch as watch_report
 
@@ -69,7 +70,7 @@ def watch(
             matrix=matrix,
             options=watch_flow.WatchOptions(out=out, interval_s=interval_s, digests=digests),
             environ=os.environ,
-            images=watch_flow.registries(os.environ, stopped),
+            images=open_registries(os.environ, stopped),
             run=sweep,
             tell=tell,
             stopped=stopped,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.errors import Interrupted
 from harness.model import Build, Host, Image, Pull
 from harness.model.doctor import Wanted
 from harness.registry import ImageFacts, Registry, RegistryDenied, RegistryTrouble
@@ -21,16 +19,6 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # as the kernel, and as
 NO_SIZE = {"Build": "built there", "Install": "installed there"}
 
 Layers = Mapping[str, int]
-
-
-def registries(environ: Mapping[str, str], stopped: threading.Event) -> Registry:
-    """All registries, with pauses that end when we are to stop."""
-
-    def pause(seconds: float) -> None:
-        if stopped.wait(seconds):
-            raise Interrupted("interrupted while a registry was asked")
-
-    return Registry.from_environ(environ, pause=pause)
 
 
 @dataclass(kw_only=True)

@@ -15,7 +15,8 @@ from harness.errors import HarnessError, Interrupted, UsageError
 from harness.flows import findings, inputs, judging
 from harness.flows.blocks import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
 from harness.flows.hosts import OpenHost, at_once, images_on, open_hosts, side_by_side
-from harness.flows.needs import disk_of, registries
+from harness.flows.needs import disk_of
+from harness.flows.registries import open_registries
 from harness.flows.rounds import Rounds
 from harness.flows.searching import Searching
 from harness.flows.world import World
@@ -255,7 +256,7 @@ class _Sweep:
             host,
             engine,
             images_on(self.plan, host),
-            registry=functools.partial(registries, self.world.environ, self.world.stopped),
+            registry=functools.partial(open_registries, self.world.environ, self.world.stopped),
             note=self.world.watcher.note,
         )
         first, *others = lanes.values()

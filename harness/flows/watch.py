@@ -18,7 +18,6 @@ from harness.matrix import load_matrix
 from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunResult, Series
 from harness.model.seen import Seen, Spot
 from harness.plan import make_plan
-from harness.registry import Registry
 
 
 class Run(Protocol):
@@ -26,16 +25,6 @@ class Run(Protocol):
 
     def __call__(self, plan: Plan, *, fresh: bool) -> RunResult:
         """`fresh`: measure all of it now, whatever earlier runs know."""
-
-
-def registries(environ: Mapping[str, str], stopped: threading.Event) -> Registry:
-    """All registries, with pauses that end when we are to stop."""
-
-    def pause(seconds: float) -> None:
-        if stopped.wait(seconds):
-            raise Interrupted("interrupted while a registry was asked; nothing was started")
-
-    return Registry.from_environ(environ, pause=pause)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,19 @@
+"""The registries that the environment has logins for, as flows ask them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from harness.errors import Interrupted
+from harness.registry import Registry
+
+
+def open_registries(environ: Mapping[str, str], stopped: threading.Event) -> Registry:
+    """All of them, with pauses that end when we are to stop."""
+
+    def pause(seconds: float) -> None:
+        if stopped.wait(seconds):
+            raise Interrupted("interrupted while a registry was asked; nothing was started")
+
+    return Registry.from_environ(environ, pause=pause)
