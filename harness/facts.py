@@ -79,11 +79,17 @@ def _set(value: Any) -> dict[str, str] | None:
 
 
 def _libraries(facts: Sequence[Mapping[str, Any]]) -> Section:
-    """`libcufft.so.10.3` is the library `libcufft` in version 10.3."""
+    """`libcufft.so.10.3` is the library `libcufft` in version 10.3; one may be loaded in several."""
     unknown = "which libraries were loaded is known only of launches that came through setup"
     sides = [one.get("libraries") for one in facts]
-    named = [dict(map(_versioned, map(str, side))) if isinstance(side, list) else None for side in sides]
-    return section("loaded libraries", named, unknown)
+    return section("loaded libraries", [_by_name(side) if isinstance(side, list) else None for side in sides], unknown)
+
+
+def _by_name(libraries: Sequence[Any]) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for name, version in sorted(map(_versioned, map(str, libraries))):
+        found.setdefault(name, []).append(version)
+    return {name: ", ".join(dict.fromkeys(versions)) for name, versions in found.items()}
 
 
 def _versioned(name: str) -> tuple[str, str]:

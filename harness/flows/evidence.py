@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from harness.errors import UsageError
 from harness.flows.stored import StoredRun, read_run
-from harness.model import Cell, Finding, Trial
+from harness.model import Cell, Finding, Trial, written
 
 MOST_LISTED = 20
 Thing = TypeVar("Thing")
@@ -34,7 +34,7 @@ def find_run(text: str, *, out: Path) -> Path:
 
 def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
     """The cell that is meant by its id, or by words that together fit no other: series, version, host, GPU, scenario,
-    params as `name=value` or by their values. Raises UsageError with the candidates."""
+    params as `name=value` or by their values (`true` or `True`). Raises UsageError with the candidates."""
     cells = run.plan.cells
     by_id = [cell for cell in cells if words and cell.id == words[0]]
     return _the_only(
@@ -68,7 +68,7 @@ def _names_of_finding(finding: Finding) -> set[str]:
 
 def _names_of_place(of: Place) -> set[str]:
     lane, variant = of.lane, of.variant
-    params = {f"{name}={value}" for name, value in variant.params}
+    params = {f"{name}={text}" for name, value in variant.params for text in (str(value), written(value))}
     return {str(lane), lane.host.name, lane.gpu or "", variant.scenario.name, str(variant), *params}
 
 
@@ -86,7 +86,7 @@ def _fitting(
 
 
 def _values(of: Place) -> set[str]:
-    return {str(value) for _, value in of.variant.params}
+    return {text for _, value in of.variant.params for text in (str(value), written(value))}
 
 
 def _the_only(

@@ -26,6 +26,7 @@ from harness.model.asked import (
     Trials,
     Variant,
     Where,
+    written,
 )
 from harness.model.compared import Column, Comparison, Measured, Pair, Standing
 from harness.model.judged import (
@@ -121,4 +122,5 @@ __all__ = [
     "VerdictName",
     "Watcher",
     "Where",
+    "written",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,11 @@ from typing import Any, Literal
 from harness.model.gpus import Gpu
 
 Scalar = str | int | float | bool | None
+
+
+def written(value: Scalar) -> str:
+    """A param's value as the matrix file writes it: `true`, not `True`."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -26,6 +25,7 @@ from harness.model import (
     Series,
     Trials,
     Variant,
+    written,
 )
 
 NEEDS_ENGINE = "needs a container engine"
@@ -92,7 +92,7 @@ def matches(variant: Variant, pattern: str) -> bool:
     A word with a `=` must fit one of the params, any other the scenario's name; all words must. `*`, `?` and `[…]`
     are those of file names. A pattern may also fit the whole text, for values with spaces.
     """
-    params = [f"{name}={_text(value)}" for name, value in variant.params]
+    params = [f"{name}={written(value)}" for name, value in variant.params]
 
     def fits(word: str) -> bool:
         texts = params if "=" in word else [variant.scenario.name]
@@ -101,11 +101,6 @@ def matches(variant: Variant, pattern: str) -> bool:
     whole = " ".join([variant.scenario.name, *params])
     words = pattern.split()
     return fnmatchcase(whole, pattern) or (bool(words) and all(map(fits, words)))
-
-
-def _text(value: Scalar) -> str:
-    """A param's value as the matrix file writes it."""
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def _chosen_variants(matrix: Matrix, only: Sequence[str]) -> list[Variant]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import glob
-import json
 import shlex
 
-from harness.model import CellResult, RunResult, Scalar, Variant
+from harness.model import CellResult, RunResult, Variant, written
 
 
 def of_history(entry: CellResult, result: RunResult) -> str:
@@ -26,8 +25,4 @@ def of_cell(entry: CellResult, result: RunResult) -> str:
 
 def _pattern(variant: Variant) -> str:
     """As `--only` reads it: values as the matrix file writes them."""
-    return " ".join([variant.scenario.name, *(f"{name}={_value(value)}" for name, value in variant.params)])
-
-
-def _value(value: Scalar) -> str:
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+    return " ".join([variant.scenario.name, *(f"{name}={written(value)}" for name, value in variant.params)])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from harness.model import Attribution, Condition, Rule, Scalar, Variant
+from harness.model import Attribution, Condition, Rule, Scalar, Variant, written
 from harness.report import figures, words
 from harness.report.clean import plain
 
@@ -70,8 +69,7 @@ def _spoken(one: Condition) -> str:
 
 
 def _value(value: Scalar) -> str:
-    """As the matrix file writes it."""
-    return plain(json.dumps(value) if value is None or isinstance(value, bool) else str(value))
+    return plain(written(value))
 
 
 def _listed(variants: Sequence[Variant]) -> str:

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import InfrastructureError, UsageError
+from harness.facts import sections
 from harness.flows.diff import difference
 from harness.flows.evidence import find_cell, find_finding, find_run, open_run
 from harness.flows.issue import issue
@@ -83,6 +84,12 @@ def test_a_param_that_looks_like_a_version_is_not_taken_for_one(tmp_path: Path) 
     run = run_of(stored_run.write(tmp_path, params=(("keep", True), ("say", "6.3.0"))))
     assert find_cell(run, ["6.3.0"]).image.version == "6.3.0"
     assert find_cell(run, ["6.2.0", "6.3.0"]).image.version == "6.2.0"
+
+
+@pytest.mark.parametrize("word", ["keep=true", "keep=True", "true"])
+def test_a_param_is_named_as_the_matrix_and_the_reports_write_it(tmp_path: Path, word: str) -> None:
+    run = run_of(stored_run.write(tmp_path))
+    assert find_cell(run, ["6.2.0", word]).image.version == "6.2.0"
 
 
 def test_a_param_of_several_lines_is_one_line_of_the_list(tmp_path: Path) -> None:
@@ -229,6 +236,18 @@ def test_what_changed_is_told_by_the_journal_alone(run: StoredRun) -> None:
     text = render(found)
     assert "not known: layers" in text
     assert json.loads(json.dumps(to_json(found)))["before"] == "6.2.0"
+
+
+def test_a_library_that_is_loaded_in_two_versions_is_told_with_both() -> None:
+    """One of them hid the other, and with it what had changed."""
+    old, new = (
+        replace(build.trial("c", 1, build.flat()), facts={"libraries": names})
+        for names in (["libssl.so.1.1", "libssl.so.3"], ["libssl.so.3"])
+    )
+    (changed,) = [
+        one for section in sections(old, new) if section.title == "loaded libraries" for one in section.changes
+    ]
+    assert (changed.name, changed.before, changed.after) == ("libssl.so", "1.1, 3", "3")
 
 
 def test_layers_and_labels_come_from_the_engine(run: StoredRun) -> None:
