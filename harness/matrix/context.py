@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness import model
 from harness.matrix.problems import Document, KeyPath, Problems, shown
@@ -25,6 +26,13 @@ class Context:
     problems: Problems
     folder: Path
     default_base: str | None = None
+
+    def written(self, *path: str | int) -> Any:
+        """The value at a key path as the file has it, where it names something: a version 2.10 is no number."""
+        value = self.document.data
+        for step in path:
+            value = value[step]
+        return getattr(value, "written", value)
 
     def existing(self, text: str, key: KeyPath) -> Path | None:
         """A path as the file has it, from the matrix file's folder; None, and a problem, if nothing is there."""

@@ -22,6 +22,7 @@ def read_include(file: shape.MatrixFile, scenarios: Sequence[Read], context: Con
     """The rules of include, each a scenario and the params of one variant."""
     by_name = {read.scenario.name: read for read in scenarios}
     seen: list[Rule] = []
+    result: list[Rule] = []
     for position, rule in enumerate(file.include):
         key: KeyPath = ("include", position)
         if rule in seen:
@@ -30,13 +31,15 @@ def read_include(file: shape.MatrixFile, scenarios: Sequence[Read], context: Con
         for axis in {"series", "image", "host"} & rule.keys():
             text = "include adds a variant to a scenario, for all its images and hosts; leave cells out by exclude"
             context.problems.add((*key, axis), text)
-        read = by_name.get(str(rule.get("scenario")))
+        name = str(context.written(*key, "scenario")) if "scenario" in rule else None
+        read = None if name is None else by_name.get(name)
         if read is None:
-            text = unknown(rule.get("scenario"), by_name, what="scenario") if "scenario" in rule else "is missing"
+            text = "is missing" if name is None else unknown(name, by_name, what="scenario")
             context.problems.add((*key, "scenario"), text)
         else:
             _check_variant(rule, read, key, context)
-    return tuple(file.include)
+        result.append({**rule, "scenario": name})
+    return tuple(result)
 
 
 def _check_variant(rule: Rule, read: Read, key: KeyPath, context: Context) -> None:
@@ -73,23 +76,20 @@ def read_exclude(file: shape.MatrixFile, series: Sequence[model.Series], hosts: 
             **_values_of_params(within, file.include),
         }
         for name, value in axes.items():
-            _check_axis(name, _written(context, position, name, value), known, key, context)
+            _check_axis(name, _named(context, key, name, value), known, key, context)
         why = rule.get("why")
         if why is not None and not isinstance(why, str):
             context.problems.add((*key, "why"), f"text is wanted, not {shown(why)}")
         where = context.document.where(*key)
-        text = {name: _written(context, position, name, value) for name, value in axes.items()}
+        text = {name: _named(context, key, name, value) for name, value in axes.items()}
         result.append({**text, "why": why or f"excluded by {where}"})
     return tuple(result)
 
 
-def _written(context: Context, position: int, name: str, value: model.Scalar) -> model.Scalar:
-    """The value as written, where it names something: `image: 2.10` is no number."""
-    if name not in ("series", "image", "host", "scenario"):
-        return value
-    raw = context.document.data["exclude"][position][name]
-    written: model.Scalar = getattr(raw, "written", value)
-    return written
+def _named(context: Context, key: KeyPath, name: str, value: model.Scalar) -> model.Scalar:
+    """The value of an axis: as written, where it is the name of something."""
+    named: model.Scalar = context.written(*key, name) if name in ("series", "image", "host", "scenario") else value
+    return named
 
 
 def _values_of_params(scenarios: Sequence[model.Scenario], include: Sequence[Rule]) -> dict[str, list[model.Scalar]]:
@@ -99,7 +99,7 @@ def _values_of_params(scenarios: Sequence[model.Scenario], include: Sequence[Rul
             known.setdefault(name, []).extend(values)
     names = {scenario.name for scenario in scenarios}
     for rule in include:
-        for name, value in rule.items() if rule.get("scenario") in names else ():
+        for name, value in rule.items() if str(rule.get("scenario")) in names else ():
             if name != "scenario":
                 known.setdefault(name, []).append(value)
     return known

@@ -41,7 +41,10 @@ def read_scenarios(file: shape.MatrixFile, context: Context, *, hosts: Collectio
                     context.problems.add((*key, axis, position), text)
         script = _check_program(entry, key, context)
         _check_numbers(entry, key, context)
-        included = any(rule.get("scenario") == name for rule in file.include)
+        included = any(
+            "scenario" in rule and context.written("include", position, "scenario") == name
+            for position, rule in enumerate(file.include)
+        )
         _check_params(entry, script, key, context, included=included)
         scenario = _scenario(name, entry, script, context)
         result.append(Read(scenario=scenario, script=script))

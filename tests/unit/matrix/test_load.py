@@ -16,6 +16,7 @@ from harness.matrix import load_matrix, schema
 from harness.matrix.packages import RUNNING_PYTHON
 from harness.matrix.shape import Limits, MatrixFile, Scenario
 from harness.model import Build, Install, Matrix, Pull, Variant
+from harness.plan import make_plan
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
 ROOT = Path(__file__).parents[3]
@@ -160,6 +161,15 @@ def test_include_adds_a_variant(load: Load) -> None:
     assert matrix.include == ({"scenario": "signal", "op": "fft", "n": 2}, {"scenario": "tool", "level": 3})
     params = "    params: {op: [rfft, fft], n: 1}\n"
     assert load(f"{GOOD.replace(params, '')}include: [{{scenario: signal, op: fft}}]\n").include
+
+
+def test_a_scenario_that_is_called_by_a_number_gets_its_variant(load: Load) -> None:
+    """It was left out without a word: 010 is a number, and no name."""
+    named = GOOD.replace("\n  tool:", "\n  010:").replace("scenario: tool", "scenario: 010")
+    assert "010" in load(named).exclude[0].values()
+    matrix = load(f"{named}include: [{{scenario: 010, level: 3}}]\n")
+    assert matrix.include == ({"scenario": "010", "level": 3},)
+    assert "010 level=3" in {str(block.variant) for block in make_plan(matrix, seed=1).blocks}
 
 
 # ---------------------------------------------------------------- versions and the index
