@@ -144,7 +144,7 @@ def _pair(one: Place, other: Place, *, columns: tuple[Column, Column]) -> Pair |
         one=columns[0],
         other=columns[1],
         verdicts=(cells[0].verdict, cells[1].verdict),
-        measured=() if refused else compare(sides[0], sides[1], steps=steps),
+        measured=() if refused else compare(sides[0], sides[1], steps=steps, limits=one[1].variant.scenario.limits),
         refused=refused,
     )
 

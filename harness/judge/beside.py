@@ -33,7 +33,7 @@ class Side:
     noise: Noise | None = None
 
 
-def compare(one: Side, other: Side, *, steps: Steps) -> tuple[Measured, ...]:
+def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
     """Step time (s), peak and growth of memory (KiB, KiB a step), and outcome, in `one` and `other`."""
     levels = level_figures([one.trials, other.trials], steps=steps)
     step_time, peak = (
@@ -43,7 +43,7 @@ def compare(one: Side, other: Side, *, steps: Steps) -> tuple[Measured, ...]:
     outcome = Measured(
         metric="outcome", one=None, other=None, ratio=None, ci=None, floor=None, standing=_standing(one, other)
     )
-    return step_time, _growth(one, other, steps=steps), peak, outcome
+    return step_time, _growth(one, other, steps=steps, limits=limits), peak, outcome
 
 
 def ratio_of(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
@@ -91,10 +91,10 @@ def _level_standing(one: Sequence[float], other: Sequence[float], *, floor: floa
     return "more" if size > 0 else "less"
 
 
-def _growth(one: Side, other: Side, *, steps: Steps) -> Measured:
+def _growth(one: Side, other: Side, *, steps: Steps, limits: Limits) -> Measured:
     """Rates are compared only where both leak: the rate of what is flat is noise."""
     both = all("leak" in side.verdict.verdicts for side in (one, other))
-    rates = [_rates(side, steps=steps) for side in (one, other)] if both else [[], []]
+    rates = [_rates(side, steps=steps, limits=limits) for side in (one, other)] if both else [[], []]
     ci = ratio_of(*rates)
     level = _level_standing(*rates, floor=SAME_LEAK) if both else "unknown"
     return Measured(
@@ -108,8 +108,8 @@ def _growth(one: Side, other: Side, *, steps: Steps) -> Measured:
     )
 
 
-def _rates(side: Side, *, steps: Steps) -> list[float]:
-    launches = judge_launches(side.trials, limits=Limits(), steps=steps)
+def _rates(side: Side, *, steps: Steps, limits: Limits) -> list[float]:
+    launches = judge_launches(side.trials, limits=limits, steps=steps)
     rates = [launch.found.rate_kib_per_step for launch in launches if launch.found is not None]
     return [rate for rate in rates if rate is not None and rate > 0]
 
