@@ -34,7 +34,8 @@ def chart_library(environ: Mapping[str, str]) -> str:
     """The script, which sets `window.vegaEmbed`. Raises InfrastructureError if it cannot be packed."""
     path = _cache(environ) / f"charts-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):  # not there yet, or not readable: it is packed anew
-        return path.read_text(encoding="utf-8")
+        if kept := path.read_text(encoding="utf-8"):  # a machine that lost its power may leave an empty file
+            return kept
     script = _packed()
     with suppress(OSError):  # a cache that cannot be written costs the next report some seconds, no more
         _keep(path, script)
@@ -65,5 +66,8 @@ def _keep(path: Path, script: str) -> None:
     """Whole or not at all, whoever else does the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    temporary.write_text(script, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(script, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -155,6 +155,13 @@ def test_the_library_is_packed_once(tmp_path: Path) -> None:
     assert library.library_or_none(environ, pytest.fail) == "kept"
 
 
+def test_a_cache_that_is_full_keeps_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "charts.js").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        library._keep(tmp_path / "charts.js", "script")
+    assert [path.name for path in tmp_path.iterdir()] == ["charts.js"]
+
+
 def test_a_report_without_charts_is_better_than_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\necho no vl_convert here >&2\nexit 1\n")
