@@ -97,7 +97,10 @@ class ScriptWatch(Watch):
 
     def _leave(self, verdict):
         self._verdict = verdict
-        self._leave_by = self.clock() + (AFTER_END_S if self.wrapper is None else self.wrapper.after_end_s)
+        self._leave_by = self.clock() + self._ending_s()
+
+    def _ending_s(self):
+        return AFTER_END_S if self.wrapper is None else self.wrapper.after_end_s
 
     # -------------------------------------------------------------- what happens to it
 
@@ -109,7 +112,7 @@ class ScriptWatch(Watch):
 
     def tick(self, now):
         if self._leave_by is not None and now > self._leave_by:
-            self.notes.append("the process did not end within %g s of its last step: killed" % AFTER_END_S)
+            self.notes.append("the process did not end within %g s of its last step: killed" % self._ending_s())
             self.end(*self._verdict)
 
     def died(self, death):
