@@ -109,8 +109,10 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
     """A line, of which a program that reads JSON learns on stderr."""
     from harness.cli.results import print_result
 
+    is_open = any(one.cause == "undecided" for one in result.attribution)
+    told = "has a cause that no cell of this matrix can decide" if is_open else "leaves no cause undecided"
     with to_stdout():
-        click.echo(f"nothing to decide: {result.directory} leaves no cause undecided ({result.verdict})", err=as_json)
+        click.echo(f"nothing to decide: {result.directory} {told} ({result.verdict})", err=as_json)
     if as_json:
         print_result(result, as_json=True)
 

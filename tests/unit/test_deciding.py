@@ -16,6 +16,13 @@ from harness.model import RunResult
 from harness.store import RunDirectory
 from tests.unit.test_flow import LEAKS, SQUARE, nothing, run
 
+ALL_BAD = """\
+version: 1
+series: {s: {install: ["x=={version}"], versions: ["2", "3"], environment: {PLANTED_VERSION: "{version}"}}}
+hosts: {one: {engine: process}}
+scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 400}}}
+trials: {least: 2, most: 4}
+"""
 OFFLINE = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
 
 
@@ -47,6 +54,18 @@ def test_what_a_run_left_undecided_is_run_and_then_nothing_is_left(
     assert told.out == f"nothing to decide: {decided.directory} leaves no cause undecided (regression)\n"
     assert not told.err
     assert sorted((tmp_path / "reports/matrix").iterdir()) == runs, "it starts no run"
+
+
+def test_a_cause_that_no_cell_can_decide_is_not_called_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every version is bad on the only host: the report says "undecided", and so must this line."""
+    found = swept(tmp_path, matrix=ALL_BAD)
+    assert [one.cause for one in found.attribution] == ["undecided"]
+    monkeypatch.setenv("UV_DEFAULT_INDEX", OFFLINE["UV_DEFAULT_INDEX"])
+    capsys.readouterr()
+    assert cli.run(["sweep", str(tmp_path / "matrix.yaml"), "--decide", "--out", str(tmp_path / "reports")]) == 1
+    assert "has a cause that no cell of this matrix can decide (regression)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
