@@ -98,6 +98,11 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], world: Wor
 
 
 def _one(cell: Cell, each: Probe, host: OpenHost, world: World, images: Images) -> Probed:
+    """One probe of a cell, while the host is leased: what it starts would be in the figures of a sweep there."""
+
+    def say(text: str) -> None:
+        world.watcher.preparing(lane=host.host.name, image="lease", text=text)
+
     blank = Probed(probe=each, image=cell.image, lane=cell.lane, variant=cell.variant)
     if host.engine is None or host.problem is not None:
         return replace(blank, problem=host.problem or "the host could not be opened")
@@ -105,7 +110,8 @@ def _one(cell: Cell, each: Probe, host: OpenHost, world: World, images: Images) 
         looking = _Looking(
             engine=host.engine, cell=cell, world=world, prepared=_prepared(host.engine, cell, world, images)
         )
-        return FINDERS[each.name](looking, blank)
+        with host.engine.lease(say, world.stopped.is_set):
+            return FINDERS[each.name](looking, blank)
     except (EngineUnreachable, Interrupted):
         raise
     except (InfrastructureError, Unreadable) as error:

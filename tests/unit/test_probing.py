@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from unittest import mock
 
 import pytest
 
@@ -20,6 +23,7 @@ from harness.model import Host, Probed
 from harness.plan import to_json
 from harness.report import probes as report
 from harness.report.progress import plain_watcher
+from harness.run.engine import Launch, Lease, Say, Session
 from tests.unit.test_flow import Engine, nothing
 
 SCRIPT = '''
@@ -72,6 +76,7 @@ def probed(
     sizes: str = "1, 2, 4, 8, 10, 11, 12, 16",
     names: tuple[str, ...] = (),
     stop: bool = False,
+    engine: type[Engine] = Engine,
 ) -> Any:
     """`stop`: Ctrl-C while the host is opened."""
     (folder / "kept.py").write_text(SCRIPT.lstrip())
@@ -85,9 +90,11 @@ def probed(
         if stop:
             stopped.set()
             say("asking")
-        return Engine(host, nothing)
+        return engine(host, nothing)
 
-    with plain_watcher(sys.stderr) as watching:
+    own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
+    own.mkdir(exist_ok=True)
+    with plain_watcher(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         world = World(environ=os.environ, watcher=watching, stopped=stopped, open_engine=open_engine)
         return probe(plan, options, world, names=names)
 
@@ -143,6 +150,30 @@ def test_an_interruption_while_hosts_are_opened_finds_nothing_and_leaves_nothing
     with pytest.raises(Interrupted):
         probed(tmp_path, only="kept", stop=True)
     assert not (tmp_path / "reports").exists()
+
+
+class Leased(Engine):
+    """Notes of each launch whether the host was leased."""
+
+    held = False
+    launched: ClassVar[list[bool]] = []
+
+    @contextmanager
+    def lease(self, say: Say, stopped: Callable[[], bool]) -> Iterator[Lease]:
+        with super().lease(say, stopped) as lease:
+            self.held = True
+            yield lease
+            self.held = False
+
+    def launch(self, launch: Launch) -> AbstractContextManager[Session]:
+        self.launched.append(self.held)
+        return super().launch(launch)
+
+
+def test_a_host_is_leased_for_each_probe(tmp_path: Path) -> None:
+    """What a probe starts was in the step times of a sweep beside it."""
+    probed(tmp_path, only="kept", engine=Leased)
+    assert Leased.launched == [True] * 3
 
 
 def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:
