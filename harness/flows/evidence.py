@@ -128,5 +128,5 @@ def cell_of(run: StoredRun, finding: Finding, version: str) -> Cell | None:
 def telling_trial(trials: Sequence[Trial]) -> Trial | None:
     """The launch that says most: one that failed, if any did, else the one with the most steps."""
     measured = [trial for trial in trials if trial.measured]
-    failed = [trial for trial in measured if trial.end not in ("completed", "stopped")]
+    failed = [trial for trial in measured if not trial.ended_well]
     return max(failed or measured, key=lambda trial: trial.last_step, default=None)

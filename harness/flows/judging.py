@@ -41,7 +41,7 @@ def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
 def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     """A trial in a few words: its end, or its trace's verdict with the figure that goes with it; and whether bad."""
     scenario = cell.variant.scenario
-    if trial.trace is None or trial.end not in ("completed", "stopped"):
+    if trial.trace is None or not trial.ended_well:
         where = f" at step {trial.last_step}" if trial.last_step else ""
         last_line = (trial.message.strip().splitlines() or [""])[-1]
         return f"{trial.end}{where}: {last_line}", trial.end in BAD

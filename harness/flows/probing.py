@@ -20,7 +20,6 @@ from harness.run.trial import run_trial
 from harness.store import RunDirectory
 
 MOST_FILE_CHARACTERS = 64 << 20
-GOOD_ENDS = ("completed", "stopped")
 NO_OPS = (
     "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
     "scenario in graph mode, or write trace_step()"
@@ -36,7 +35,7 @@ class Looked:
 
     @property
     def problem(self) -> str:
-        if self.trial.end in GOOD_ENDS:
+        if self.trial.ended_well:
             return ""
         return f"{self.trial.end}: {(self.trial.message.strip().splitlines() or ['no message'])[-1]}"
 

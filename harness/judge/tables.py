@@ -21,7 +21,6 @@ Columns = Mapping[int, Mapping[Round, float]]
 """Position -> round -> figure."""
 FEWEST_ROUNDS = 2
 WANTED_ROUNDS = 3
-ENDED_WELL = ("completed", "stopped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +92,7 @@ def rounds_in_common(trials: Sequence[Sequence[Trial]], metric: str, *, least_st
     """How many rounds have a figure of every version that has any; None if those are not two. Versions that failed do
     not count: their rounds stay incomplete.
     """
-    sound = [each if all(trial.end in ENDED_WELL for trial in each) else [] for each in trials]
+    sound = [each if all(trial.ended_well for trial in each) else [] for each in trials]
     usable = _timed(sound, least_steps) if metric == "step_time" else [_clean(each, least_steps) for each in sound]
     rounds = [{(trial.run, trial.round) for trial in each} for each in usable if each]
     return len(set.intersection(*rounds)) if len(rounds) > 1 else None
@@ -130,7 +129,7 @@ def _settled(trace: Trace, name: str, common: int) -> Floats:
 
 def _clean(cell: Sequence[Trial], least_steps: int) -> list[Trial]:
     """The trials that ended well. One that its time limit cut short would shorten the comparison for all."""
-    ended = [trial for trial in cell if trial.end in ENDED_WELL]
+    ended = [trial for trial in cell if trial.ended_well]
     return [trial for trial in ended if trial.trace is not None and _last(trial.trace) >= least_steps]
 
 

@@ -120,6 +120,11 @@ class Trial:
         return self.end not in ("infrastructure", "interrupted")
 
     @property
+    def ended_well(self) -> bool:
+        """Whether it did what it was asked, or was stopped in the middle of that."""
+        return self.end in ("completed", "stopped")
+
+    @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:
         """The GPUs of its fingerprint. A directory that was copied may hold anything else in their place: none."""
         told = self.fingerprint.get("gpus")

@@ -259,7 +259,7 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
 
 def _tail(entry: CellResult) -> list[str]:
     """The end of what the last trial that failed wrote."""
-    failed = [trial for trial in entry.trials if trial.end not in ("completed", "stopped")]
+    failed = [trial for trial in entry.trials if not trial.ended_well]
     if not failed:
         return []
     return plain_lines("\n".join(filter(None, (failed[-1].output_tail, failed[-1].message))), most=TAIL_LINES)

@@ -231,7 +231,7 @@ def _place(one: CellResult) -> str:
 def _failure(issue: Issue) -> str:
     """The end of what it printed, where it failed."""
     trial = issue.trial
-    if trial is None or trial.end in ("completed", "stopped"):
+    if trial is None or trial.ended_well:
         return ""
     lines = [*plain_lines(trial.message, most=TAIL_LINES), *plain_lines(trial.stacks, most=TAIL_LINES)]
     lines += plain_lines(trial.output_tail, most=TAIL_LINES)

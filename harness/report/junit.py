@@ -110,5 +110,5 @@ def _outcome(entry: CellResult, *, begins: bool) -> str | None:
 
 def _tail(entry: CellResult) -> str:
     """The end of the last trial's own output, if that trial failed."""
-    failed = [trial for trial in entry.trials if trial.end not in ("completed", "stopped")]
+    failed = [trial for trial in entry.trials if not trial.ended_well]
     return "\n".join(plain_lines(failed[-1].output_tail, most=_TAIL_LINES)) if failed else ""
