@@ -49,7 +49,8 @@ def old_runs(out: Path, *, matrix: str | None, older_than: timedelta, now: datet
     for folder in sorted(path for path in out.iterdir() if path.is_dir() and not path.is_symlink()):
         runs = sorted(path for path in folder.iterdir() if _is_run(path))
         for path in runs if matrix in (None, folder.name) else ():
-            if _began(path) < now - older_than:
+            began = _began(path)
+            if began is not None and began < now - older_than:
                 kept = "the newest of its matrix" if path == runs[-1] else "in use" if in_use(path) else ""
                 yield OldRun(path=path, alone_bytes=_alone_bytes(path), kept=kept)
 
@@ -89,12 +90,16 @@ def _remove_halves(out: Path) -> None:
 
 
 def _is_run(path: Path) -> bool:
-    named = NAME.fullmatch(path.name) is not None and not path.is_symlink()
+    named = NAME.fullmatch(path.name) is not None and _began(path) is not None and not path.is_symlink()
     return named and (path / "trials").is_dir()
 
 
-def _began(path: Path) -> datetime:
-    return datetime.strptime(path.name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+def _began(path: Path) -> datetime | None:
+    """None of a name that is no time."""
+    try:
+        return datetime.strptime(path.name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
 
 
 def _alone_bytes(path: Path) -> int:

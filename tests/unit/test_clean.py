@@ -75,13 +75,15 @@ def test_only_runs_are_removed_and_only_those_that_are_meant(tmp_path: Path) -> 
     (notes / "trials").mkdir(parents=True)
     empty = tmp_path / "m" / "20200101T000000Z-abcd"
     empty.mkdir()
+    never = tmp_path / "m" / "20209999T000000Z-abcd"
+    (never / "trials").mkdir(parents=True)
     link = tmp_path / "m" / "20200101T000000Z-beef"
     link.symlink_to(theirs)
     assert cleaned(tmp_path, matrix="m", dry_run=True) == [f"would remove {old} (1 MiB)"]
     assert old.exists()
     cleaned(tmp_path, matrix="m")
     assert not old.exists()
-    assert all(path.exists() for path in (notes, empty, link, theirs))
+    assert all(path.exists() for path in (notes, empty, never, link, theirs))
 
 
 def test_what_a_killed_clean_left_is_removed(tmp_path: Path) -> None:
