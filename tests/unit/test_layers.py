@@ -65,6 +65,15 @@ def test_imports_point_one_way(path: Path) -> None:
     assert not beyond, f"{path.relative_to(ROOT)} imports {sorted(beyond)}"
 
 
+def test_every_part_is_told_of() -> None:
+    """docs/architecture.md is where a reader looks what a folder is for."""
+    table = (ROOT.parent / "docs/architecture.md").read_text().split("\n## ", 1)[0]
+    told = {
+        name for line in table.splitlines() if line.startswith("| `") for name in line.split("|")[1].split("`")[1::2]
+    }
+    assert told == {name for name in ALLOWED if not name.startswith("__")}
+
+
 def test_the_agent_imports_nothing_of_ours() -> None:
     """It runs inside images where the harness is not installed."""
     for path in (ROOT / "agent").rglob("*.py"):
