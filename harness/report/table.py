@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.model import Cell, CellResult, Finding, Metric, RunResult
-from harness.report import clean, figures, words
+from harness.report import clean, figures, words, worth
 from harness.report.clean import plain
 from harness.report.episodes import place_of, place_of_cell, variant_key
 from harness.report.words import Tone
-from harness.report.worth import LEGEND as SEES
-from harness.report.worth import is_needless, sees
 
 Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
@@ -87,11 +85,6 @@ class Table:
         return len(self.versions) > max(MOST_ACROSS, len(self.rows))
 
     @property
-    def sees(self) -> bool:
-        """Whether any row tells what its comparison could have shown."""
-        return any(row.sees for row in self.rows)
-
-    @property
     def changed(self) -> bool:
         """Whether step time or peak memory changed in any row."""
         return any(row.medians for row in self.rows)
@@ -110,8 +103,8 @@ class Table:
 def legend(shown: Sequence[Table]) -> list[str]:
     """What the signs and figures of these tables mean, a line for each kind that they have."""
     lines = [LEGEND, UNITS]
-    if any(one.sees for one in shown):
-        lines.append(SEES)
+    if told := worth.legend(row.sees for one in shown for row in one.rows):
+        lines.append(told)
     if any(one.changed for one in shown):
         lines.append(CHANGED)
     return lines
@@ -179,7 +172,7 @@ def rows_of(
         variant=variant,
         label=label,
         cells=_verdict_cells(results, versions, _marks(verdicts)),
-        sees=sees(entry.verdict for entry in results.values()),
+        sees=worth.sees(entry.verdict for entry in results.values()),
     )
     metrics: tuple[Metric, ...] = ("step_time", "peak_memory")
     for metric in metrics:
@@ -218,7 +211,7 @@ def _verdict_cell(entry: CellResult | None, mark: Mark | None) -> Shown | None:
 def _word(entry: CellResult) -> str:
     if entry.cell.excluded is not None:
         return "excluded"
-    if is_needless(entry):
+    if worth.is_needless(entry):
         return "not run"
     once = ", 1 launch" if words.is_seen_once(entry) else ""
     return f"{words.verdict_word(entry.verdict)}{once}"

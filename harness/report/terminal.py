@@ -40,9 +40,8 @@ def render(result: RunResult, console: Console) -> None:
     absent = set().union(*(one.absent for one in measured))
     if told := [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]:
         pen.line(f"– {'; '.join(told)}", style="dim")
-    if any(one.sees for one in measured):
-        unknown = any("±?" in row.sees for one in measured for row in one.rows)
-        pen.line(f"{worth.LEGEND}{f'; {worth.UNCOMPARED}' if unknown else ''}", style="dim")
+    if sees := worth.legend(row.sees for one in measured for row in one.rows):
+        pen.line(sees, style="dim")
     pen.list("Whose fault", blame.evidence_lines(result))
     _write_findings(result, pen)
     pen.list("Not measured or not decided", words.gaps(result), style="yellow")

@@ -10,8 +10,8 @@ from harness.report.clean import plain, version
 
 _MOST_PLACES = 6
 _METRICS = ("step_time", "peak_memory")
-LEGEND = "± beside a name: the smallest change of step time, and of peak memory, that would have shown there"
-UNCOMPARED = "±? where too little could be compared to tell"
+_LEGEND = "± beside a name: the smallest change of step time, and of peak memory, that would have shown there"
+_UNCOMPARED = "±? where too little could be compared to tell"
 
 
 def sees(verdicts: Iterable[CellVerdict]) -> str:
@@ -21,6 +21,12 @@ def sees(verdicts: Iterable[CellVerdict]) -> str:
     """
     known = next((verdict.smallest_visible for verdict in verdicts if verdict.smallest_visible), None)
     return "" if known is None else " ".join(_change(known.get(metric)) for metric in _METRICS)
+
+
+def legend(shown: Iterable[str]) -> str:
+    """What `sees` says beside these rows; empty if it says nothing."""
+    told = [one for one in shown if one]
+    return "; ".join([_LEGEND, *([_UNCOMPARED] if any("±?" in one for one in told) else [])]) if told else ""
 
 
 def _change(fraction: float | None) -> str:
@@ -64,8 +70,8 @@ def _some(names: Sequence[str], noun: str = "version", *, most: int = 8) -> str:
 def quiet_text(result: RunResult) -> str | None:
     """What `flat` is worth: the smallest leak that it rules out, and up to which step. None if nothing is flat."""
     flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
-    bounds = [verdict.excluded_kib_per_step for verdict in flat if verdict.excluded_kib_per_step is not None]
-    if not bounds:
+    known = [(one.excluded_kib_per_step, one.steps) for one in flat if one.excluded_kib_per_step is not None]
+    if not known:
         return None
-    steps = min(verdict.steps for verdict in flat)
-    return f"flat rules out a leak above {figures.rate(max(bounds))} up to step {steps:,}; a smaller one could hide"
+    bound, steps = max(bound for bound, _ in known), min(steps for _, steps in known)
+    return f"flat rules out a leak above {figures.rate(bound)} up to step {steps:,}; a smaller one could hide"

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from harness.model import RunResult
-from harness.report import terminal
+from harness.report import html, markdown, terminal
 from tests.unit.report import build
 
 
@@ -117,9 +117,11 @@ def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
         lambda *_: replace(build.flat(), smallest_visible={"step_time": None, "peak_memory": 0.02}),
     )
     last = replace(ran.cells[-1], verdict=build.unknown("untested", ""), skipped="not needed: 6.6.3 is good")
-    text = " ".join(shown(replace(ran, cells=(*ran.cells[:-1], last))).split())
+    searched = replace(ran, cells=(*ran.cells[:-1], last))
+    text = " ".join(shown(searched).split())
     assert "– not run: not needed ±" in text
-    assert "would have shown there; ±? where too little could be compared to tell" in text
+    for each in (text, markdown.render(searched), html.render(searched)):
+        assert "would have shown there; ±? where too little could be compared to tell" in each
 
 
 def test_colours_are_there_beside_the_signs() -> None:

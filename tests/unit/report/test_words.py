@@ -50,7 +50,7 @@ def test_findings_say_where_how_large_and_how_sure() -> None:
     assert words.finding_text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)")
     assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
     oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None)
-    assert words.finding_text(oldest) == ("memory leak in 6.0.5, the oldest version here, so it is older than that")
+    assert words.finding_text(oldest) == "memory leak in 6.0.5, the oldest version here: it began there or before"
 
 
 def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
@@ -90,6 +90,8 @@ def test_totals_and_what_flat_is_worth() -> None:
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide"
     )
     assert worth.quiet_text(replace(result, cells=())) is None
+    exited = replace(result.cells[0], verdict=replace(result.cells[0].verdict, steps=3, excluded_kib_per_step=None))
+    assert worth.quiet_text(replace(result, cells=(*result.cells, exited))) == worth.quiet_text(result)
 
 
 def test_the_counts_do_not_contradict_the_findings() -> None:
