@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import click
@@ -56,6 +57,9 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
 def _metric(text: str) -> tuple[str, float]:
     name, _, limit = text.partition("=")
     try:
-        return name, float(limit or 0)
+        least = float(limit or 0)
     except ValueError:
-        raise UsageError(f"--metric: {text!r} is not COLUMN or COLUMN=LIMIT with a number as limit") from None
+        least = math.nan
+    if not math.isfinite(least):  # with which nothing would ever grow
+        raise UsageError(f"--metric: {text!r} is not COLUMN or COLUMN=LIMIT with a number as limit")
+    return name, least

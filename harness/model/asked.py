@@ -137,7 +137,7 @@ class Steps:
     def looks(self) -> tuple[int, ...]:
         """The step counts at which a trial is looked at; the last is the budget itself."""
         counts = []
-        n = self.first
+        n = max(1, self.first)
         while n < self.budget:
             counts.append(n)
             n *= 2

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from harness.cli import COMMANDS, command
+from harness.cli import COMMANDS, cli, command
 from harness.cli.common import write_file
 from harness.cli.probe import PROBES
 from harness.cli.results import FORMATS
@@ -122,3 +123,13 @@ def test_where_nothing_can_be_written_is_a_message(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "file" / "x", tmp_path / "none" / "x"):
         with pytest.raises(UsageError, match="cannot be written"):
             write_file(path, "")
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "-inf", "1e999", "much"])
+def test_a_limit_that_nothing_can_exceed_is_refused(limit: str, tmp_path: Path) -> None:
+    """With it every column was flat, whatever it did."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("step,handles\n" + "".join(f"{step},{9 * step}\n" for step in range(1, 200)))
+    done = CliRunner().invoke(cli, ["judge", str(trace), "--metric", f"handles={limit}"])
+    assert isinstance(done.exception, UsageError)
+    assert "--metric" in str(done.exception)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InfrastructureError, UsageError
-from harness.model import Cell, Host, Image, Lane, Look, Pull, Scenario, Trace, Trial, Variant, Where
+from harness.model import Cell, Host, Image, Lane, Look, Pull, Scenario, Steps, Trace, Trial, Variant, Where
 from harness.store import RunDirectory, read_trial, trial_to_json, write_atomically
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -154,6 +154,11 @@ def test_different_cells_have_different_ids(one: str, other: str) -> None:
     """Two variants in one file would overwrite each other's trials."""
     ids = {a_cell(params=(("p", value),)).id for value in {one, other}}
     assert len(ids) == len({one, other})
+
+
+def test_looks_have_an_end_whatever_a_copied_plan_says() -> None:
+    """They were doubled from nothing, for ever."""
+    assert Steps(first=0, budget=4).looks() == (1, 2, 4)
 
 
 def test_a_run_that_is_removed_meanwhile_is_not_known(tmp_path: Path) -> None:
