@@ -57,11 +57,15 @@ def write(name: str, folder: Path) -> list[Path]:
     files = {folder / f"{name}.py": SCRIPT, folder / f"{name}.yaml": MATRIX.format(name=name)}
     if taken := [str(path) for path in files if path.exists()]:
         raise UsageError(f"{', '.join(taken)}: there already; choose another name or --folder")
+    made: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             with path.open("x", encoding="utf-8") as out:
+                made.append(path)
                 out.write(text)
     except OSError as error:
+        for path in made:
+            path.unlink(missing_ok=True)
         raise UsageError(f"{folder}: cannot write: {error.strerror}; choose another --folder") from error
     return list(files)

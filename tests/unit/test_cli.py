@@ -99,6 +99,13 @@ def test_a_stdout_that_is_closed_takes_no_file(tmp_path: Path) -> None:
     assert (tmp_path / "mine.py").read_text() == new_scenario.SCRIPT
 
 
+def test_a_scenario_for_which_there_is_no_room_is_not_begun(tmp_path: Path) -> None:
+    """An empty file was left, which the next call took for somebody's own."""
+    code, said = ended(f"ulimit -f 0; harness new-scenario mine --folder {tmp_path}")
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert "cannot write" in said
+
+
 def test_a_pipe_or_a_device_is_written_into_and_not_replaced(tmp_path: Path) -> None:
     """`--out /dev/null`, by root, put a plain file in its place."""
     pipe = tmp_path / "pipe"
