@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
 from harness.flows.reading import read_json
-from harness.model import Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
+from harness.model import Cell, Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
 from harness.store import RunDirectory
 
 FILE = "probes.json"
@@ -39,6 +40,33 @@ class _ProbedFile(BaseModel):
 
 _FILE = TypeAdapter(list[_ProbedFile])
 _PLACE = ("series", "image", "host", "gpu", "scenario", "params", "probe")
+
+
+def keep(found: Sequence[Probed], directory: RunDirectory) -> None:
+    """Write the newest probe's files into a folder of its own, and all records."""
+    probed = found[-1]
+    cell = Cell(image=probed.image, lane=probed.lane, variant=probed.variant)
+    folder = f"{cell.id}-{probed.probe.name}"
+    if probed.files:
+        (directory.path / folder).mkdir()
+    for name, text in probed.files.items():
+        directory.write(f"{folder}/{name}", text)
+    directory.write(FILE, json.dumps([_to_json(each) for each in found], indent=1))
+    directory.point_latest()
+
+
+def _to_json(probed: Probed) -> dict[str, Any]:
+    """The record without the files' content, which lies beside it."""
+    return {
+        "series": probed.image.series, "image": probed.image.version, "host": probed.lane.host.name,
+        "gpu": probed.lane.gpu, "scenario": probed.variant.scenario.name, "params": dict(probed.variant.params),
+        "probe": probed.probe.name, "steps": probed.probe.steps, "settings": dict(probed.probe.settings),
+        "problem": probed.problem, "files": sorted(probed.files),
+        "ops": [asdict(each) for each in probed.ops],
+        "functions": [asdict(each) for each in probed.functions],
+        "leaks": [asdict(each) for each in probed.leaks], "errors": dict(probed.errors),
+        "tries": [asdict(each) for each in probed.tries], "largest": probed.largest,
+    }  # fmt: skip
 
 
 def add_to_newest_run(found: Path, *, out: Path, matrix: str) -> Path | None:

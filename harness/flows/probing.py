@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.hosts import OpenHost, open_hosts
+from harness.flows.probed import keep
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.flows.world import World
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
@@ -57,7 +57,7 @@ def probe(plan: Plan, options: SweepOptions, world: World, *, names: Sequence[st
         found: list[Probed] = []
         for each in _all(with_lanes(plan, opened, options), opened, names, world):
             found.append(each)
-            _keep(found, directory)  # at once: an interruption loses nothing that was found
+            keep(found, directory)  # at once: an interruption loses nothing that was found
     finally:
         for host in opened:
             host.close()
@@ -152,7 +152,7 @@ class _Looking:
         """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
         files: dict[str, str] = {}
 
-        def keep(name: str, text: str) -> None:
+        def note_file(name: str, text: str) -> None:
             if sum(map(len, files.values())) + len(text) <= MOST_FILE_CHARACTERS:
                 files[name] = files.get(name, "") + text
 
@@ -175,7 +175,7 @@ class _Looking:
             decide=lambda trace: "go",
             on_step=lambda step, rss: watcher.step(lane=str(cell.lane), step=step, rss_kib=rss),
             cancelled=self.world.stopped.is_set,
-            on_file=keep,
+            on_file=note_file,
         )
         if trial.end == "interrupted":
             raise Interrupted("interrupted")
@@ -273,33 +273,3 @@ def _with(variant: Variant, param: str, value: int) -> Variant:
 
 def _without(variant: Variant, param: str) -> str:
     return str(replace(variant, params=tuple(pair for pair in variant.params if pair[0] != param)))
-
-
-# ---------------------------------------------------------------- what is kept
-
-
-def _keep(found: Sequence[Probed], directory: RunDirectory) -> None:
-    """Write the newest probe's files into a folder of its own, and all records."""
-    probed = found[-1]
-    cell = Cell(image=probed.image, lane=probed.lane, variant=probed.variant)
-    folder = f"{cell.id}-{probed.probe.name}"
-    if probed.files:
-        (directory.path / folder).mkdir()
-    for name, text in probed.files.items():
-        directory.write(f"{folder}/{name}", text)
-    directory.write("probes.json", json.dumps([_to_json(each) for each in found], indent=1))
-    directory.point_latest()
-
-
-def _to_json(probed: Probed) -> dict[str, Any]:
-    """The record without the files' content, which lies beside it."""
-    return {
-        "series": probed.image.series, "image": probed.image.version, "host": probed.lane.host.name,
-        "gpu": probed.lane.gpu, "scenario": probed.variant.scenario.name, "params": dict(probed.variant.params),
-        "probe": probed.probe.name, "steps": probed.probe.steps, "settings": dict(probed.probe.settings),
-        "problem": probed.problem, "files": sorted(probed.files),
-        "ops": [asdict(each) for each in probed.ops],
-        "functions": [asdict(each) for each in probed.functions],
-        "leaks": [asdict(each) for each in probed.leaks], "errors": dict(probed.errors),
-        "tries": [asdict(each) for each in probed.tries], "largest": probed.largest,
-    }  # fmt: skip
