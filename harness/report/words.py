@@ -129,7 +129,7 @@ def _boundary(finding: Finding) -> str:
     if finding.kind == "bad_from_start":
         if finding.untestable:
             return f"in {after}, the oldest version that can be judged; before it {_gap(finding)}"
-        return f"in {after}, the oldest version here: it began there or before"
+        return f"since {after}, the oldest version here, or longer"
     old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
     if finding.untestable:
         return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"

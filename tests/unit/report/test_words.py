@@ -50,7 +50,7 @@ def test_findings_say_where_how_large_and_how_sure() -> None:
     assert words.finding_text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)")
     assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
     oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None)
-    assert words.finding_text(oldest) == "memory leak in 6.0.5, the oldest version here: it began there or before"
+    assert words.finding_text(oldest) == "memory leak since 6.0.5, the oldest version here, or longer"
 
 
 def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
