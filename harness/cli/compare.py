@@ -8,17 +8,18 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, Terminal, to_stdout
+from harness.cli.common import OUT, Terminal, to_stdout
 
 
 @click.command()
-@click.argument("runs", type=FILE, nargs=-1, required=True, metavar="RUN [RUN]...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN]...")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON instead of the table.")
-def compare(*, runs: tuple[Path, ...], as_json: bool) -> None:
+@OUT
+def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     """Put runs that were made apart side by side: other hosts, other days. Of one RUN, its hosts.
 
-    A RUN is the directory of a run, which may have been copied from another machine. What differs in more than
-    host, GPU and day is not compared.
+    A RUN is the directory of a run, which may have been copied from another machine, an id, a matrix's name or
+    `latest`. What differs in more than host, GPU and day is not compared.
 
     \b
     For example:
@@ -28,9 +29,10 @@ def compare(*, runs: tuple[Path, ...], as_json: bool) -> None:
     Ends with 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
     from harness.flows.compare import compare_runs
+    from harness.flows.evidence import find_run
     from harness.report import compare as compare_report
 
-    found = compare_runs(runs)
+    found = compare_runs([find_run(run, out=out) for run in runs])
     with to_stdout():
         if as_json:
             click.echo(json.dumps(compare_report.to_json(found), indent=1, allow_nan=False))

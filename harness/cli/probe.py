@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, stop_on_signals, to_stdout
 from harness.errors import InfrastructureError
 
 PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")
@@ -69,23 +69,26 @@ def probe(
 
 
 @click.command()
-@click.argument("run", type=FILE)
-def frontier(*, run: Path) -> None:
+@click.argument("run")
+@OUT
+def frontier(*, run: str, out: Path) -> None:
     """Peak memory against throughput of the variants of RUN: which settings no other beats in both.
 
-    Writes the plot frontier.svg into RUN, a run's directory.
+    Writes the plot frontier.svg into RUN: a directory, an id, a matrix's name or `latest`.
 
     \b
     For example:
-      harness frontier reports/pressure/latest
+      harness frontier pressure
 
     Ends with 0; 2 if there is no such run.
     """
+    from harness.flows import evidence
     from harness.flows import frontier as frontier_flow
     from harness.report import frontier as frontier_report
     from harness.store import RunDirectory
 
-    found = frontier_flow.settings_of(run)
-    RunDirectory(run).write("frontier.svg", frontier_report.svg(found))
+    path = evidence.find_run(run, out=out)
+    found = frontier_flow.settings_of(path)
+    RunDirectory(path).write("frontier.svg", frontier_report.svg(found))
     with to_stdout():
         click.echo(frontier_report.table(found))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.errors import UsageError
-from harness.flows.stored import StoredRun, read_run
+from harness.flows.stored import StoredRun, newest, read_run
 from harness.model import Cell, Finding, Trial, written
 
 MOST_LISTED = 20
@@ -21,13 +21,16 @@ def open_run(text: str, *, out: Path) -> StoredRun:
 
 
 def find_run(text: str, *, out: Path) -> Path:
-    """The directory of that run. Raises UsageError with the newest runs that there are."""
+    """The directory of that run; of a name that fits several, the newest that has come to its report, if one has.
+
+    Raises UsageError with the newest runs that there are.
+    """
     if Path(text).is_dir():
-        return Path(text)
+        return newest(Path(text))
     runs = sorted((plan.parent for plan in out.glob("*/[0-9]*/plan.json")), key=lambda run: run.name, reverse=True)
-    for run in runs:
-        if text in ("latest", run.name, run.parent.name):
-            return run
+    fitting = [run for run in runs if text in ("latest", run.name, run.parent.name)]
+    if fitting:
+        return next((run for run in fitting if (run / "summary.json").exists()), fitting[0])
     there = ", ".join(str(run) for run in runs[:5]) or f"none in {out} (see --out)"
     raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. There are: {there}")
 

@@ -7,14 +7,15 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.flows.reading import read_json
 from harness.flows.runfiles import SummaryFile
-from harness.flows.stored import ABSENT, WRONG
+from harness.flows.stored import ABSENT, UNENDED, WRONG
 from harness.model import Setting
 from harness.probes import settings
 
 
 def settings_of(run: Path) -> tuple[Setting, ...]:
     """Those of a run's directory. Raises UsageError if it is none, or has none."""
-    summary = read_json(run / "summary.json", SummaryFile.model_validate, absent=ABSENT, wrong=WRONG)
+    absent = UNENDED if (run / "plan.json").exists() else ABSENT
+    summary = read_json(run / "summary.json", SummaryFile.model_validate, absent=absent, wrong=WRONG)
     found = settings(summary.model_dump())
     if not found:
         raise UsageError(f"{run}: no cell of this run has both a step time and a peak of memory; run more steps")

@@ -53,6 +53,7 @@ from harness.store import read_trial
 
 TWIN = "-twin"
 ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
+UNENDED = "the run goes on or was killed: the same sweep again goes on from there, and reports"
 WRONG = "is it of another version of the harness?"
 
 
@@ -76,14 +77,20 @@ class StoredRun:
     attribution: tuple[AttributionFile, ...] = ()
 
 
+def newest(path: Path) -> Path:
+    """Of a matrix's folder the newest run that has come to its report; any other directory as it is."""
+    ended = sorted(path.glob("[0-9]*/summary.json"), key=lambda file: file.parent.name)
+    return ended[-1].parent if ended else path
+
+
 def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial) -> StoredRun:
     """The run in a directory, or the newest one of a matrix's folder. Raises UsageError if there is none.
 
     `keep` says what is kept of each trial while the next is read.
     """
-    folder = path / "latest" if (path / "latest" / "plan.json").exists() else path
+    folder = newest(path)
     plan_file = read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
-    summary = read_json(folder / "summary.json", SummaryFile.model_validate, absent=ABSENT, wrong=WRONG)
+    summary = read_json(folder / "summary.json", SummaryFile.model_validate, absent=UNENDED, wrong=WRONG)
     plan = _plan(plan_file, where=Where(file=str(folder / "plan.json"), line=1, key=""))
     trials = _trials(folder, keep)
     entries = {entry.names: entry for entry in summary.cells}

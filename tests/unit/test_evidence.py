@@ -23,7 +23,7 @@ from harness.flows.diff import difference
 from harness.flows.evidence import find_cell, find_finding, find_run, open_run
 from harness.flows.issue import issue
 from harness.flows.repro import decoded, recipe
-from harness.flows.stored import StoredRun
+from harness.flows.stored import StoredRun, read_run
 from harness.model import Build, CellVerdict, Lane, Pull, Series, Variant
 from harness.model.evidence import Container, Difference, Machine
 from harness.private import WITHHELD, scrubbed
@@ -68,6 +68,34 @@ def test_a_run_is_named_by_path_id_matrix_or_latest(tmp_path: Path) -> None:
     assert {find_run(name, out=tmp_path / "reports") for name in names} == {path}
     with pytest.raises(UsageError, match="20250301T120000Z-1a2b"):
         find_run("march", out=tmp_path / "reports")
+
+
+def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep of hours is under way: what the last one found must still be there to look at."""
+    path = stored_run.write(tmp_path)
+    going = path.with_name("20250302T120000Z-3c4d")
+    going.mkdir()
+    (going / "plan.json").write_bytes((path / "plan.json").read_bytes())
+    out = tmp_path / "reports"
+    named = ["latest", "quickstart", str(out / "quickstart")]
+    assert {find_run(name, out=out) for name in named} == {path}
+    assert read_run(out / "quickstart").path == path
+    for name in (going.name, str(going)):
+        with pytest.raises(UsageError, match=r"summary\.json: .*the run goes on or was killed"):
+            open_run(name, out=out)
+    monkeypatch.chdir(tmp_path)
+    (path / "summary.json").rename(going / "summary.json")
+    assert find_run("latest", out=Path("reports")).name == going.name
+
+
+def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
+    """Who wrote `issue latest 1` writes `compare latest` next."""
+    path = stored_run.write(tmp_path)
+    out = ["--out", str(tmp_path / "reports")]
+    with pytest.raises(UsageError, match="a run with one lane only"):
+        CliRunner().invoke(cli, ["compare", "latest", *out], catch_exceptions=False)
+    assert CliRunner().invoke(cli, ["frontier", "quickstart", *out], catch_exceptions=False).exit_code == 0
+    assert (path / "frontier.svg").exists()
 
 
 def test_a_cell_is_named_by_id_or_by_words_that_fit_no_other(run: StoredRun) -> None:
