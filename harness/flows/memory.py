@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -110,5 +110,6 @@ def _lock(handle: int, path: Path) -> None:
         raise InfrastructureError(
             f"{path}: another watch of this matrix is at work (process {holder}); it will see what is new"
         ) from None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, str(os.getpid()).encode(), 0)
+    with suppress(OSError):  # of a full disk others are only told less
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)

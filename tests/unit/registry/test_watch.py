@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -361,6 +362,13 @@ def test_a_file_that_is_not_ours_is_not_used(world: World, content: bytes) -> No
 
 HOLD = "import sys; from pathlib import Path; from harness.flows.memory import only_one\n"
 HOLD += "with only_one(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+
+
+def test_a_full_disk_does_not_keep_a_watch_from_its_lock(tmp_path: Path) -> None:
+    """The number in it is for others' messages alone; it was a traceback."""
+    line = f"ulimit -f 0; exec {shlex.join([sys.executable, '-c', HOLD, str(tmp_path)])}"
+    done = subprocess.run(["sh", "-c", line], input="", capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("held\n", "")
 
 
 @contextmanager
