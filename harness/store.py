@@ -95,6 +95,15 @@ class RunDirectory:
         write_atomically(path, text)
         return path
 
+    def folder(self, name: str) -> Path:
+        """One in it, made if need be. Raises InfrastructureError."""
+        path = self.path / name
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InfrastructureError(f"{path}: cannot be made: {error.strerror}; make room, or see --out") from error
+        return path
+
     def write_trial(self, trial: Trial, cell: Cell) -> None:
         path = self.path / "trials" / f"{trial.cell_id}-{trial.number}.json"
         write_atomically(path, json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":")))

@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from harness.errors import InfrastructureError
 from harness.model import Scenario, Variant
 from harness.run.payload import pack
-from harness.store import write_atomically
+from harness.store import RunDirectory, write_atomically
 
 FOLDER = "inputs"
 PREFIX = "scenario/"
@@ -30,11 +29,7 @@ def keep(scenario: Scenario, directory: Path) -> dict[str, str]:
     payload = pack(Variant(scenario=scenario)).files
     files = {place[len(PREFIX) :]: data for place, data in payload.items() if place.startswith(PREFIX)}
     hashes = {place: hashlib.sha256(content).hexdigest() for place, content in files.items()}
-    folder = directory / FOLDER
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InfrastructureError(f"{folder}: cannot be made: {error.strerror}; make room, or see --out") from error
+    folder = RunDirectory(directory).folder(FOLDER)
     for place, content in files.items():
         target = folder / hashes[place]
         if len(content) <= MOST_BYTES and not target.exists():

@@ -48,7 +48,7 @@ def keep(found: Sequence[Probed], directory: RunDirectory) -> None:
     cell = Cell(image=probed.image, lane=probed.lane, variant=probed.variant)
     folder = f"{cell.id}-{probed.probe.name}"
     if probed.files:
-        (directory.path / folder).mkdir()
+        directory.folder(folder)
     for name, text in probed.files.items():
         directory.write(f"{folder}/{name}", text)
     directory.write(FILE, json.dumps([_to_json(each) for each in found], indent=1))

@@ -156,6 +156,14 @@ def test_different_cells_have_different_ids(one: str, other: str) -> None:
     assert len(ids) == len({one, other})
 
 
+def test_a_folder_for_which_there_is_no_room_is_told(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    assert run.folder("inputs") == run.folder("inputs") == run.path / "inputs"
+    run.write("file", "")
+    with pytest.raises(InfrastructureError, match="file: cannot be made: File exists; make room"):
+        run.folder("file")
+
+
 def test_looks_have_an_end_whatever_a_copied_plan_says() -> None:
     """They were doubled from nothing, for ever."""
     assert Steps(first=0, budget=4).looks() == (1, 2, 4)
