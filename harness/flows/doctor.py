@@ -11,7 +11,7 @@ from harness import compat
 from harness.errors import HarnessError, Interrupted
 from harness.flows.earlier import measured_noise
 from harness.flows.hosts import OpenHost, images_on, open_hosts, side_by_side
-from harness.flows.needs import Told, architecture_of, reference_of, wanted
+from harness.flows.needs import Told, architecture_of, bases_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
 from harness.flows.world import World
 from harness.model import Image, Install, Plan, Pull
@@ -91,13 +91,14 @@ def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: Told, out: Path) 
     images = images_on(plan, each.host)
     missing = [image for image in images if name_of(image) not in seen.images]
     known = each.engine is not None and each.problem is None
+    bases = bases_of(images) if each.host.is_process else seen.bases
     return HostCheck(
         host=each.host,
         problem=each.problem,
         condition=seen.condition,
         gpus=_gpus(each),
         lanes=tuple(dict.fromkeys(block.lane for block in plan.blocks if block.lane.host == each.host)),
-        wanted=wanted(images, missing, told, architecture=architecture_of(each.facts), at_hand=seen.bases)
+        wanted=wanted(images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
         if known
         else None,
         noise=measured_noise(out / plan.matrix.name, plan, each.host),
@@ -114,7 +115,7 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
 def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: Told) -> list[Fit]:
     architecture = architecture_of(each.facts)
     by_name = {f"{image.series} {image.version}": image for image in images}
-    asks = each.problem is None
+    asks = each.problem is None and not each.host.is_process  # which needs no image: a base is of no matter there
     facts = {
         name: _facts(image, _there(image, seen), told if asks else None, architecture)
         for name, image in by_name.items()

@@ -135,11 +135,12 @@ def disk_of(
     missing = [image for image in images if not engine.at_hand(image)]
     told, architecture = Told(registry=registry()), architecture_of(engine.facts)
     expected = _expected([image for image in missing if isinstance(image.source, Pull)], told, architecture)
-    needs = wanted(images, missing, told, architecture=architecture)
+    bases = bases_of(images) if host.is_process else ()
+    needs = wanted(images, missing, told, architecture=architecture, at_hand=bases)
     all_bytes = total_bytes(engine.kept()) + needs.unpacked_bytes
     if all_bytes > host.disk_bytes:
         note(_too_much(host, all_bytes, host.disk_bytes))
-    return Disk(limit_bytes=host.disk_bytes, expected_bytes=expected, stay=_bases(images))
+    return Disk(limit_bytes=host.disk_bytes, expected_bytes=expected, stay=bases_of(images))
 
 
 def _expected(pulls: Sequence[Image], told: Told, architecture: str) -> dict[Name, int]:
@@ -168,7 +169,7 @@ def _gib(size_bytes: int) -> str:
     return f"{size_bytes / (1 << 30):.3g} GiB"
 
 
-def _bases(images: Sequence[Image]) -> frozenset[str]:
+def bases_of(images: Sequence[Image]) -> frozenset[str]:
     """Images that others are made from in this run."""
     return frozenset(
         reference for image in images if not isinstance(image.source, Pull) and (reference := reference_of(image))

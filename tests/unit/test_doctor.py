@@ -156,6 +156,19 @@ def test_a_base_that_is_there_needs_no_registry(folder: Path, monkeypatch: pytes
     assert [host.wanted.missing_bytes for host in found.hosts if host.wanted] == [0, 0]
 
 
+def test_a_process_host_asks_no_registry_for_a_base(folder: Path) -> None:
+    """No image is needed there: a registry that has none, or is out of reach, says nothing about what can run."""
+    series = '{own: {install: ["six=={version},!=0"], versions: ["1.16.0"], base: "silent.example/own:1"}}'
+    text = re.sub("^series: .*$", f"series: {series}", MATRIX, flags=re.MULTILINE)
+    text = re.sub("^hosts:\n(  .*\n)+", "hosts: {here: {engine: process}}\n", text, flags=re.MULTILINE)
+    (folder / "matrix.yaml").write_text(text)
+    registry = PlantedRegistry()
+    found = check(folder, registry)
+    assert registry.asked == []
+    assert [(fit.state, fit.host) for fit in found.fits] == [("runs", "here")]
+    assert [host.wanted.unknown for host in found.hosts if host.wanted] == [{"own 1.16.0": "installed there"}]
+
+
 def test_shared_layers_count_once_and_too_little_room_is_told(folder: Path) -> None:
     old, new, _ = check(folder).hosts
     assert old.wanted is not None
