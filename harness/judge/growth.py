@@ -76,6 +76,8 @@ def judge_growth(
 
 
 def too_few(rows: int) -> str:
+    if not rows:
+        return "no samples of memory or step times to judge"
     return f"too few samples to judge: {rows}, and it takes {LEAST_ROWS}"
 
 

@@ -235,6 +235,14 @@ def test_a_sampling_stride_changes_no_rate():
     assert judge(thin).rate_kib_per_step == pytest.approx(10, rel=0.02)
 
 
+def test_a_trace_of_own_metrics_alone_is_not_said_to_be_short():
+    """4,000 rows of a queue's length are no "0 samples, and it takes 64"."""
+    rows = np.arange(1, 4001, dtype=np.float64)
+    found = judge_trace(Trace(step=rows, columns={"queue": 5 * rows}), limits=Limits(), metrics={"queue": 0.1})
+    assert found.metrics["queue"]["verdict"] == "leak"
+    assert found.why.startswith("no samples of memory or step times to judge")
+
+
 def test_own_metrics_follow_the_same_rule():
     grows = replace(trace_of(memory()), columns={"handles": np.arange(4000.0) // 2})
     found = judge_metric(grows, "handles", limit=0.1)
