@@ -17,6 +17,9 @@ from harness.errors import Interrupted, UsageError
 if TYPE_CHECKING:
     from harness.model import Plan, RunResult, SearchMode, Trials
 
+MOST_TRIALS = 1000
+"""As in matrix files."""
+
 
 @click.command()
 @click.argument("matrix", type=FILE)
@@ -100,8 +103,8 @@ def _trials(text: str | None) -> Trials | None:
         trials = Trials(least=int(least), most=int(most or least))
     except ValueError:
         raise UsageError(f"--trials: {text!r} is not LEAST or LEAST:MOST, such as 3 or 3:8") from None
-    if not 1 <= trials.least <= trials.most:
-        raise UsageError(f"--trials: {text!r}: at least 1, and MOST no less than LEAST")
+    if not 1 <= trials.least <= trials.most <= MOST_TRIALS:
+        raise UsageError(f"--trials: {text!r}: from 1 to {MOST_TRIALS}, and MOST no less than LEAST")
     return trials
 
 

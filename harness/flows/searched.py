@@ -9,9 +9,8 @@ from dataclasses import replace
 from harness.model import CellVerdict, Change, Effect, Metric
 from harness.search import Boundary, Rules
 
-PEAK_LEAST_MIB = 1.0
-"""Less than this is no finding, however small the process."""
-WORDS: dict[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
+WORDS: dict[Metric, str] = {"step_time": "slower"}
+"""The levels that are searched."""
 
 
 def with_boundaries(
@@ -74,7 +73,7 @@ def _levels(
     found = [_from_start(metric, steps, above=heights[0] - good, cells=cells)] if bad else []
     for step, height in zip(steps, heights[1:], strict=True):
         worse = height > good + rules.limits[metric]
-        if (step.worse if worse else bad) and not _too_small(metric, step, cells):
+        if (step.worse if worse else bad):
             found.append(_change(metric, step, worse=worse))
         good = good if worse or usual is not None else height
         bad = worse
@@ -94,13 +93,6 @@ def _from_start(metric: Metric, steps: Sequence[Boundary], *, above: float, cell
         p=max((step.p for step in steps if step.p is not None), default=None),
         verdict=WORDS[metric],
     )
-
-
-def _too_small(metric: Metric, step: Boundary, cells: Sequence[CellVerdict]) -> bool:
-    peak = cells[step.after].peak_rss_mib
-    if metric != "peak_memory" or peak is None or step.size is None:
-        return False
-    return abs(peak * -math.expm1(-step.size)) <= PEAK_LEAST_MIB
 
 
 def _change(metric: Metric, step: Boundary, *, worse: bool) -> Change:

@@ -12,7 +12,7 @@ CELLS = [CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=3, peak_
 CRASH = Change(metric="outcome", kind="first_bad", before=2, after=3, p=0.1, verdict="crash")
 FIXED = Change(metric="outcome", kind="first_fixed", before=3, after=4, p=0.1, verdict="crash")
 
-LIMITS = {"step_time": math.log(1.1), "peak_memory": math.log(1.1)}
+LIMITS = {"step_time": math.log(1.1)}
 RULES = Rules(limits=LIMITS)
 
 
