@@ -6,6 +6,15 @@ import re
 from collections.abc import Sequence
 
 _COMPLAINT = re.compile(r"(?:error|e|fatal|failed|[\w.]*(?:error|exception))\s*:", re.IGNORECASE)
+_CONSEQUENCE = re.compile(
+    r"(?i:error: )?(?:No matching distribution|Could not find a version|Could not build wheels|Failed building"
+    r"|Failed to build|subprocess-exited-with-error)"
+)
+"""What pip says in the end, whatever came before."""
+_UNREACHED = re.compile(
+    r"CERTIFICATE_VERIFY_FAILED|SSLError|ProxyError|Name or service not known|Temporary failure in name resolution"
+    r"|Connection refused|Network is unreachable|ConnectTimeout|NewConnectionError"
+)
 _SAYS_NOTHING = re.compile(r"Removing intermediate container |---> |\[notice\] |\[end of output\]|note: This error ori")
 _PREAMBLE = re.compile(r"^(?:error: )?(?:No solution found when resolving dependencies:?)?|^cause: ")
 _DRAWING = " \t×╰─▶│├"
@@ -18,10 +27,21 @@ def unescaped(output: str) -> str:
 
 
 def complaint(lines: Sequence[str]) -> str:
-    """The last line that is one, such as `ERROR: No matching distribution found for x==1`; else the last one; or ""."""
+    """The last line that is one, such as `ERROR: No matching distribution found for x==1`; else the last one; or "".
+
+    Before one that only says what came of it stands its cause: an index that could not be reached, a compiler's words.
+    """
     lines = [line.strip() for line in lines if line.strip() and not _SAYS_NOTHING.match(line.strip())]
     complaints = [line for line in lines if _COMPLAINT.match(line)]
-    return (complaints or lines or [""])[-1].removeprefix("ERROR: ")
+    last = (complaints or lines or [""])[-1].removeprefix("ERROR: ")
+    return ": ".join(filter(None, (_cause(lines, complaints) if _CONSEQUENCE.match(last) else "", last)))
+
+
+def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
+    unreached = [name for line in lines for name in _UNREACHED.findall(line)]
+    if unreached:
+        return f"the package index could not be reached ({unreached[-1]})"
+    return next((line for line in reversed(complaints) if not _CONSEQUENCE.match(line)), "")
 
 
 def of_uv(stderr: str) -> str:

@@ -53,3 +53,31 @@ hint: see the documentation
         "Call to `setuptools.build_meta` failed (exit status: 1)"
     )
     assert reasons.of_uv("") == "uv failed without a word"
+
+
+def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
+    """Behind a company's proxy: pip says in the end that there is no such version, and people look for another one."""
+    lines = [
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'SSLError(SSLCertVerificationError(1, "
+        "'[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))': /simple/orjson/",
+        "ERROR: Could not find a version that satisfies the requirement orjson==3.9.15 (from versions: none)",
+        "ERROR: No matching distribution found for orjson==3.9.15",
+    ]
+    assert reasons.complaint(lines) == (
+        "the package index could not be reached (CERTIFICATE_VERIFY_FAILED): "
+        "No matching distribution found for orjson==3.9.15"
+    )
+    assert reasons.complaint(lines[1:]) == "No matching distribution found for orjson==3.9.15"
+
+
+def test_a_wheel_that_cannot_be_built_has_its_compiler_s_reason() -> None:
+    """`Could not build wheels` alone tells nobody that there is no compiler."""
+    lines = [
+        "  error: command 'gcc' failed: No such file or directory",
+        "  [end of output]",
+        "  ERROR: Failed building wheel for ujson",
+        "Failed to build ujson",
+        "ERROR: Could not build wheels for ujson",
+    ]
+    told = reasons.complaint(lines)
+    assert told == "error: command 'gcc' failed: No such file or directory: Could not build wheels for ujson"
