@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import HarnessError
-from harness.matrix import load_matrix
+from harness.matrix import load_hosts
 from harness.model import Host, Where
 from harness.run import open_engine
 from harness.run.engine import Engine, Say
@@ -45,8 +45,7 @@ class Cleaned:
 def hosts_of(matrix: Path | None, environ: Mapping[str, str]) -> tuple[str | None, Sequence[Host]]:
     """A matrix's name and its hosts; without one, this machine's own engines."""
     if matrix is not None:
-        found = load_matrix(matrix, environ=environ, check_versions=False)
-        return found.name, found.hosts
+        return load_hosts(matrix, environ=environ)
     return None, [
         Host(name="docker", engine="docker", gpus="none", where=HERE),
         Host(name="process", engine="process", gpus="none", where=HERE),

@@ -20,7 +20,7 @@ from harness.matrix.series import read_series
 from harness.matrix.shape import MatrixFile
 from harness.matrix.tags import TagReader
 
-__all__ = ["load_matrix", "schema"]
+__all__ = ["load_hosts", "load_matrix", "schema"]
 
 
 def load_matrix(
@@ -37,17 +37,33 @@ def load_matrix(
     given. `check_versions=False` asks the index for ranges only. Raises MatrixError with one line a problem, in order
     of line, and RegistryTrouble if a registry that was to be asked for tags does not answer.
     """
-    document = read(path, environ=environ)
-    file = check_shape(document)
-    problems = Problems(file=document.file, lines=document.lines)
-    default_base = environ.get("HARNESS_BASE")
-    context = Context(document=document, problems=problems, folder=path.parent, default_base=default_base)
+    file, context = _open(path, environ)
     asked = index or versions.PackageIndex.from_environ(environ)
     packages = PackageReader(context=context, index=asked, check_versions=check_versions)
     reader = TagReader(context=context, source=tags or registry.Registry.from_environ(environ))
     matrix = _matrix(file, context, packages, reader)
-    problems.raise_if_any()
+    context.problems.raise_if_any()
     return matrix
+
+
+def load_hosts(path: Path, *, environ: Mapping[str, str]) -> tuple[str, tuple[model.Host, ...]]:
+    """A matrix's name and hosts alone: no index and no registry is asked. Raises MatrixError."""
+    file, context = _open(path, environ)
+    hosts = read_hosts(file, context)
+    context.problems.raise_if_any()
+    return _name(file, context), hosts
+
+
+def _open(path: Path, environ: Mapping[str, str]) -> tuple[MatrixFile, Context]:
+    document = read(path, environ=environ)
+    file = check_shape(document)
+    problems = Problems(file=document.file, lines=document.lines)
+    default_base = environ.get("HARNESS_BASE")
+    return file, Context(document=document, problems=problems, folder=path.parent, default_base=default_base)
+
+
+def _name(file: MatrixFile, context: Context) -> str:
+    return _safe(file.name or Path(context.document.file).stem)
 
 
 def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: TagReader) -> model.Matrix:
@@ -59,7 +75,7 @@ def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: T
         text = f"{file.trials.most} is less than least ({file.trials.least}); at least as many"
         context.problems.add(("trials", "most"), text)
     return model.Matrix(
-        name=_safe(file.name or Path(context.document.file).stem),
+        name=_name(file, context),
         path=Path(context.document.file),
         series=series,
         hosts=hosts,

@@ -183,6 +183,17 @@ def test_a_wrong_folder_is_told_before_anything_is_removed(tmp_path: Path, monke
     assert isinstance(done.exception, UsageError)
 
 
+def test_a_matrix_s_hosts_are_known_while_its_registry_is_away(tmp_path: Path) -> None:
+    """`clean` removes what a sweep left; that needs no tags, and waited for five attempts to ask for them."""
+    matrix = tmp_path / "nightly.yaml"
+    matrix.write_text(
+        'version: 1\nseries: {s: {repository: "127.0.0.1:9/app", tags: {match: "v.*"}}}\n'
+        "hosts: {here: {engine: process}}\nscenarios: {one: {command: [a]}}\n"
+    )
+    name, hosts = hosts_of(matrix, {})
+    assert (name, [host.name for host in hosts]) == ("nightly", ["here"])
+
+
 def test_an_engine_of_this_machine_that_is_away_is_told_without_a_matrix_that_is_not_there() -> None:
     def away(host: Host, **_: Any) -> Any:
         raise EngineUnreachable(f"{host.where}: Cannot connect")
