@@ -73,7 +73,7 @@ def _levels(
     found = [_from_start(metric, steps, above=heights[0] - good, cells=cells)] if bad else []
     for step, height in zip(steps, heights[1:], strict=True):
         worse = height > good + rules.limits[metric]
-        if (step.worse if worse else bad):
+        if step.worse if worse else bad:
             found.append(_change(metric, step, worse=worse))
         good = good if worse or usual is not None else height
         bad = worse
