@@ -14,10 +14,11 @@ from typing import Protocol
 from harness.errors import HarnessError, Interrupted
 from harness.flows.looking import Digests, Images, Listing, View, look, tagged, watched
 from harness.flows.memory import Known, Memory, Standing, only_one, remember, remembered
-from harness.matrix import load_matrix
+from harness.matrix import load_hosts, load_matrix
 from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunResult, Series
 from harness.model.seen import Seen, Spot
 from harness.plan import make_plan
+from harness.registry import RegistryTrouble
 
 
 class Run(Protocol):
@@ -51,11 +52,16 @@ class Watch:
 
     def watch(self) -> int:
         """Until it is stopped, or once; the exit code. What fails at the first look is raised: a wrong file or login
-        shows at once. At a later one it is told, and the next look may be better.
+        shows at once. At a later one it is told, and the next look may be better. A registry's trouble is told always.
         """
         began_s = time.monotonic()
         listing = Listing(images=self.images)
-        folder = self.options.out / self._load(listing).name
+        try:
+            folder = self.options.out / self._load(listing).name
+        except RegistryTrouble as error:
+            name, _ = load_hosts(self.matrix, environ=self.environ)
+            self.tell(Seen(matrix=name, at=self._time(), problem=str(error)))
+            raise
         with only_one(folder):
             code = self._turn(folder, listing, began_s=began_s)
             if self.options.interval_s is None or code == EXIT_CODES["interrupted"]:

@@ -349,6 +349,8 @@ def test_nothing_follows_from_half_an_answer(world: World) -> None:
         world.watch()
     assert caught.value.exit_code == 3
     assert (world.runs.ran, world.state.read_bytes()) == ([], before)
+    told = world.seen[-1]
+    assert (told.matrix, "breaks off" in told.problem) == (world.state.parent.name, True), "programs read what was told"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"schema": 2, "series": {}}', b'{"schema": 1, "series": 1}'])
