@@ -5,6 +5,7 @@ Names of images, params and hosts go through `clean.plain`; escaping for a forma
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from typing import Literal
@@ -18,6 +19,8 @@ from harness.report.worth import is_needless
 Tone = Literal["bad", "good", "unsure", "none"]
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
 WHY_LENGTH = 260
+_PLACE = re.compile(r"[^:\n]+:\d+: series\.\S+: ")
+"""Where an image is named, before what became of it: `matrix.yaml:5: series.six.versions[0]: `."""
 HINDERED = "not measured as planned"
 UNCONFIRMED = "a side of it has fewer than two launches"
 
@@ -223,19 +226,25 @@ def totals(result: RunResult) -> str:
 def gaps(result: RunResult) -> list[str]:
     """What was not measured as planned, or not decided: a line for each verdict, series, lane and reason.
 
-    What a host could not do as a whole is among its `troubles`, and what a search did not need is no gap.
+    An image's reason is told without its place in the file: versions that share it share the line. What a host could
+    not do as a whole is among its `troubles`, and what a search did not need is no gap.
     """
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     host_problems = {state.problem for state in result.hosts}
     for entry in result.cells:
         known = tone(entry.verdict.verdict) in ("good", "bad")
-        reason = entry.problem if known else why(entry)
+        reason = _without_place(entry.problem if known else why(entry))
         if (reason or not known) and reason not in host_problems and not is_needless(entry):
             name = f"{entry.verdict.verdict}{', launched once' if is_seen_once(entry) else ''}"
             name = f"{name}, {HINDERED}" if known else name
             place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
             groups.setdefault((name, place, shortened(reason, most=WHY_LENGTH)), []).append(entry.cell)
     return [_gap_line(*key, cells=cells) for key, cells in groups.items()]
+
+
+def _without_place(reason: str) -> str:
+    found = _PLACE.match(reason)
+    return reason[found.end() :] if found else reason
 
 
 def _gap_line(verdict: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:

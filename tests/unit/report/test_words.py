@@ -135,16 +135,29 @@ def test_one_clear_line_for_each_host_that_is_gone() -> None:
 def test_gaps_are_told_once_for_many_variants() -> None:
     assert words.gaps(build.varied()) == [
         "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on old/RTX 3090, 4 variants): "
-        "matrix.yaml:3: series.ngc: manifest unknown; push it or take it out",
+        "manifest unknown; push it or take it out",
         "inconclusive: 21.08-tf1-py3 (ngc on old/RTX 3090, signal op=fft input=constant): "
         "8 of 8 trials: RSS is too noisy to tell; up to step 4000",
         "incompatible: 20.12-tf1-py3 (ngc on new/RTX 4090, 4 variants): "
         "CUDA 11.1 knows no sm_89 (RTX 4090); it needs 11.8 or later",
         "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on new/RTX 4090, 4 variants): "
-        "matrix.yaml:3: series.ngc: manifest unknown; push it or take it out",
+        "manifest unknown; push it or take it out",
         "inconclusive: 21.08-tf1-py3 (ngc on new/RTX 4090, signal op=fft input=constant): "
         "8 of 8 trials: RSS is too noisy to tell; up to step 4000",
     ]
+
+
+def test_versions_without_a_base_share_a_line_and_its_remedy() -> None:
+    """A newcomer's first sweep without a registry: eight times the same, and the remedy cut off each time."""
+
+    def lost(version: str, *_: object) -> CellVerdict:
+        place = f"matrix.yaml:5: series.multidict.versions[{len(version)}{version[-1]}]"
+        return build.unknown(
+            "untested", f"{place}: python:3.11: cannot be pulled; set HARNESS_BASE=harness-base:bookworm"
+        )
+
+    (line,) = words.gaps(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lost))
+    assert line.endswith("): python:3.11: cannot be pulled; set HARNESS_BASE=harness-base:bookworm")
 
 
 def hindered(entry: CellResult) -> CellResult:
