@@ -169,7 +169,7 @@ def _execute(
 def _failure(place: str, output: str) -> ImageUnavailable:
     reason = _reason(output)
     unreached = UNREACHED.findall(output)
-    if unreached and reason.startswith("No matching distribution"):
+    if unreached and "No matching distribution" in reason:
         reason = f"the package index cannot be reached: {unreached[-1][:300]}"
         return unavailable(f"{place}: {reason}", cause=f"connection broken: {reason}")
     return unavailable(f"{place}: {reason}", cause=reason)

@@ -40,7 +40,7 @@ def complaint(lines: Sequence[str]) -> str:
 def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
     unreached = [name for line in lines for name in _UNREACHED.findall(line)]
     if unreached:
-        return f"the package index could not be reached ({unreached[-1]})"
+        return f"the package index cannot be reached ({unreached[-1]})"
     return next((line for line in reversed(complaints) if not _CONSEQUENCE.match(line)), "")
 
 

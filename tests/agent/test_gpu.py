@@ -334,7 +334,7 @@ def test_a_trial_with_a_gpu(python: str, libraries: dict[str, Path], state: Stat
 def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state: State, tmp_path: Path) -> None:
     """From the driver's answers to the verdict: 24 KiB a step on the device, half of it the process's own."""
     told = state(gpu0__used=None, gpu0__processes=None)
-    job = {"params": {"path": str(told), "pause_s": 0.017}, "looks": [125, 250]}
+    job = {"params": {"path": str(told), "pause_s": 0.017}, "looks": [250, 500]}
     trial = run(tmp_path, sys.executable, LEAKS, environment(libraries["new"], told), **job)
     columns = {
         name: np.array([np.nan if value is None else value for value in trial.column(name)])
@@ -342,7 +342,7 @@ def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state
     }
     trace = Trace(step=np.array(trial.column("step"), dtype=np.float64), columns=columns)
     measured = Trial(cell_id="c", number=1, key="k", end="completed", trace=trace)
-    steps = Steps(first=125, budget=250)
+    steps = Steps(first=250, budget=500)
     found = with_gpu(judge_trace(trace, limits=Limits(), steps=steps), measured, limits=Limits(), steps=steps)
 
     assert found.verdict == "leak", found

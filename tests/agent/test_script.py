@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.judge.growth import LEAST_ROWS
 from tests.agent.driver import Agent, Told, pack
 
 PLANTED = Path(__file__).parents[2] / "scenarios" / "planted.py"
@@ -43,7 +44,7 @@ def test_the_trace_has_every_step(tmp_path: Path, python: str) -> None:
     assert told.column("rss_kib").count(None) < 40, "a probe that was interrupted twice rests for a few rows"
     assert None not in told.column("step_s")
     known = [value for value in told.column("heap_kib") if value is not None]
-    assert len(known) > 1000
+    assert len(known) > 4 * LEAST_ROWS, "of a probe that pays for itself on whatever machine, enough to be judged"
     assert all(value > 500 for value in known)
 
 
