@@ -64,7 +64,7 @@ def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
         "ERROR: No matching distribution found for orjson==3.9.15",
     ]
     assert reasons.complaint(lines) == (
-        "the package index could not be reached (CERTIFICATE_VERIFY_FAILED): "
+        "the package index cannot be reached (CERTIFICATE_VERIFY_FAILED): "
         "No matching distribution found for orjson==3.9.15"
     )
     assert reasons.complaint(lines[1:]) == "No matching distribution found for orjson==3.9.15"
