@@ -17,9 +17,6 @@ from harness.errors import Interrupted, UsageError
 if TYPE_CHECKING:
     from harness.model import Plan, RunResult, SearchMode, Trials
 
-MOST_TRIALS = 1000
-"""As in matrix files."""
-
 
 @click.command()
 @click.argument("matrix", type=FILE)
@@ -94,7 +91,7 @@ def sweep(
 
 def _trials(text: str | None) -> Trials | None:
     """`3` or `3:8`."""
-    from harness.model import Trials
+    from harness.model import MOST_TRIALS, Trials
 
     if text is None:
         return None

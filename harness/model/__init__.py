@@ -7,6 +7,7 @@ A value that is not known is None. Nothing here imports another part of the harn
 """
 
 from harness.model.asked import (
+    MOST_TRIALS,
     Build,
     Excluded,
     Host,
@@ -59,6 +60,7 @@ __all__ = [
     "BAD",
     "EXIT_CODES",
     "GOOD",
+    "MOST_TRIALS",
     "UNSURE",
     "Attribution",
     "Block",

@@ -214,6 +214,10 @@ class Excluded:
     why: str
 
 
+MOST_TRIALS = 1000
+"""Launches of one cell that anybody may ask for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trials:
     least: int = 3

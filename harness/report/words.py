@@ -19,7 +19,7 @@ from harness.report.worth import is_needless
 Tone = Literal["bad", "good", "unsure", "none"]
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
 WHY_LENGTH = 260
-_PLACE = re.compile(r"[^:\n]+:\d+: series\.\S+: ")
+_PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
 """Where an image is named, before what became of it: `matrix.yaml:5: series.six.versions[0]: `."""
 HINDERED = "not measured as planned"
 UNCONFIRMED = "a side of it has fewer than two launches"
@@ -233,18 +233,13 @@ def gaps(result: RunResult) -> list[str]:
     host_problems = {state.problem for state in result.hosts}
     for entry in result.cells:
         known = tone(entry.verdict.verdict) in ("good", "bad")
-        reason = _without_place(entry.problem if known else why(entry))
+        reason = _PLACE.sub("", entry.problem if known else why(entry))
         if (reason or not known) and reason not in host_problems and not is_needless(entry):
             name = f"{entry.verdict.verdict}{', launched once' if is_seen_once(entry) else ''}"
             name = f"{name}, {HINDERED}" if known else name
             place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
             groups.setdefault((name, place, shortened(reason, most=WHY_LENGTH)), []).append(entry.cell)
     return [_gap_line(*key, cells=cells) for key, cells in groups.items()]
-
-
-def _without_place(reason: str) -> str:
-    found = _PLACE.match(reason)
-    return reason[found.end() :] if found else reason
 
 
 def _gap_line(verdict: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:

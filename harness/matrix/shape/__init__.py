@@ -60,9 +60,9 @@ class Host(Shape):
 class Trials(Shape):
     """How many launches a cell gets."""
 
-    least: Annotated[Whole, Field(ge=1, le=1000)] = model.Trials().least
+    least: Annotated[Whole, Field(ge=1, le=model.MOST_TRIALS)] = model.Trials().least
     """Launches that every cell gets."""
-    most: Annotated[Whole, Field(ge=1, le=1000)] = model.Trials().most
+    most: Annotated[Whole, Field(ge=1, le=model.MOST_TRIALS)] = model.Trials().most
     """The most that an undecided cell gets; at least `least`."""
 
 
