@@ -14,6 +14,8 @@ from harness.matrix.values import kind
 WORDS = {
     "string_type": "text is wanted, not {got}",
     "dict_type": "a mapping is wanted, not {got}",
+    "model_type": "a mapping is wanted, not {got}; its keys: {keys}",
+    "model_attributes_type": "a mapping is wanted, not {got}; its keys: {keys}",
     "list_type": "a list is wanted, not {got}",
     "literal_error": "{got} is not allowed; allowed: {expected}",
     "too_short": "is empty; at least one is wanted",
@@ -73,11 +75,9 @@ def _words(detail: ErrorDetails) -> str:
     if detail["type"] == "series_kind":
         keys = detail["input"] if isinstance(detail["input"], dict) else {}
         return f"does not say what its images are{did_you_mean(*keys, known=SERIES_KINDS)} give {detail['msg']}"
-    if detail["type"] in ("model_type", "model_attributes_type"):
-        keys = listed(_fields(detail["loc"]), most=30)
-        return f"a mapping is wanted, not {kind(detail['input'])}{keys and f'; its keys: {keys}'}"
     template = WORDS.get(detail["type"])
-    values = {**detail.get("ctx", {}), "got": kind(detail["input"])}
+    inner = listed(_fields(detail["loc"]), most=30)
+    values = {**detail.get("ctx", {}), "got": kind(detail["input"]), "keys": inner}
     return template.format(**values) if template else f"{detail['msg']}, not {kind(detail['input'])}"
 
 

@@ -37,7 +37,7 @@ SHAPE = [
     ("engine: docker", "engine: docker, disk: 60", "14: hosts.here.disk: 60 is not a size; write one such as 8GiB"),
     ("engine: docker", "engine: docker, disk: 60G", "14: hosts.here.disk: '60G' is not a size"),
     ("engine: docker", "engine: docker, parallel: yes", "14: hosts.here.parallel: true or false is wanted, not 'yes'"),
-    ("{engine: docker}", "docker", "14: hosts.here: a mapping is wanted, not 'docker'; its keys: engine, gpus, parallel, disk"),
+    ("{engine: docker}", "docker", "14: hosts.here: a mapping is wanted, not 'docker'; its keys: engine, gpus"),
     ("memory: 8GiB", "timeout: 3 days", "21: scenarios.signal.timeout: '3 days' is not a duration; write 20m, 90s"),
     ("memory: 8GiB", "timeout: 0", "21: scenarios.signal.timeout: 0 is out of range; more than 0 and at most 30 days"),
     ("memory: 8GiB", "steps: {first: 10}", "21: scenarios.signal.steps.first: 10 is too small; at least 64"),
