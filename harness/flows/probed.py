@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -77,9 +80,22 @@ def add_to_newest_run(found: Path, *, out: Path, matrix: str) -> Path | None:
     if not (run / "summary.json").exists():
         return None
     run = run.resolve()
-    entries = {_place(entry): entry for path in (run / FILE, found / FILE) for entry in _raw(path)}
-    RunDirectory(run).write(FILE, json.dumps(list(entries.values()), indent=1))
+    with _alone_in(run.parent):
+        entries = {_place(entry): entry for path in (run / FILE, found / FILE) for entry in _raw(path)}
+        RunDirectory(run).write(FILE, json.dumps(list(entries.values()), indent=1))
     return run
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Two probes that end at once add what they found one after the other. The run's own folder has another lock."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems lock no folders
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _raw(path: Path) -> list[Mapping[str, Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
-from harness.flows.hosts import OpenHost, open_hosts
+from harness.flows.hosts import OpenHost, at_once, open_hosts
 from harness.flows.probed import keep
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.flows.world import World
@@ -37,7 +38,8 @@ class Looked:
     def problem(self) -> str:
         if self.trial.ended_well:
             return ""
-        return f"{self.trial.end}: {(self.trial.message.strip().splitlines() or ['no message'])[-1]}"
+        told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
+        return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
 
 
 def probe(plan: Plan, options: SweepOptions, world: World, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
@@ -141,12 +143,22 @@ def _prepared(engine: Engine, cell: Cell, world: World, images: Images) -> Prepa
 
 @dataclass(frozen=True, kw_only=True)
 class _Looking:
-    """Launches of one cell."""
+    """Launches of one cell. `aside`: what a second one beside the first is called where progress is told."""
 
     engine: Engine
     cell: Cell
     world: World
     prepared: Prepared
+    aside: str = ""
+
+    @contextlib.contextmanager
+    def beside(self, name: str) -> Iterator[_Looking]:
+        """The same by a connection of its own, to launch in another thread. Raises InfrastructureError."""
+        engine = self.world.open_engine(self.cell.lane.host, environ=self.world.environ, say=lambda text: None)
+        try:
+            yield replace(self, engine=engine, aside=f" ({name})")
+        finally:
+            engine.close()
 
     def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
         """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
@@ -157,8 +169,8 @@ class _Looking:
                 files[name] = files.get(name, "") + text
 
         cell, watcher = self.cell, self.world.watcher
-        label = f"{cell.image.version} {variant}"
-        watcher.trial_started(lane=str(cell.lane), cell=label, number=1, steps=steps)
+        lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
+        watcher.trial_started(lane=lane, cell=label, number=1, steps=steps)
         trial = run_trial(
             self.engine,
             Launch(
@@ -173,7 +185,7 @@ class _Looking:
             key="",
             round=0,
             decide=lambda trace: "go",
-            on_step=lambda step, rss: watcher.step(lane=str(cell.lane), step=step, rss_kib=rss),
+            on_step=lambda step, rss: watcher.step(lane=lane, step=step, rss_kib=rss),
             cancelled=self.world.stopped.is_set,
             on_file=note_file,
         )
@@ -181,7 +193,7 @@ class _Looking:
             raise Interrupted("interrupted")
         looked = Looked(trial=trial, files=files)
         told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or trial.end}"
-        watcher.trial_ended(lane=str(cell.lane), cell=label, number=1, text=told, bad=bool(looked.problem))
+        watcher.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
         return looked
 
 
@@ -212,11 +224,21 @@ def _artifacts(looking: _Looking, blank: Probed) -> Probed:
 
 
 def _leaks(looking: _Looking, blank: Probed) -> Probed:
-    """The cell, and the same with one step: what is in both is lost once."""
-    probed, looked = _plain(looking, blank)
+    """The cell, and beside it the same with one step: what is in both is lost once. Valgrind keeps one processor busy
+    and counts blocks, not seconds, so neither disturbs the other.
+    """
+    tables: list[tuple[Probed, Looked]] = []
+    controls: list[Looked] = []
+    with looking.beside("control") as other:
+        at_once(
+            [
+                lambda: tables.append(_plain(looking, blank)),
+                lambda: controls.append(other.launch(blank.variant, steps=1, probe={"name": "valgrind"})),
+            ]
+        )
+    ((probed, looked),), (control,) = tables, controls
     if probed.problem or "valgrind.json" not in looked.files:
         return probed
-    control = looking.launch(blank.variant, steps=1, probe={"name": "valgrind"})
     if control.problem or "valgrind.json" not in control.files:
         return replace(probed, problem=f"the control: {control.problem or 'valgrind left no report'}")
     found, errors, problem = leaks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_the_newest_run_gets_it_and_keeps_what_other_probes_found(tmp_path: Path
     add_to_newest_run(written(tmp_path / "two", lines, again), out=tmp_path, matrix="quickstart")
     found = read_probed(run, RESULT.plan)
     assert [(one.probe.name, one.problem) for one in found] == [("optrace", "again"), ("lines", "")]
+
+
+def test_probes_that_end_at_once_all_get_in(tmp_path: Path) -> None:
+    """Each reads what is there and writes it anew with its own: without a lock the last one took the others out."""
+    run = a_run(tmp_path)
+    found = [written(tmp_path / str(n), ENTRY | {"params": {"n": n}}) for n in range(24)]
+    adding = [
+        threading.Thread(target=add_to_newest_run, args=(each,), kwargs={"out": tmp_path, "matrix": "quickstart"})
+        for each in found
+    ]
+    for each in adding:
+        each.start()
+    for each in adding:
+        each.join()
+    assert {entry["params"]["n"] for entry in json.loads((run / FILE).read_text())} == set(range(24))
 
 
 def test_a_run_that_is_not_finished_gets_nothing(tmp_path: Path) -> None:

@@ -65,6 +65,29 @@ scenarios:
     script: kept.py
     params: {size: [SIZES]}
     probes: {largest: {param: size, steps: 1}}
+  lost:
+    script: kept.py
+    timeout: 20s
+    environment: {PATH: FOLDER/bin}
+    probes: {valgrind: {steps: 3}}
+"""
+VALGRIND = f"""\
+#!{sys.executable}
+# Waits for its like, then tells of one block lost at the start and ten a step.
+import json, os, pathlib, sys, time
+options = [word for word in sys.argv[1:] if word.startswith("--")]
+command = sys.argv[1 + len(options):]
+(pathlib.Path(__file__).parent / str(os.getpid())).touch()
+while len(list(pathlib.Path(__file__).parent.iterdir())) < 3:
+    time.sleep(0.02)
+steps = json.loads((pathlib.Path(command[3]).parent / "job.json").read_text())["looks"][-1]
+(report,) = [option.partition("=")[2] for option in options if option.startswith("--xml-file=")]
+pathlib.Path(report).write_text(
+    "<valgrindoutput><error><kind>Leak_DefinitelyLost</kind><xwhat>"
+    f"<leakedbytes>{{80 * steps + 8}}</leakedbytes><leakedblocks>{{10 * steps + 1}}</leakedblocks>"
+    "</xwhat></error></valgrindoutput>"
+)
+os.execv(command[0], command)
 """
 UNREACHABLE = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
 
@@ -80,7 +103,7 @@ def probed(
 ) -> Any:
     """`stop`: Ctrl-C while the host is opened."""
     (folder / "kept.py").write_text(SCRIPT.lstrip())
-    (folder / "matrix.yaml").write_text(MATRIX.replace("SIZES", sizes))
+    (folder / "matrix.yaml").write_text(MATRIX.replace("SIZES", sizes).replace("FOLDER", str(folder)))
     options = SweepOptions(out=folder / "reports", seed=1, only=(only,))
     plan = plan_sweep(folder / "matrix.yaml", options, UNREACHABLE)
 
@@ -125,7 +148,7 @@ def test_a_matrix_with_probes_can_also_be_swept(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(SCRIPT.lstrip())
     (tmp_path / "matrix.yaml").write_text(MATRIX.replace("SIZES", "1"))
     plan = plan_sweep(tmp_path / "matrix.yaml", SweepOptions(), UNREACHABLE)
-    assert [one["name"] for one in to_json(plan)["scenarios"]] == ["kept", "fits"]
+    assert [one["name"] for one in to_json(plan)["scenarios"]] == ["kept", "fits", "lost"]
 
 
 def test_tables_have_the_columns_that_people_know(tmp_path: Path) -> None:
@@ -179,7 +202,18 @@ def test_a_host_is_leased_for_each_probe(tmp_path: Path) -> None:
 def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:
     (found,), _ = probed(tmp_path, only="fits*", sizes="1, 99")
     assert found.largest == 1
-    assert "ValueError: no such size" in found.problem
+    assert found.problem == "size=99: setup: ValueError: no such size (kept.py:18 in setup)"
+
+
+def test_valgrind_and_its_control_run_side_by_side(tmp_path: Path) -> None:
+    """One after the other they take twice as long, minutes a cell; here they would wait for each other for ever."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "valgrind").write_text(VALGRIND)
+    (tmp_path / "bin" / "valgrind").chmod(0o755)
+    (found,), directory = probed(tmp_path, only="lost")
+    assert found.problem == ""
+    assert found.lost("DefinitelyLost") == (248, 31, 10)
+    assert len(list(directory.glob("*-valgrind/*valgrind.json"))) == 2
 
 
 def test_a_probe_that_nobody_asked_for_is_named_with_those_that_there_are(tmp_path: Path) -> None:
