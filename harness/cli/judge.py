@@ -25,8 +25,9 @@ from harness.errors import UsageError
 def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[str, ...]) -> None:
     """Print a verdict on each trace, one JSON object a line.
 
-    A trace is a CSV with a header `step,rss_kib,step_s` (all but one may be absent; also rss_mb, rss_mib, step_ms and
-    such), a trial of a run, an mprof or a psrecord log. All its steps are used.
+    A trace is a CSV with a header `step,rss_kib,step_s,gpu_kib` (all but one may be absent; also rss_mb, step_ms,
+    gpu_pool_mib and such), what nvidia-smi exports as CSV, a trial of a run, an mprof or a psrecord log. All its steps
+    are used.
 
     \b
     For example:
@@ -34,7 +35,7 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
       harness judge mprofile.dat --leak 2KiB
       harness judge trace.csv --metric handles=0.1
 
-    Ends with 0 on readable input, whatever the verdicts; else with 2.
+    Ends with 0 on readable input, whatever the verdicts; with 2 if a trace cannot be read. The others are judged.
     """
     from harness.flows.judge import judge_traces
     from harness.matrix import values
@@ -49,9 +50,12 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
     def note(text: str) -> None:
         click.echo(f"harness: note: {text}", err=True)
 
+    refused: list[UsageError] = []
     with to_stdout():
-        for verdict in judge_traces(traces, limits=limits, metrics=metrics, note=note):
+        for verdict in judge_traces(traces, limits=limits, metrics=metrics, note=note, refused=refused.append):
             click.echo(json.dumps(verdict, allow_nan=False))
+    if refused:
+        raise UsageError("\nharness: ".join(map(str, refused)))
 
 
 def _metric(text: str) -> tuple[str, float]:

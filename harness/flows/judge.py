@@ -6,22 +6,42 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.judge import trend
+from harness.errors import UsageError
+from harness.judge.gpu import is_shared, with_gpu
+from harness.judge.trend import judge_trace
 from harness.model import Limits, TraceVerdict
 from harness.traces import read_trace, unheard
 
 
 def judge_traces(
-    paths: Sequence[Path], *, limits: Limits, metrics: Mapping[str, float], note: Callable[[str], None] = unheard
+    paths: Sequence[Path],
+    *,
+    limits: Limits,
+    metrics: Mapping[str, float],
+    note: Callable[[str], None] = unheard,
+    refused: Callable[[UsageError], None],
 ) -> Iterator[dict[str, Any]]:
     """The verdict on each trace, in the order given, as `harness judge` prints it.
 
-    `metrics` maps a column to the limit of its rate, in its own unit a step; `note` is told how doubtful units were
-    read. Raises UsageError with path and line.
+    `metrics` maps a column to the limit of its rate, in its own unit a step; `note` is told what was read in a doubtful
+    way, `refused` of each file that cannot be judged, with path and line: the others are.
     """
     for path in paths:
-        trace = read_trace(path, metrics=tuple(metrics), note=note)
-        yield describe(path, trend.judge_trace(trace, limits=limits, metrics=metrics))
+        try:
+            found = judge_file(path, limits=limits, metrics=metrics, note=note)
+        except UsageError as error:
+            refused(error)
+        else:
+            yield describe(path, found)
+
+
+def judge_file(
+    path: Path, *, limits: Limits, metrics: Mapping[str, float], note: Callable[[str], None] = unheard
+) -> TraceVerdict:
+    """By resident memory, step time and the GPU's memory. Raises UsageError."""
+    read = read_trace(path, metrics=tuple(metrics), note=note)
+    found = judge_trace(read.trace, limits=limits, metrics=metrics)
+    return with_gpu(found, read.trace, limits=limits, shared=is_shared(read.facts))
 
 
 def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:

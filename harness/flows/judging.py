@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.flows.compatible import cannot_run, review
 from harness.judge import trend, verdict
-from harness.judge.gpu import with_gpu
+from harness.judge.gpu import is_shared, with_gpu
 from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial
 from harness.run.policy import CellRun, Referee
 
@@ -48,7 +48,8 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     if scenario.judge_exit:
         return "exit 0", False
     alone = trend.judge_trace(trial.trace, limits=scenario.limits, steps=scenario.steps)
-    found = with_gpu(alone, trial, limits=scenario.limits, steps=scenario.steps)
+    shared = is_shared(trial.facts)
+    found = with_gpu(alone, trial.trace, limits=scenario.limits, steps=scenario.steps, shared=shared)
     where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
     return f"{found.verdict}{rate}{where} to step {found.steps}", found.verdict in BAD

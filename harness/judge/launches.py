@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.judge.gpu import with_gpu
+from harness.judge.gpu import is_shared, with_gpu
 from harness.judge.trend import judge_trace
 from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 
@@ -61,7 +61,8 @@ def judge_launches(
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
     if trial.trace is None or not len(trial.trace.step):
         return None
-    found = with_gpu(judge_trace(trial.trace, limits=limits, steps=steps), trial, limits=limits, steps=steps)
+    alone = judge_trace(trial.trace, limits=limits, steps=steps)
+    found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     return _without_times(found, why=trial.disturbed) if trial.disturbed else found
 
 

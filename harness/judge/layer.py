@@ -17,6 +17,8 @@ FLAT_SHARE = 0.2
 """Of the growth of RSS below which something is taken as not growing."""
 TRIMMED_SHARE = 0.5
 """Of the growth that malloc_trim gives back when the allocator only kept it."""
+SEGMENT_KIB = 2048.0
+"""A GPU's memory is had in pieces of this: the device may have grown by one more than what is in use of it."""
 WRAP_KIB = float(1 << 22)
 """The C library's older counters are 32 bits wide, in bytes: 4 GiB on they begin again, or below zero."""
 PYTHON_BLOCKS_PER_STEP = 0.05
@@ -44,13 +46,13 @@ def layer_of(trace: Trace) -> str | None:
 
 def gpu_layer_of(trace: Trace) -> str | None:
     """The layer of a trace that leaks a GPU's memory, or None where no framework tells of its pool."""
-    device = gpu_rate(trace) or 0.0
-    pool = _rate(trace, "gpu_pool_kib")
-    used = look_rate(trace.looks, "gpu_pool_kib") if pool is None else pool
-    reserved = look_rate(trace.looks, "gpu_reserved_kib")
+    used, reserved = (_gpu_rate(trace, name) for name in ("gpu_pool_kib", "gpu_reserved_kib"))
+    seen = _device_rate(trace)
+    device = (reserved if seen is None else seen) or 0.0
     if used is None:
         return None
-    if used > 0 and used >= NATIVE_SHARE * device:
+    half = float(np.ptp(sampled(trace.step))) / 2
+    if used > 0 and used >= NATIVE_SHARE * (device - SEGMENT_KIB / max(half, 1.0)):
         return "gpu pool"
     if device <= 0 or used > FLAT_SHARE * device or reserved is None:
         return None
@@ -59,10 +61,16 @@ def gpu_layer_of(trace: Trace) -> str | None:
     return "gpu driver" if reserved <= FLAT_SHARE * device else None
 
 
-def gpu_rate(trace: Trace) -> float | None:
+def _device_rate(trace: Trace) -> float | None:
     """KiB a step that the GPU's memory grows: this trial's own where the driver tells it, else all of the device's."""
     own = _rate(trace, "gpu_process_kib")
     return _rate(trace, "gpu_kib") if own is None else own
+
+
+def _gpu_rate(trace: Trace, name: str) -> float | None:
+    """By the samples of a column, else by the looks."""
+    sampled_rate = _rate(trace, name)
+    return look_rate(trace.looks, name) if sampled_rate is None else sampled_rate
 
 
 def look_rate(looks: tuple[Look, ...], field: str) -> float | None:

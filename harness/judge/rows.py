@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.model import Floats
+from harness.model import LARGEST, Floats
 
-LARGEST = 1e100
-"""No measurement is larger; squares of what is smaller stay finite."""
 MOST_ROWS = 200_000
 """More than that are thinned: their floors tell as much."""
 USUAL_GAP = 0.95

@@ -90,12 +90,17 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
         plateau=math.inf,
         quanta=(0.0, math.inf),
     )
+    return metric_of(growth, trace.column(name))
+
+
+def metric_of(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
+    """What is told of a column beside RSS, whose rows are `values`."""
     return {
         "verdict": growth.verdict,
         "rate": growth.rate,
         "rate_ci": growth.interval,
         "excluded": growth.excluded,
-        "median": settled_median(trace.column(name)),
+        "median": settled_median(values),
     }
 
 
@@ -130,9 +135,11 @@ def settled_median(values: Floats | None) -> float | None:
     return float(np.median(known[len(known) // 4 :])) if len(known) else None
 
 
-def judge_memory(trace: Trace, *, limit: float, steps: Steps | None) -> Growth | None:
-    """What resident memory does in all the rows of a trace; None if it was not sampled. `limit` in KiB a step."""
-    values, steps_per_row = thinned(*even_rows(trace.step, trace.column("rss_kib")))
+def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str = "rss_kib") -> Growth | None:
+    """What memory does in all the rows of a trace: resident memory, or that of another column in KiB. None if it was
+    not sampled. `limit` in KiB a step.
+    """
+    values, steps_per_row = thinned(*even_rows(trace.step, trace.column(column)))
     if not len(values):
         return None
     return judge_growth(
@@ -142,7 +149,7 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None) -> Growth |
         alpha=_alpha(steps),
         plateau=1024.0,
         quanta=(PAGE_KIB, HUGE_PAGE_KIB),
-        looks=trace.looks,
+        looks=trace.looks if column == "rss_kib" else (),
     )
 
 
@@ -194,7 +201,7 @@ def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[Ve
 
 
 def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool) -> str:
-    parts = [_memory_words(memory, early=early)] if memory is not None else []
+    parts = [memory_words(memory, early=early)] if memory is not None else []
     if drift.slowdown and drift.relative is not None:
         parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
     elif memory is None:
@@ -202,24 +209,25 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool) -> str
     return f"{'; '.join(parts)}; up to step {last}"
 
 
-def _memory_words(memory: Growth, *, early: bool) -> str:
+def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> str:
+    """What a memory does, and what that rests on; `what` is its name."""
     if memory.rate is None or memory.interval is None:
         return memory.unmet
-    grows = f"RSS grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
+    grows = f"{what} grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
     if memory.cycles:
-        return f"RSS grows {memory.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
+        return f"{what} grows {memory.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
     if memory.verdict == "leak":
         return f"{grows}, {memory.how}"
     if memory.below is not None:
-        slow = f"RSS still grows {memory.rate:.2g} KiB a step, below the limit of {memory.below:g}"
+        slow = f"{what} still grows {memory.rate:.2g} KiB a step, below the limit of {memory.below:g}"
         return f"{slow}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
     if early:
         return f"{grows}: too early to tell it from a buffer that fills"
     words = {
-        "plateau": f"RSS rose {memory.rise / 1024:.1f} MiB and then stayed",
-        "flat": "RSS is flat",
+        "plateau": f"{what} rose {memory.rise / 1024:.1f} MiB and then stayed",
+        "flat": f"{what} is flat",
         "suspect": f"{grows}, but {memory.unmet}; more steps would tell",
-        "inconclusive": "RSS is too noisy to tell; more steps would tell",
+        "inconclusive": f"{what} is too noisy to tell; more steps would tell",
     }
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
     told = memory.verdict not in GOOD and detectable >= excluded

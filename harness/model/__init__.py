@@ -50,7 +50,7 @@ from harness.model.judged import (
     TraceVerdict,
     VerdictName,
 )
-from harness.model.measured import End, Floats, Look, Trace, Trial
+from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
 from harness.model.planned import Block, Cell, Plan, SearchMode
 from harness.model.probed import Holder, Leak, LineRow, LineTable, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
@@ -60,6 +60,7 @@ __all__ = [
     "BAD",
     "EXIT_CODES",
     "GOOD",
+    "LARGEST",
     "MOST_TRIALS",
     "UNSURE",
     "Attribution",

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+LARGEST = 1e100
+"""No measurement is larger; sums of squares of what is smaller stay finite."""
 
 End = Literal[
     "completed",  # ran all the steps of the budget (or the command ended with 0)

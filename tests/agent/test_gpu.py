@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from harness.agent import gpu, monitor, nvml, samples
+from harness.flows.judge import judge_file
 from harness.judge.gpu import with_gpu
 from harness.judge.trend import judge_trace
-from harness.model import Limits, Steps, Trace, Trial
+from harness.model import Limits, Steps, Trace
 from harness.model.gpus import Gpu
 from tests.agent.driver import Agent, Told, pack
 
@@ -341,13 +342,15 @@ def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state
         for name in ("gpu_kib", "gpu_process_kib")
     }
     trace = Trace(step=np.array(trial.column("step"), dtype=np.float64), columns=columns)
-    measured = Trial(cell_id="c", number=1, key="k", end="completed", trace=trace)
     steps = Steps(first=250, budget=500)
-    found = with_gpu(judge_trace(trace, limits=Limits(), steps=steps), measured, limits=Limits(), steps=steps)
+    kept = tmp_path / "trial.json"
+    kept.write_text(json.dumps({"columns": {name: trial.column(name) for name in ("step", "rss_kib", *columns)}}))
+    in_a_sweep = with_gpu(judge_trace(trace, limits=Limits(), steps=steps), trace, limits=Limits(), steps=steps)
 
-    assert found.verdict == "leak", found
-    assert found.why.startswith("the process's GPU memory grows ")
-    assert found.rate_kib_per_step == pytest.approx(12, rel=0.1)
+    for found in (in_a_sweep, judge_file(kept, limits=Limits(), metrics={})):
+        assert found.verdict == "leak", found
+        assert found.why.startswith("the process's GPU memory grows ")
+        assert found.rate_kib_per_step == pytest.approx(12, rel=0.1)
 
 
 def test_a_trial_without_a_gpu_says_nothing_of_one(thorough_python: str, tmp_path: Path) -> None:

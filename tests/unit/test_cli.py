@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -130,6 +131,22 @@ def test_where_nothing_can_be_written_is_a_message(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "file" / "x", tmp_path / "none" / "x"):
         with pytest.raises(UsageError, match="cannot be written"):
             write_file(path, "")
+
+
+def test_judge_goes_on_past_what_it_cannot_read(tmp_path: Path) -> None:
+    """A night's traces are judged in one go; one that is damaged must not hide the others, nor pass for read."""
+    good = tmp_path / "good.csv"
+    good.write_text("step,rss_kib\n" + "".join(f"{step},80000\n" for step in range(1, 200)) + "200")
+    (tmp_path / "bad.csv").write_text("step,rss_kib\n1,five\n")
+    names = [str(tmp_path / name) for name in ("none.csv", "good.csv", "bad.csv", "good.csv")]
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "judge", *names], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert [json.loads(line)["trace"] for line in done.stdout.splitlines()] == [str(good)] * 2
+    assert {line.split(": ")[1] for line in done.stderr.splitlines()} == {"note", names[0], f"{names[2]}:2"}
+    assert f"{good}:201: the last line is cut" in done.stderr
 
 
 @pytest.mark.parametrize("limit", ["nan", "inf", "-inf", "1e999", "much"])

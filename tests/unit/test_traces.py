@@ -13,10 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import traces
 from harness.errors import UsageError
-from harness.flows.judge import judge_traces
-from harness.model import Limits, Look
-from harness.traces import read_trace
+from harness.flows.judge import judge_file, judge_traces
+from harness.model import Limits, Look, Trace
+from harness.traces import unheard
+
+
+def read_trace(path, metrics=(), *, note=unheard) -> Trace:
+    return traces.read_trace(path, metrics, note=note).trace
 
 
 def written(folder: Path, text: str | bytes, name: str = "trace.csv") -> Path:
@@ -57,11 +62,22 @@ def test_blank_cells_are_missing(tmp_path):
         ("heap_mib", "heap_kib", 2, 2048),
         ("step_ms", "step_s", 250, 0.25),
         ("step time [us]", "step_s", 250_000, 0.25),
+        ("gpu_mib", "gpu_kib", 2, 2048),
+        ("GPU memory used (GiB)", "gpu_kib", 2, 2_097_152),
+        ("memory.used [MiB]", "gpu_kib", 3, 3072),
+        ("used_gpu_memory [MiB]", "gpu_process_kib", 3, 3072),
+        ("gpu_process_kib", "gpu_process_kib", 5, 5),
+        ("gpu_pool_mb", "gpu_pool_kib", 1.024, 1000),
+        ("torch_allocated_mib", "gpu_pool_kib", 2, 2048),
+        ("torch.cuda.memory_allocated [MiB]", "gpu_pool_kib", 2, 2048),
+        ("cuda_memory_reserved_bytes", "gpu_reserved_kib", 2048, 2),
+        ("allocated_bytes.all.current", "gpu_pool_kib", 2048, 2),
+        ("reserved_bytes.all.current", "gpu_reserved_kib", 2048, 2),
     ],
 )
 def test_columns_in_other_units_are_converted(tmp_path, header, known, value, read):
     """A column that is overlooked or read in the wrong unit is a wrong verdict."""
-    beside = {"rss_kib": "step_s", "heap_kib": "step_s", "step_s": "rss_kib"}[known]
+    beside = "rss_kib" if known == "step_s" else "step_s"
     for last in ("", "\n3,,1,1\n"):  # a blank is read cell by cell
         text = f"Step,{header},{beside},other\n1,{value},7,1\n2,{2 * value},7,1{last}"
         columns = read_trace(written(tmp_path, text)).columns
@@ -75,6 +91,66 @@ def test_a_unit_of_two_meanings_is_told(tmp_path):
     path = written(tmp_path, "rss_mb,step_ms\n5,1\n")
     read_trace(path, note=told.append)
     assert told == [f"{path}:1: rss_mb: 1 is 1,000,000 bytes; if 1,048,576 are meant, name it rss_mib"]
+
+
+def test_gpu_memory_in_no_unit_is_told_beside_what_is_judged(tmp_path):
+    told = []
+    path = written(tmp_path, "rss_kib,gpu_memory,cuda_allocated\n5,1,2\n")
+    read_trace(path, note=told.append)
+    assert [text.split("; ")[0] for text in told] == [
+        f"{path}:1: {name}: not judged, as its unit is not known" for name in ("gpu_memory", "cuda_allocated")
+    ]
+
+
+SMI = "timestamp, index, memory.used [MiB], memory.total [MiB], utilization.gpu [%]\n"
+
+
+def test_an_export_of_nvidia_smi(tmp_path):
+    """`nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total,utilization.gpu --format=csv -lms 100 -i 0`."""
+    rows = [
+        f"2026/01/01 10:00:0{n}.123, 0, {used}, 24564 MiB, 5 %\n" for n, used in enumerate(["3 MiB", "[N/A]", "5 MiB"])
+    ]
+    trace = read_trace(written(tmp_path, SMI + "".join(rows)))
+    assert trace.step.tolist() == [1, 2, 3]
+    assert np.array_equal(trace.columns["gpu_kib"], [3072, np.nan, 5120], equal_nan=True)
+
+
+@pytest.mark.parametrize("unit", [" MiB", ""])
+def test_rows_of_several_gpus_are_not_one_trace(tmp_path, unit):
+    """They would rise and fall with every row."""
+    path = written(tmp_path, "index, memory.used [MiB]\n" + f"0, 3{unit}\n1, 9000{unit}\n" * 40)
+    with pytest.raises(UsageError, match="index: rows of several"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("whole", "rest"),
+    [
+        ("step,rss_kib,step_s\n1,5,0.1\n2,6,0.1\n", "3"),
+        ("step,rss_kib,step_s\n1,5,0.1\n2,6,0.1\n", "3,"),
+        ("step,rss_kib,step_s\n8,5,0.1\n9,6,0.1\n", "1,5,0.1"),
+        ("step,rss_kib,step_s\n1,5,0.1\n2,6,0.1\n", "3,6,1e"),
+        ("step,rss_kib,note\n1,5,a\n2,6,b\n", "3,"),
+        ("MEM 1.5 1700.0\nMEM 2.0 1700.1\n", "MEM 2."),
+        ("MEM 1.5 1700.0\nMEM 2.0 1700.1\n", "MEM"),
+    ],
+)
+def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole, rest):
+    """The run that had to be killed is the one whose trace is wanted."""
+    told = []
+    path = written(tmp_path, whole + rest)
+    cut = read_trace(path, note=told.append)
+    complete = read_trace(written(tmp_path, whole, "complete.csv"))
+    line = whole.count("\n") + 1
+    assert told == [f"{path}:{line}: the last line is cut, and left out"]
+    assert {name: values.tolist() for name, values in cut.columns.items()} == {
+        name: values.tolist() for name, values in complete.columns.items()
+    }
+
+
+def test_a_cut_line_in_the_middle_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=":3: 1 cells"):
+        read_trace(written(tmp_path, "step,rss_kib\n1,5\n2\n3,6"))
 
 
 def test_a_metric_is_judged_in_its_own_unit(tmp_path):
@@ -219,7 +295,9 @@ NUMBERS = st.sampled_from(
     ["0", "-1", "1e308", "-1e308", "1e99", "-1e99", "5e-324", "inf", "nan", "", "1e400", "x", "7"]
 )
 CELLS = st.one_of(NUMBERS, st.floats().map(repr), st.integers().map(str), st.text(max_size=5))
-NAMES = st.sampled_from(["step", "rss_kib", "step_s", "heap_kib", "blocks", "own", "", "\x1b[2J"])
+NAMES = st.sampled_from(
+    ["step", "rss_kib", "step_s", "heap_kib", "blocks", "own", "", "\x1b[2J", "gpu_mib", "memory.used [MiB]", "index"]
+)
 
 
 @st.composite
@@ -260,14 +338,54 @@ LOGS = st.lists(CELLS, max_size=20).map(lambda cells: "".join(f"MEM {cell} 1.0\n
 )
 def test_any_bytes_get_a_verdict_or_a_message(tmp_path_factory, content):
     path = written(tmp_path_factory.getbasetemp(), content, "any")
-    try:
-        (found,) = judge_traces([path], limits=Limits(), metrics={})
-    except UsageError as error:
-        told = str(error)
-    else:
-        told = f"{path}: {json.dumps(found, allow_nan=False)}"
+    refused = []
+    found = list(judge_traces([path], limits=Limits(), metrics={}, refused=refused.append))
+    (told,) = [*map(str, refused), *(f"{path}: {json.dumps(one, allow_nan=False)}" for one in found)]
     assert told.startswith(f"{path}:")
     assert told.isprintable()
+
+
+GPU_STEPS = 2000
+
+
+@st.composite
+def gpu_losses(draw):
+    """What loses memory on a GPU, and how fast: the driver, the pool, or what the pool keeps free."""
+    layer = draw(st.sampled_from(["gpu pool", "gpu fragmentation", "gpu driver", ""]))
+    rate_kib = draw(st.floats(20, 5_000))  # a dozen segments at least
+    seed = draw(st.integers(0, 2**32 - 1))
+    return layer, rate_kib, seed
+
+
+def gpu_csv(layer: str, rate_kib: float, seed: int, *, device: bool) -> str:
+    """Bytes in use, reserved in segments of 2 MiB and, if asked for, what the device has, with a context of its own."""
+    rng = np.random.default_rng(seed)
+    lost = rate_kib * np.arange(GPU_STEPS)
+    flat = np.zeros(GPU_STEPS)
+    used = 300_000 + (lost if layer == "gpu pool" else flat) + rng.integers(0, 64, GPU_STEPS)
+    kept = 400_000 + (lost if layer in ("gpu pool", "gpu fragmentation") else flat)
+    reserved = np.ceil(kept / 2048) * 2048
+    of_device = reserved + 512_000 + (lost if layer == "gpu driver" else flat)
+    rows = (
+        ",".join([f"{step}", f"{a * 1024:.0f}", f"{b / 1024:g}", *([f"{c / 1024:.0f}"] if device else [])])
+        for step, a, b, c in zip(range(1, GPU_STEPS + 1), used, reserved, of_device, strict=True)
+    )
+    header = "step,torch_allocated_bytes,torch_reserved_mib" + (",memory.used [MiB]" if device else "")
+    return "\n".join([header, *rows, ""])
+
+
+@settings(max_examples=40, deadline=None)
+@given(loss=gpu_losses(), device=st.booleans())
+def test_who_loses_a_gpu_s_memory_is_named(tmp_path_factory, loss, device):
+    layer, rate_kib, seed = loss
+    seen = layer if device or layer != "gpu driver" else ""  # the pools know nothing of the driver
+    path = written(tmp_path_factory.getbasetemp(), gpu_csv(layer, rate_kib, seed, device=device), "gpu.csv")
+    found = judge_file(path, limits=Limits(), metrics={})
+
+    assert (found.verdict, found.layer or "") == ("leak" if seen else "flat", seen)
+    assert "RSS" not in found.why
+    if seen:
+        assert found.rate_kib_per_step == pytest.approx(rate_kib, rel=0.05, abs=1.5)
 
 
 def test_a_missing_metric_names_the_columns(tmp_path):

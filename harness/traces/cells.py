@@ -1,0 +1,59 @@
+"""What a file says in one cell, and what is told of names and numbers that are none."""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from collections.abc import Iterable, Sequence
+
+from harness.columns import EXPLAINED, JUDGED
+from harness.errors import UsageError
+from harness.model import LARGEST
+
+REMEDY = f"rename one ({EXPLAINED}), or judge it with --metric COLUMN"
+CUT = "the last line is cut, and left out"
+
+
+def check_columns(where: str, names: Sequence[str], metrics: Sequence[str], *, measured: Iterable[str]) -> None:
+    """`measured`: what the columns are, by the names that the judge knows."""
+    found = listed(names)
+    for name in metrics:
+        if name not in names:
+            raise UsageError(f"{where} no column {name!r}; the columns are: {found}")
+    if not (JUDGED & set(measured) or metrics):
+        if len(names) == 1 and re.search(r"[;\t]", names[0]):
+            raise UsageError(f"{where} the columns are not separated by commas ({found}); write it with commas")
+        raise UsageError(f"{where} neither memory nor step time is a column ({found}); {REMEDY}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, safe to be printed wherever they come from."""
+    shown = [name if name.isprintable() and len(name) <= 40 else reprlib.repr(name) for name in names[:20]]
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return ", ".join(shown) + more or "none"
+
+
+def number(cell: str, *, unit: str = "") -> float | None:
+    """NaN for a blank, None for text. With a `unit`, of nvidia-smi: `12 MiB`, and `[N/A]` where it does not know."""
+    text = cell.strip()
+    if unit:
+        text = "" if text.startswith("[") else text.removesuffix(unit)
+    try:
+        return float(text) if text else math.nan
+    except ValueError:
+        return None
+
+
+def is_number(cell: str) -> bool:
+    return bool(cell) and number(cell) is not None
+
+
+def measured(where: str, value: float) -> float:
+    """`value`, or NaN for an infinity, which some samplers write for what they do not know."""
+    if value in (math.inf, -math.inf):
+        return math.nan
+    if abs(value) > LARGEST:
+        shown = reprlib.repr(value)
+        raise UsageError(f"{where}: {shown} is too large to have been measured; correct it or leave it blank")
+    return value

@@ -1,0 +1,172 @@
+"""Reads a trace from a file, whatever wrote it: CSV, a trial of our own journal, mprof, psrecord. Told by content."""
+
+from __future__ import annotations
+
+import csv
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import UsageError
+from harness.model import Floats, Look, Trace
+from harness.traces.cells import CUT, check_columns, listed, measured, number
+from harness.traces.tables import disorder, read_columns
+
+EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
+MOST_BYTES = 1 << 30
+_HEAD_BYTES = 4096
+_PSRECORD = "# Elapsed time"
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """What a file holds. `facts`: what a trial of ours said of itself; of other files nothing."""
+
+    trace: Trace
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def unheard(text: str) -> None:
+    """Nobody is there to be told."""
+
+
+def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Callable[[str], None] = unheard) -> Recorded:
+    """What is in `path`, which is read once: it may be a pipe. Columns of a CSV in other units are converted. `note` is
+    told of a unit that some programs mean otherwise, of GPU memory in no unit that is known, and of a last line that
+    was cut, which is left out.
+
+    `metrics` are further columns that must be there; other numeric columns are kept too. Logs of samplers that know no
+    steps (mprof, psrecord) count each sample as one step. Blank cells and infinities are NaN; what is left is within
+    LARGEST. Raises UsageError, whatever the bytes, with `path:line:` (of a JSON file `path: key:`), what is wrong and
+    what to do.
+    """
+    try:
+        content = _content(path).removeprefix(_UTF8_MARK)
+        if content.lstrip().startswith(b"{"):
+            return _read_trial(path, content, metrics)
+        return Recorded(trace=_read_text(path, content.decode(), metrics, note))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path}:1: is no text file; give {EXPECTED}") from error
+
+
+def _content(path: Path) -> bytes:
+    """The whole file, unless its beginning shows that it is none of ours (/dev/zero has no end)."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+        content = head if b"\0" in head else head + file.read(MOST_BYTES)
+    if b"\0" in content:
+        raise UsageError(f"{path}:1: is a binary file; give {EXPECTED}")
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{path}:1: is larger than {MOST_BYTES >> 20} MiB; keep every tenth row")
+    return content
+
+
+def _read_text(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> Trace:
+    start = text.lstrip()
+    if not start:
+        raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
+    if start.startswith(_PSRECORD):
+        return _read_log(path, text, metrics, note, keyword="", column=2)
+    if start.startswith(("MEM ", "CMDL ", "CMDLINE ", "FUNC ", "CHLD ")):
+        return _read_log(path, text, metrics, note, keyword="MEM", column=1)
+    return _trace(path, read_columns(path, text, metrics, note))
+
+
+# ---------------------------------------------------------------- our own trials
+
+
+class _TraceFile(BaseModel):
+    """What is read of a trace in JSON. Whatever else is there belongs to others, or to a later format."""
+
+    columns: dict[str, list[float | None]] | None = None
+    looks: list[Look] | None = None
+
+
+class _TrialFile(_TraceFile):
+    """A trial has its trace under `trace`; a trace may also be alone in its file."""
+
+    trace: _TraceFile | None = None
+    facts: Any = None
+
+
+def _read_trial(path: Path, content: bytes, metrics: Sequence[str]) -> Recorded:
+    try:
+        file = _TrialFile.model_validate_json(content, strict=True)
+    except ValidationError as error:
+        raise UsageError(f"{path}: {_first_problem(error)}; give {EXPECTED}") from error
+    inner = file.trace or file
+    if inner.columns is None:
+        raise UsageError(f"{path}: no `trace` with `columns`: this trial left no samples; give {EXPECTED}")
+    columns = {name: _column(path, name, values) for name, values in inner.columns.items()}
+    if len({len(column) for column in columns.values()}) > 1:
+        raise UsageError(f"{path}: trace.columns: the columns differ in length; write the file again")
+    check_columns(f"{path}:", list(columns), metrics, measured=columns)
+    trace = _trace(path, columns, looks=tuple(_look(path, look) for look in inner.looks or ()))
+    return Recorded(trace=trace, facts=file.facts if isinstance(file.facts, Mapping) else {})
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(listed([str(part)]) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]
+
+
+def _column(path: Path, name: str, values: Iterable[float | None]) -> Floats:
+    where = f"{path}: trace.columns.{listed([name])}"
+    return np.array([math.nan if value is None else measured(where, value) for value in values], dtype=np.float64)
+
+
+def _look(path: Path, look: Look) -> Look:
+    """With infinities taken as missing."""
+    told = {name: value for name, value in asdict(look).items() if value is not None}
+    numbers: dict[str, Any] = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in told.items()}
+    return Look(**{name: value for name, value in numbers.items() if not math.isnan(value)})
+
+
+# ---------------------------------------------------------------- samplers' logs
+
+
+def _read_log(
+    path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None], *, keyword: str, column: int
+) -> Trace:
+    """Lines of numbers with MiB in one place. `keyword` begins the lines that count; "": all but comments."""
+    memory_mib = []
+    for place, line in enumerate(text.splitlines(keepends=True), start=1):
+        cells = line.split()
+        if not cells or (cells[0] != keyword if keyword else cells[0].startswith("#")):
+            continue
+        if not line.endswith(("\n", "\r")):
+            note(f"{path}:{place}: {CUT}")
+            continue
+        value = number(cells[column]) if len(cells) > column else None
+        if value is None:
+            raise UsageError(f"{path}:{place}: no memory figure in {reprlib.repr(line.strip())}; remove the line")
+        memory_mib.append(measured(f"{path}:{place}", value))
+    columns = {"rss_kib": np.array(memory_mib) * 1024}
+    check_columns(f"{path}:1:", list(columns), metrics, measured=columns)
+    return _trace(path, columns)
+
+
+# ---------------------------------------------------------------- all
+
+
+def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:
+    """With step numbers of its own if the file has none."""
+    rest = {name: values for name, values in columns.items() if name != "step"}
+    rows = len(next(iter(rest.values()), ()))
+    if rows == 0:
+        raise UsageError(f"{path}:1: there are no samples; give a trace with some rows")
+    step = columns.get("step", np.arange(1, rows + 1, dtype=np.float64))
+    row = disorder(step)
+    if row is not None:
+        raise UsageError(f"{path}:1: step: entry {row + 1} does not follow the one before; sort the rows by step")
+    return Trace(step=step, columns=rest, looks=looks)

@@ -1,0 +1,146 @@
+"""Reads a trace from a CSV: its header, then its rows, fast where they are plain numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import reprlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from harness.columns import Column, overlooked, recognised, tells_whose, unjudged
+from harness.errors import UsageError
+from harness.model import LARGEST, Floats
+from harness.traces.cells import CUT, REMEDY, check_columns, is_number, listed, measured, number
+
+
+def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> dict[str, Floats]:
+    """The columns of a CSV, by the names and in the units that the judge knows; as `read_trace` has it."""
+    header = next(csv.reader(io.StringIO(text, newline="")))
+    names = ["step" if name.strip().lower() == "step" else name.strip() for name in header]
+    known = recognised(names, apart=metrics)
+    _check_header(f"{path}:1:", names, metrics, known)
+    _check_whose(path, text, names)
+    for name in unjudged(names, apart=metrics):
+        note(f"{path}:1: {listed([name])}: not judged, as its unit is not known; name it as `gpu_mib`, `gpu_pool_mib`")
+    units = dict.fromkeys(("step", *metrics), "") | {column.name: column.cell_unit for column in known}
+    columns = _fast_columns(text, names) or _careful_columns(path, text, names, units, note)
+    for column in known:
+        columns[column.known] = columns.pop(column.name) * column.factor
+        if column.is_decimal:
+            note(f"{path}:1: {column.note}")
+    return columns
+
+
+def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], known: Sequence[Column]) -> None:
+    if all(is_number(name) for name in names):
+        raise UsageError(f"{where} there is no header; the first line must name the columns, as `step,rss_kib,step_s`")
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise UsageError(f"{where} column {reprlib.repr(double[0])} is there twice; rename one")
+    for one in known:
+        same = [other.name for other in known if other.known == one.known]
+        if len(same) > 1:
+            raise UsageError(f"{where} the columns {listed(same)} are the same measure; remove all but one")
+    check_columns(where, names, metrics, measured={column.known for column in known})
+    if missed := overlooked(names, apart=metrics):
+        raise UsageError(f"{where} not a column that is known: {listed(missed)}; {REMEDY}")
+
+
+def _check_whose(path: Path, text: str, names: Sequence[str]) -> None:
+    """nvidia-smi writes a row for each GPU, or process: those of several are not one trace."""
+    for name in tells_whose(names):
+        place = names.index(name)
+        told = {cells[place].strip() for _, cells, _ in _rows(text) if len(cells) == len(names)}
+        if len(told) > 1:
+            shown = listed(sorted(told))
+            raise UsageError(f"{path}:1: {name}: rows of several ({shown}); keep those of one, as `nvidia-smi -i 0`")
+
+
+def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
+    """By numpy's C parser; None for a file with anything but plain numbers in order, which is read with care."""
+    rows = io.StringIO(text, newline=None)
+    rows.readline()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
+    except (ValueError, UserWarning):  # numpy warns of a file without rows
+        return None
+    if table.size == 0 or table.shape[1] != len(names) or bool((np.abs(table) > LARGEST).any()):
+        return None
+    columns = {name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(names)}
+    step = columns.get("step")
+    return columns if step is None or disorder(step) is None else None
+
+
+def _careful_columns(
+    path: Path, text: str, names: Sequence[str], units: Mapping[str, str], note: Callable[[str], None]
+) -> dict[str, Floats]:
+    """Cell by cell. A blank is NaN, text in a column of `units`, those that are needed, an error; other columns with
+    text are left out.
+    """
+    values: dict[str, list[float]] = {name: [] for name in names}
+    before = -math.inf
+    for line, cells, may_be_cut in _rows(text):
+        try:
+            row = _row(f"{path}:{line}:", names, cells, units)
+            before = _check_step(f"{path}:{line}:", row, before=before)
+        except UsageError:
+            if not may_be_cut:
+                raise
+            note(f"{path}:{line}: {CUT}")
+            break
+        for name in values.keys() - row.keys():
+            del values[name]
+        for name, column in values.items():
+            column.append(row[name])
+    return {name: np.array(column) for name, column in values.items()}
+
+
+def _rows(text: str) -> Iterator[tuple[int, list[str], bool]]:
+    """Below the header: line, cells, and whether the line may be cut, as it is the last and has no end."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    next(reader)
+    rows = ((reader.line_num, cells) for cells in reader if cells)
+    held = next(rows, None)
+    for following in rows:
+        if held is not None:
+            yield *held, False
+        held = following
+    if held is not None:
+        yield *held, not text.endswith(("\n", "\r"))
+
+
+def _row(where: str, names: Sequence[str], cells: Sequence[str], units: Mapping[str, str]) -> dict[str, float]:
+    """The numbers of a row, by column; without text where that is allowed."""
+    if len(cells) != len(names):
+        raise UsageError(f"{where} {len(cells)} cells, but the header has {len(names)} columns; repair it")
+    row: dict[str, float] = {}
+    for name, cell in zip(names, cells, strict=True):
+        value = number(cell, unit=units.get(name, ""))
+        if value is not None:
+            row[name] = measured(f"{where} {listed([name])}", value)
+        elif name in units:
+            shown = reprlib.repr(cell)
+            raise UsageError(f"{where} {name}: {shown} is no number; write a number or leave it blank")
+    return row
+
+
+def _check_step(where: str, row: Mapping[str, float], *, before: float) -> float:
+    step = row.get("step", before)
+    if "step" in row and not step > before:
+        raise UsageError(f"{where} step: {step:g} comes after {before:g}; sort the rows by step, each once")
+    return step
+
+
+def disorder(step: Floats) -> int | None:
+    """The first row whose step is not above the one before."""
+    if np.isnan(step[:1]).any():
+        return 0
+    wrong = np.flatnonzero(~(np.diff(step) > 0))
+    return int(wrong[0]) + 1 if len(wrong) else None
