@@ -11,8 +11,9 @@ from harness.flows.judging import judge_run
 from harness.flows.searched import with_boundaries
 from harness.flows.searching import Searching
 from harness.judge import history
+from harness.judge.compared import with_compared
 from harness.judge.rounds import visible
-from harness.model import GOOD, Block, CellResult, Change, Noise, Trace, Trial
+from harness.model import GOOD, Block, CellResult, CellVerdict, Change, Noise, Trace, Trial
 from harness.run.policy import CellRun
 
 SHOWN_ROWS = 240
@@ -56,8 +57,9 @@ def judge_block(
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
     scenario = block.variant.scenario
+    verdicts: Sequence[CellVerdict] = [cell.verdict for cell in cells]
     changes = history.find_changes(
-        [cell.verdict for cell in cells],
+        verdicts,
         trials,
         limits=scenario.limits,
         steps=scenario.steps,
@@ -67,9 +69,11 @@ def judge_block(
         noise=noise,
     )
     if searched is not None:
-        verdicts = [cell.verdict for cell in cells]
         changes = with_boundaries(changes, searched.boundaries(), cells=verdicts, rules=searched.rules)
     seen = None if scenario.judge_exit else visible(trials, steps=scenario.steps, noise=noise)
+    if not scenario.judge_exit:
+        verdicts = with_compared(verdicts, trials, steps=scenario.steps, searched=searched is not None)
+        cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
     return JudgedBlock(
         cells=tuple(thinned(_with_visible(cell, seen), rows=rows) for cell in cells),
         changes=changes,

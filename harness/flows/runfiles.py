@@ -125,6 +125,10 @@ class CellSummary(Placed):
     step_ms_ci: Interval | None
     step_drift: float | None
     peak_rss_mib: float | None
+    compared_step_ms: float | None = None
+    compared_step_ms_ci: Interval | None = None
+    compared_peak_mib: float | None = None
+    compared_peak_mib_ci: Interval | None = None
     smallest_visible: dict[str, float | None] | None = None
     metrics: dict[str, Any] = {}
 

@@ -46,7 +46,11 @@ class TraceVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class CellVerdict:
-    """The verdict on one cell, over its trials (`judge/verdict.py`); an entry of `summary.json`'s `cells`."""
+    """The verdict on one cell, over its trials (`judge/verdict.py`); an entry of `summary.json`'s `cells`.
+
+    `step_ms` and `peak_rss_mib` are of whole launches. `compared_*` are what findings compare (`judge/compared.py`):
+    of the steps and rounds that all versions of the block have; None where the cell took no part in that.
+    """
 
     verdict: VerdictName
     verdicts: tuple[VerdictName, ...]
@@ -64,8 +68,26 @@ class CellVerdict:
     step_ms_ci: Interval | None = None
     step_drift: float | None = None
     peak_rss_mib: float | None = None
+    compared_step_ms: float | None = None
+    compared_step_ms_ci: Interval | None = None
+    compared_peak_mib: float | None = None
+    compared_peak_mib_ci: Interval | None = None
     smallest_visible: Mapping[str, float] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def step_level(self) -> tuple[float | None, Interval | None]:
+        """The step time in ms, with its interval, that reports show: the one that was compared, where one was."""
+        if self.compared_step_ms is None:
+            return self.step_ms, self.step_ms_ci
+        return self.compared_step_ms, self.compared_step_ms_ci
+
+    @property
+    def peak_level(self) -> tuple[float | None, Interval | None]:
+        """The same of peak memory, in MiB."""
+        if self.compared_peak_mib is None:
+            return self.peak_rss_mib, None
+        return self.compared_peak_mib, self.compared_peak_mib_ci
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,9 @@ from harness.report.clean import plain
 from harness.report.episodes import finding_cells
 from harness.report.summary import cell_json
 
-_INTERVALS = {"rate_ci": "rate", "step_ms_ci": "step_ms"}
+_INTERVALS = {
+    name: name.removesuffix("_ci") for name in ("rate_ci", "step_ms_ci", "compared_step_ms_ci", "compared_peak_mib_ci")
+}
 _FORMULA = ("=", "+", "-", "@")
 
 

@@ -224,9 +224,9 @@ class _Maker:
 
 def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Level, Level]:
     """Of step time and peak memory."""
-    verdict = cell.result.verdict
-    step = "" if verdict.step_ms is None else figures.milliseconds(verdict.step_ms)
-    peak = "" if verdict.peak_rss_mib is None else figures.mebibytes(verdict.peak_rss_mib)
+    (step_ms, _), (peak_mib, _) = cell.result.verdict.step_level, cell.result.verdict.peak_level
+    step = "" if step_ms is None else figures.milliseconds(step_ms)
+    peak = "" if peak_mib is None else figures.mebibytes(peak_mib)
     return _level(cell, step, medians.get("step_time")), _level(cell, peak, medians.get("peak_memory"))
 
 

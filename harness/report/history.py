@@ -53,13 +53,15 @@ def _rate(entry: CellResult) -> tuple[float | None, Interval | None]:
 
 
 def _step(entry: CellResult) -> tuple[float | None, Interval | None]:
-    return entry.verdict.step_ms, entry.verdict.step_ms_ci
+    return entry.verdict.step_level
 
 
 def _peak(entry: CellResult) -> tuple[float | None, Interval | None]:
-    """Launches differ little here: their range is the interval."""
+    """Launches differ little here: where nothing was compared, their range is the interval."""
+    value, interval = entry.verdict.peak_level
     peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib is not None]
-    return entry.verdict.peak_rss_mib, (min(peaks), max(peaks)) if peaks else None
+    whole = entry.verdict.compared_peak_mib is None and peaks
+    return value, (min(peaks), max(peaks)) if whole else interval
 
 
 def _failed(entry: CellResult) -> tuple[float | None, Interval | None]:

@@ -140,8 +140,9 @@ def _cleaned(value: Any) -> Any:
 def _tip(cell: table.Shown) -> str:
     """All that fits beside a cell: what it is, why, and its other figures."""
     entry, verdict = cell.result, cell.result.verdict
-    step = "" if verdict.step_ms is None else f"step {figures.milliseconds(verdict.step_ms)}"
-    peak = "" if verdict.peak_rss_mib is None else f"peak {figures.mebibytes(verdict.peak_rss_mib)}"
+    (step_ms, _), (peak_mib, _) = verdict.step_level, verdict.peak_level
+    step = "" if step_ms is None else f"step {figures.milliseconds(step_ms)}"
+    peak = "" if peak_mib is None else f"peak {figures.mebibytes(peak_mib)}"
     return "; ".join(filter(None, (words.cell_sentence(entry), step, peak)))
 
 

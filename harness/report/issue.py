@@ -131,13 +131,14 @@ def _versions(issue: Issue) -> str:
 def _row(one: CellResult) -> list[str]:
     verdict = one.verdict
     failed = f", {verdict.failed} failed" if verdict.failed else ""
+    peak_mib, _ = verdict.peak_level
     return [
         one.cell.image.version,
         _image(one),
         words.verdict_word(verdict) + (f" {words.signal_name(verdict.signal)}" if verdict.signal else ""),
         _with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
-        _with_interval(verdict.step_ms, verdict.step_ms_ci),
-        "" if verdict.peak_rss_mib is None else figures.number(verdict.peak_rss_mib),
+        _with_interval(*verdict.step_level),
+        "" if peak_mib is None else figures.number(peak_mib),
         f"{verdict.trials}{failed}",
     ]
 
@@ -166,7 +167,8 @@ def _expected(issue: Issue) -> str:
 
 def _measured(one: CellResult) -> str:
     verdict = one.verdict
-    step = "" if verdict.step_ms is None else f", {figures.milliseconds(verdict.step_ms)} a step"
+    step_ms, _ = verdict.step_level
+    step = "" if step_ms is None else f", {figures.milliseconds(step_ms)} a step"
     return f"{words.cell_text(verdict)}{step}"
 
 

@@ -73,6 +73,10 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         "step_ms_ci": json_ready(verdict.step_ms_ci),
         "step_drift": json_ready(verdict.step_drift),
         "peak_rss_mib": json_ready(verdict.peak_rss_mib),
+        "compared_step_ms": json_ready(verdict.compared_step_ms),
+        "compared_step_ms_ci": json_ready(verdict.compared_step_ms_ci),
+        "compared_peak_mib": json_ready(verdict.compared_peak_mib),
+        "compared_peak_mib_ci": json_ready(verdict.compared_peak_mib_ci),
         "why": words.why(entry),
     }
 

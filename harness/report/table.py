@@ -27,8 +27,8 @@ MOST_ACROSS = 8
 """Versions that a page has room for beside each other: of more, the newest would be out of sight."""
 UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
 CHANGED = (
-    "step time, peak memory: medians of whole launches; beside ▼ and ▲ the finding's change, measured side by side "
-    "over the steps that all launches have, so it need not be the ratio of two medians"
+    "step time, peak memory: what was compared, over the steps and rounds that all versions have; a version that could "
+    "not be compared: its own launches, whole; beside ▼ and ▲ the finding's change"
 )
 
 
@@ -239,7 +239,7 @@ def _median_cell(entry: CellResult | None, metric: Metric, *, bad: bool, mark: M
     if entry is None:
         return None
     verdict = entry.verdict
-    value = verdict.step_ms if metric == "step_time" else verdict.peak_rss_mib
+    value, _ = verdict.step_level if metric == "step_time" else verdict.peak_level
     if value is None:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
     text = figures.milliseconds(value) if metric == "step_time" else figures.mebibytes(value)

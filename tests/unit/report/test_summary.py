@@ -53,6 +53,7 @@ def test_a_cell() -> None:
         "smallest_visible": None, "metrics": {}, "rate_kib_per_step": 7.838,
         "rate_ci": [7.838 * 0.998, 7.838 * 1.002], "excluded_kib_per_step": None, "step_ms": 0.0181,
         "step_ms_ci": [0.0179, 0.0184], "step_drift": 0.02, "peak_rss_mib": 30 + 7.838 * 4000 / 1024,
+        "compared_step_ms": None, "compared_step_ms_ci": None, "compared_peak_mib": None, "compared_peak_mib_ci": None,
         "why": "3 of 3 trials: RSS grows 7.838 KiB a step, at the same pace all the time; up to step 4000",
     }  # fmt: skip
 
@@ -107,7 +108,7 @@ def test_whose_fault_it_is() -> None:
 CELL = (
     "series image digest host gpu scenario params trials failed signal steps verdict verdicts layer plateau_mib "
     "smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci step_drift "
-    "peak_rss_mib why"
+    "peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why"
 )
 FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed"
 ENDS = {"first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad"}
