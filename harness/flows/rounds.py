@@ -143,13 +143,17 @@ class Rounds:
         )
 
     def _find_twin(self) -> None:
-        """Name the oldest version whose step times can be compared; only where there are others to compare it with."""
+        """Name the oldest version whose step times can be compared; only where there are others to compare it with.
+
+        It is the same one in every run, in whatever order images come: an older one that is still to be measured is
+        waited for.
+        """
         if self.twin is not None or not self.measures_noise or sum(run.runnable for run in self.runs) < 2:
             return
-        for run in self.runs:
-            if run.runnable and not run.cell.variant.scenario.judge_exit and _is_compared(run):
-                self.twin = CellRun(cell=replace(run.cell, twin=True))
-                return
+        able = [run for run in self.runs if run.runnable and not run.cell.variant.scenario.judge_exit]
+        known = next((run for run in able if _is_compared(run) or (not run.measured and self._may_go_on(run))), None)
+        if known is not None and known.measured:
+            self.twin = CellRun(cell=replace(known.cell, twin=True))
 
     def _twinned(self) -> list[CellRun]:
         """The run of the image that the twin is of."""

@@ -41,6 +41,8 @@ class Images:
     """Those that there is no room for until they are launched."""
     _noted: set[str] = field(default_factory=set)
     _thread: threading.Thread | None = None
+    _news: threading.Event = field(default_factory=threading.Event)
+    """Set whenever an image has come, or will not."""
     _lost: BaseException | None = None
     _closed: bool = False
     _last_busy_s: float = -1.0
@@ -160,17 +162,20 @@ class Images:
                     else:
                         self._late.add(name)
                         self._queued.remove(name)
+                    self._news.set()
             finally:
                 engine.close()
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for an image
             self._lost = error
+            self._news.set()
 
     def _wait_for(self, name: Name) -> None:
         while name not in self._known and name in self._queued:
             self._check_stopped()
             if self._lost is not None:
                 raise self._lost
-            time.sleep(POLL_S)
+            self._news.wait(POLL_S)
+            self._news.clear()
 
     def _check_stopped(self) -> None:
         if self._closed or self.stopped():

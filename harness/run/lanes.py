@@ -91,12 +91,16 @@ class HostRun:
 
     def _in_turn(self, runs: Sequence[CellRun]) -> Iterator[CellRun]:
         """In random order, so that no version always comes first; but those that still come by network wait for what is
-        there, and for those that come before them.
+        there, and for those that come before them. Before any is waited for, the policy is asked again if more is known
+        by now: it may have a use for the time.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
+        before = _known(runs)
         while waiting:
             ready = [run for run in waiting if run.prepared is not None or not self.images.is_coming(run.cell)]
+            if not ready and _known(runs) > before:
+                return
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
@@ -232,3 +236,8 @@ class HostRun:
     def _check_stopped(self) -> None:
         if self.stopped():
             raise Interrupted("interrupted")
+
+
+def _known(runs: Sequence[CellRun]) -> int:
+    """How much their policy has to go by. A launch that failed by the host's fault is nothing new: it can wait."""
+    return sum(len(run.measured) + (not run.runnable) for run in runs)

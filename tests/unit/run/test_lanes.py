@@ -1,4 +1,4 @@
-"""What a host's run gets ready before its first launch."""
+"""What a host's run gets ready before its first launch, and what it launches while images are on their way."""
 
 from __future__ import annotations
 
@@ -6,10 +6,28 @@ import random
 from typing import Any
 from unittest.mock import create_autospec
 
+import numpy as np
+import pytest
+
 from harness.flows import judging
-from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Trials, Variant, Watcher, Where
+from harness.flows.rounds import Rounds
+from harness.model import (
+    Cell,
+    Host,
+    Image,
+    Lane,
+    Pull,
+    Scenario,
+    Steps,
+    Trace,
+    Trial,
+    Trials,
+    Variant,
+    Watcher,
+    Where,
+)
 from harness.model.gpus import Gpu
-from harness.run.engine import Engine, Lease
+from harness.run.engine import Engine, Lease, Prepared
 from harness.run.fetching import Images
 from harness.run.lanes import HostRun
 from harness.run.policy import Batch, BlockRun, CellRun, Journal
@@ -47,3 +65,77 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     run.run([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), policy=Nothing())])
     ((ahead,), _) = images.pull_ahead.call_args
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]
+
+
+class Timed(HostRun):
+    """Its launches are quiet traces with steps of a millisecond."""
+
+    def _launch(self, run: CellRun, prepared: Prepared, *, number: int, round_number: int) -> Trial:
+        step = np.arange(1.0, 1001.0)
+        columns = {"rss_kib": np.full(len(step), 50_000.0), "step_s": np.full(len(step), 1e-3)}
+        return Trial(
+            cell_id=run.cell.id, number=number, key="k", end="completed", run="run", round=round_number,
+            last_step=1000, trace=Trace(step=step, columns=columns),
+        )  # fmt: skip
+
+
+def launched(order: list[int], *, failing: frozenset[int] = frozenset()) -> list[str]:
+    """The versions that a round launches whose images come in this order, each only once it is waited for."""
+    scenario = Scenario(name="x", where=WHERE, steps=Steps(first=500, budget=1000))
+    lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
+    runs = tuple(
+        CellRun(
+            cell=Cell(
+                image=Image(series="app", version=str(number), source=Pull(reference=f"app:{number}"), where=WHERE),
+                lane=lane,
+                variant=Variant(scenario=scenario),
+            )
+        )
+        for number in range(len(order))
+    )
+    come: set[str] = set()
+
+    def get(cell: Cell) -> Prepared | str:
+        come.add(cell.image.version)
+        if int(cell.image.version) in failing:
+            return "gone"
+        return Prepared(image=cell.image, reference="id", digest=cell.image.version)
+
+    images: Any = create_autospec(Images, instance=True)
+    images.get.side_effect = get
+    images.is_coming.side_effect = lambda cell: cell.image.version not in come
+    images.turn.side_effect = lambda cell: order.index(int(cell.image.version))
+    images.busy_since.return_value = False
+    watcher: Any = create_autospec(Watcher, instance=True)
+    engine: Any = create_autospec(Engine, instance=True)
+    engine.facts = {}
+    host = Timed(
+        engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
+        trials=Trials(least=1, most=1), rng=random.Random(1), referee=judging.referee(),
+        journal=create_autospec(Journal, instance=True), watcher=watcher, stopped=lambda: False,
+        finished=lambda block: None, reuse=False,
+    )  # fmt: skip
+    policy = Rounds(runs=runs, asked=host.trials, measures_noise=True)
+    host.run([BlockRun(cells=runs, policy=policy)])
+    cells = [call.kwargs["cell"] for call in watcher.trial_started.call_args_list]
+    return [cell.split(" ")[1] + ("t" if "(twin)" in cell else "") for cell in cells]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ([0, 1, 2], ["0", "0t", "1", "2"]),
+        ([1, 0, 2], ["1", "0", "0t", "2"]),  # the oldest is the one that is launched twice, whichever comes first
+        ([1, 2, 0], ["1", "2", "0", "0t"]),
+    ],
+)
+def test_the_time_of_a_pull_is_used_for_the_launch_that_measures_the_noise(
+    order: list[int], expected: list[str]
+) -> None:
+    """Left for the end it would be waited for, after hours in which the lane had nothing to do but to wait."""
+    assert launched(order) == expected
+
+
+def test_an_image_that_cannot_be_had_holds_up_no_other() -> None:
+    """The oldest one is gone from its registry: the next one is launched twice."""
+    assert launched([1, 0, 2], failing=frozenset({0})) == ["1", "1t", "2"]
