@@ -18,6 +18,10 @@ OOM_TEXTS = (
 )
 
 
+class Told(Exception):
+    """An error of the agent's own about the scenario: its text says all, with the place where there is one."""
+
+
 def is_oom(error):
     """Whether it says that memory ran out: Python's, TensorFlow's, torch's, JAX's or CUDA's way of saying so."""
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -31,6 +35,8 @@ def describe(error, where, script, else_place=""):
 
     Memory that the failed frames held is given back first: without it there may be none to write this with.
     """
+    if isinstance(error, Told):
+        return _text(error) if _text(error).startswith(where) else "%s: %s" % (where, _text(error))
     try:
         return _described(error, where, script, else_place)
     except MemoryError:

@@ -24,8 +24,10 @@ from .probes import cgroup, heap, libraries, pools, python, rss
 
 STACKS_SIGNAL = signal.SIGUSR2
 
+CAME_BACK = "a process that it forked came back out of it; let that process end with os._exit"
 
-class ScriptError(Exception):
+
+class ScriptError(failure.Told):
     """The script is no scenario."""
 
 
@@ -121,6 +123,10 @@ class Scenario(object):
             self._measure()
         except LinkLost:
             raise
+        except stepping.CameBack:
+            self._fail(ScriptError(CAME_BACK + self.step_place))
+            self.table.header[samples.STOP] = 1
+            os._exit(1)
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
             if os.getpid() != self.owner:
                 raise  # a child that the scenario forked: its end is its own
@@ -182,6 +188,8 @@ class Scenario(object):
         if not callable(getattr(self.module, "setup", None)):
             raise ScriptError("%s has no function setup" % os.path.basename(self.script))
         step = self.module.setup(**self.job["params"])
+        if os.getpid() != self.owner:
+            raise stepping.CameBack()
         if not callable(step):
             place = _line_of(self.module.setup)
             raise ScriptError("setup must return the step function; it returned %s%s" % (type(step).__name__, place))

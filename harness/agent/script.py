@@ -96,6 +96,9 @@ class ScriptWatch(Watch):
         self.file(name, text)
 
     def _leave(self, verdict):
+        """By the first word: where a process came back that it had forked, its parent may yet say that all is well."""
+        if self._verdict is not None:
+            return
         self._verdict = verdict
         self._leave_by = self.clock() + self._ending_s()
 

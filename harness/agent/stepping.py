@@ -3,7 +3,9 @@
 Nothing here may retain memory from one step to the next. The whole of it costs a few µs a step.
 """
 
+import functools
 import numbers
+import os
 import time
 
 from . import samples
@@ -12,6 +14,10 @@ from . import samples
 # verdict on memory needs the resident memory: it is left out only where it costs ten times what it does elsewhere.
 SHARE = 0.0005
 FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
+
+
+class CameBack(Exception):
+    """A process that the scenario forked returned into the agent, where it would make steps in its parent's name."""
 
 
 class Stepper(object):
@@ -24,6 +30,9 @@ class Stepper(object):
         self._step = step
         self._table = table
         self._row_busy_s = 0.0
+        self._forked = []  # filled in a process that was forked
+        if hasattr(os, "register_at_fork"):  # Python 3.7
+            os.register_at_fork(after_in_child=functools.partial(self._forked.append, True))
         self.probes = []
         self._probes = []
         for name, read in readers.items():
@@ -47,12 +56,15 @@ class Stepper(object):
     def _loop(self, start, stop):
         header, step_s, stride = self._table.header, self._table.column(0), self._table.stride
         step, probes, metrics, clock = self._step, self._probes, self.metrics, time.perf_counter
+        forked = self._forked
         last_row, row, row_busy_s, busy_s = self._table.rows - 1, start // stride, self._row_busy_s, 0.0
         row_end = (row + 1) * stride
         for number in range(start + 1, stop + 1):
             header[samples.STARTED] = started = clock()
             result = step()
             took_s = clock() - started
+            if forked:
+                raise CameBack()
             busy_s += took_s
             row_busy_s += took_s
             if result is not None:

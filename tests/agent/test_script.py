@@ -1,6 +1,7 @@
 """Script scenarios, through the real supervisor, with the planted faults."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_failure_in_a_step(
         ("import_error", r"setup: ModuleNotFoundError: No module named 'planted_module"),
         (
             "no_step",
-            r"^setup: ScriptError: setup must return the step function; it returned NoneType \(planted.py:\d+ in ",
+            r"^setup must return the step function; it returned NoneType \(planted.py:\d+ in ",
         ),
     ],
 )
@@ -128,7 +129,7 @@ def test_failure_before_the_first_step(tmp_path: Path, thorough_python: str, fau
             r"^setup: TypeError: setup\(\) got an unexpected keyword .*'op'$",
         ),
         ("def setup(:\n", {}, r"SyntaxError: .*\(broken.py:1\)$"),
-        ("steps = 1\n", {}, r"^setup: ScriptError: broken.py has no function setup$"),
+        ("steps = 1\n", {}, r"^setup: broken.py has no function setup$"),
         ("raise SystemExit(5)\n", {}, r"setup: SystemExit: 5 \(broken.py:1 in <module>\)$"),
         ("\ndef setup():\n    pass\n", {}, r"it returned NoneType \(broken.py:2 in setup\)$"),
         (
@@ -169,6 +170,25 @@ def test_what_the_first_step_raises(tmp_path: Path, thorough_python: str, raised
     assert told.done["end"] == end
     assert "step 1: " in told.done["message"]
     assert told.done["message"].endswith("(raises.py:3 in step)")
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "message"),
+    [
+        (
+            "import os\ndef setup():\n    def step():\n        os.fork()\n    return step\n",
+            "crash",
+            r"^step \d: a process that it forked came back out of it; .* \(forks.py:3 in step\)$",
+        ),
+        ("import os\ndef setup():\n    os.fork()\n    return int\n", "setup", r"^setup: a process that it forked came"),
+    ],
+)
+def test_a_process_that_the_scenario_forked_makes_no_steps(tmp_path: Path, text: str, end: str, message: str) -> None:
+    """Each of its steps would fork again, twice as many each time, and the machine would be lost."""
+    told = run(tmp_path / "root", sys.executable, script=write(tmp_path / "forks.py", text), looks=[1000])
+
+    assert told.done["end"] == end
+    assert re.search(message, told.done["message"]), told.done["message"]
 
 
 @pytest.mark.parametrize("fault", ["hang", "hang_native"])

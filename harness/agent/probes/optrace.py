@@ -11,12 +11,14 @@ import collections
 import json
 import sys
 
+from .. import failure
+
 Event = collections.namedtuple("Event", "op kind place start_us took_us bytes")
 Event.__doc__ = """One operation as it ran: its name, its kind (MatMul), the device or thread, when, and its output's
 bytes (0: not known)."""
 
 
-class ProbeError(Exception):
+class ProbeError(failure.Told):
     """The scenario cannot be probed so; the text says why and what to do."""
 
 
