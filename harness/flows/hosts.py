@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,17 @@ def open_hosts(plan: Plan, world: World) -> list[OpenHost]:
 
     side_by_side([opener(each) for each in found], world.stopped)
     return found
+
+
+@contextmanager
+def using_hosts(plan: Plan, world: World) -> Iterator[list[OpenHost]]:
+    """The same; their engines are closed on leaving."""
+    found = open_hosts(plan, world)
+    try:
+        yield found
+    finally:
+        for each in found:
+            each.close()
 
 
 def hosts_of(plan: Plan) -> list[Host]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -13,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
@@ -40,7 +43,7 @@ class Engine(ProcessEngine):
 
     def __init__(self, host: Host, fail: Callable[[str, str, int], None]) -> None:
         super().__init__(host, environ=os.environ)
-        self.host, self.fail, self.launches = host.name, fail, 0
+        self.host, self.fail, self.launches, self.closed = host.name, fail, 0, False
 
     def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
         self.fail(self.host, f"image {image.version}", 0)
@@ -54,6 +57,10 @@ class Engine(ProcessEngine):
         self.launches += 1
         self.fail(self.host, f"launch {launch.prepared.image.version}", self.launches)
         return super().launch(launch)
+
+    def close(self) -> None:
+        self.closed = True
+        super().close()
 
 
 def run(
@@ -71,14 +78,21 @@ def run(
     options = SweepOptions(out=folder / "reports", seed=1, search=search, decide=decide)
     plan = plan_sweep(folder / "matrix.yaml", options, {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"})
 
+    opened: list[Engine] = []
+
     def open_engine(host: Host, **_: Any) -> Engine:
-        return engine(host, fail)
+        opened.append(engine(host, fail))
+        return opened[-1]
 
     own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
     own.mkdir(exist_ok=True)
     with plain_watcher(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         world = World(environ=os.environ, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
-        return sweep(plan, options, world)[0]
+        try:
+            return sweep(plan, options, world)[0]
+        finally:
+            assert opened, "no engine was opened"
+            assert all(each.closed for each in opened), "a connection is left open"
 
 
 def verdicts(result: RunResult) -> dict[str, str]:
@@ -94,6 +108,18 @@ def test_all_is_well(tmp_path: Path) -> None:
     result = run(tmp_path, nothing)
     assert set(verdicts(result).values()) == {"flat"}
     assert (result.verdict, result.exit_code) == ("ok", 0)
+
+
+def test_no_connection_is_left_open_when_a_sweep_cannot_begin(tmp_path: Path) -> None:
+    """A folder of reports that was removed, or a full disk: a program that sweeps again must not run out of sockets."""
+
+    class Careless(Engine):
+        def __init__(self, host: Host, fail: Callable[[str, str, int], None]) -> None:
+            super().__init__(host, fail)
+            shutil.rmtree(tmp_path / "reports", ignore_errors=True)
+
+    with pytest.raises(InfrastructureError, match="cannot be made"):
+        run(tmp_path, nothing, engine=Careless)
 
 
 def test_too_few_trials_are_not_good(tmp_path: Path) -> None:
