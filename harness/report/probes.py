@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from harness.model import LineTable, OomReport, Probed
+from harness.report.probe_tables import a_step
 
 MOST_OPS = 20
 MOST_LEAKS = 8
@@ -141,8 +142,8 @@ def _leak_summary(found: Sequence[Probed]) -> list[str]:
 
 
 def _lost(probed: Probed) -> str:
-    _, blocks, a_step = probed.lost("DefinitelyLost")
-    return f"{a_step:g} ({blocks})"
+    _, blocks, added = probed.lost("DefinitelyLost")
+    return f"{a_step(added)} ({blocks})"
 
 
 def _leaks(probed: Probed) -> Iterator[str]:
@@ -151,13 +152,13 @@ def _leaks(probed: Probed) -> Iterator[str]:
     kinds = list(dict.fromkeys(leak.kind for leak in probed.leaks))
     rows = []
     for kind in sorted(kinds):
-        size, blocks, a_step = probed.lost(kind)
-        rows.append([kind, str(size), str(blocks), f"{a_step:g}"])
+        size, blocks, added = probed.lost(kind)
+        rows.append([kind, str(size), str(blocks), a_step(added)])
     yield from _table(["kind", "bytes", "blocks", "blocks a step"], rows)
     if probed.errors:
         yield "  other errors: " + ", ".join(f"{kind} {count}" for kind, count in sorted(probed.errors.items()))
     for leak in [leak for leak in probed.leaks if leak.blocks_a_step > 0][:MOST_LEAKS]:
-        yield f"  {leak.blocks_a_step:g} blocks, {leak.bytes_a_step:g} bytes a step, {leak.kind}, from"
+        yield f"  {a_step(leak.blocks_a_step)} blocks, {a_step(leak.bytes_a_step)} bytes a step, {leak.kind}, from"
         yield from (f"      {frame}" for frame in _telling(leak.stack))
 
 

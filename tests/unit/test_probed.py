@@ -10,7 +10,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.flows.probed import FILE, add_to_newest_run, read_probed
-from harness.model import RunResult
+from harness.model import Leak, Probe, Probed, RunResult
+from harness.report import probe_tables, probes
 from tests.unit.report import build
 
 RESULT: RunResult = build.quickstart()
@@ -88,3 +89,20 @@ def test_a_file_that_is_broken_is_named_with_what_to_do(tmp_path: Path, text: st
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UsageError, match=r"probes\.json: .*; remove it to go without"):
         read_probed(tmp_path, RESULT.plan)
+
+
+def test_what_a_step_adds_is_never_less_than_nothing(tmp_path: Path) -> None:
+    """Valgrind counts a block of Python now under one kind, now under another: a table told of -1 blocks a step."""
+    cell = RESULT.cells[0].cell
+    fewer = Leak(kind="PossiblyLost", stack=("a",), bytes=64, blocks=2, bytes_a_step=-32, blocks_a_step=-1)
+    more = Leak(kind="DefinitelyLost", stack=("b",), bytes=9 << 20, blocks=9, bytes_a_step=3 << 20, blocks_a_step=1 / 3)
+    probed = Probed(
+        probe=Probe(name="valgrind", steps=4), image=cell.image, lane=cell.lane, variant=cell.variant,
+        leaks=(fewer, more),
+    )  # fmt: skip
+    text = probes.render([probed], tmp_path)
+    assert ["PossiblyLost", "64", "2", "0"] in [line.split() for line in text.splitlines()]
+    assert "0.333 blocks, 3,145,728 bytes a step, DefinitelyLost" in text
+    rows = [row for section in probe_tables.sections([probed]) for table in section.tables for row in table.rows]
+    assert ("PossiblyLost", "64", "2", "0") in rows
+    assert ("DefinitelyLost", "0.333", "3,145,728", "b") in rows
