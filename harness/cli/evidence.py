@@ -52,10 +52,9 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
 @click.command()
 @click.argument("run")
 @click.argument("finding", nargs=-1, required=True)
-@click.option("--format", "_format", type=click.Choice(["md"]), default="md", help="Markdown, for any tracker.")
 @click.option("--folder", type=FILE, metavar="FOLDER", help="Where its files are put.  [default: RUN/issue-NUMBER]")
 @OUT
-def issue(*, run: str, finding: tuple[str, ...], _format: str, folder: Path | None, out: Path) -> None:
+def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, out: Path) -> None:
     """Print a bug report on a FINDING of RUN, ready to paste; its plots and script are put into a folder.
 
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
@@ -72,9 +71,10 @@ def issue(*, run: str, finding: tuple[str, ...], _format: str, folder: Path | No
     from harness.flows import evidence
     from harness.flows import issue as issue_flow
     from harness.report import issue as issue_report
+    from harness.report import words
 
     stored = evidence.open_run(run, out=out)
-    number, found = evidence.find_finding(stored, finding)
+    number, found = evidence.find_finding(stored, finding, tell=words.finding_line)
     inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
     report = issue_report.render(issue_flow.issue(stored, found, inspect=inspect), harness_version=__version__)
     files = {(folder or stored.path / f"issue-{number}") / name: content for name, content in report.files.items()}
@@ -107,9 +107,10 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, out: Path) -> Non
     from harness.flows import diff as diff_flow
     from harness.flows import evidence
     from harness.report import diff as diff_report
+    from harness.report import words
 
     stored = evidence.open_run(run, out=out)
-    _, found = evidence.find_finding(stored, finding)
+    _, found = evidence.find_finding(stored, finding, tell=words.finding_line)
     inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
     difference = diff_flow.difference(stored, found, inspect=inspect)
     with to_stdout():

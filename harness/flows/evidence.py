@@ -49,15 +49,16 @@ def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
     )
 
 
-def find_finding(run: StoredRun, words: Sequence[str]) -> tuple[int, Finding]:
+def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Finding], str]) -> tuple[int, Finding]:
     """The finding that is meant by its number (from 1, in the order of the reports), or by words that together fit no
-    other: those of a cell, `memory`, `first_bad`. With its number. Raises UsageError with the candidates."""
+    other: those of a cell, `memory`, `first_bad`. With its number. Raises UsageError with the candidates, as
+    `tell` has them."""
     numbered = list(enumerate(run.findings, start=1))
     if not numbered:
         raise UsageError(f"{run.path}: this run has no finding: nothing changed in what it measured")
     by_number = [entry for entry in numbered if [str(entry[0])] == list(words)]
     found = by_number or _fitting(numbered, words, lambda entry: _names_of_finding(entry[1]), lambda entry: entry[1])
-    return _the_only(found, run=run, what="finding", of=numbered, tell=_tell_finding)
+    return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
 
 
 def _names_of_cell(cell: Cell) -> set[str]:
@@ -111,13 +112,6 @@ def _one_line(text: str) -> str:
 
 def _tell_cell(cell: Cell) -> str:
     return f"{cell.id}    {cell}"
-
-
-def _tell_finding(entry: tuple[int, Finding]) -> str:
-    number, finding = entry
-    sides = finding.after if finding.before is None else f"{finding.before} -> {finding.after}"
-    place = f"{finding.series} on {finding.lane}, {finding.variant}"
-    return f"{number}  {place}: {finding.verdict or finding.metric}, {finding.kind} {sides}"
 
 
 def cell_of(run: StoredRun, finding: Finding, version: str) -> Cell | None:

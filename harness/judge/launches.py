@@ -12,11 +12,14 @@ from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A trial that says something, with the verdict on its trace and the failure it ended in, if any."""
+    """A trial that says something, with the verdict on its trace and the failure it ended in, if any. `exit_only`: its
+    steps say nothing, not even where it failed.
+    """
 
     trial: Trial
     found: TraceVerdict | None
     failure: VerdictName | None
+    exit_only: bool = False
 
     @property
     def steps(self) -> int:
@@ -53,6 +56,7 @@ def judge_launches(
             trial=trial,
             found=None if exit_only else _trace(trial, limits=limits, steps=steps),
             failure=_failure(trial),
+            exit_only=exit_only,
         )
         for trial in asked
     )

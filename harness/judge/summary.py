@@ -149,4 +149,5 @@ def gist(message: str) -> str:
 def _failure_words(launch: Launch) -> str:
     signal = f"signal {launch.trial.signal}" if launch.trial.signal is not None else ""
     told = [part for part in (signal, gist(launch.trial.message)) if part]
-    return f"{', '.join(told) or launch.trial.end} after step {launch.trial.last_step}"
+    where = "" if launch.exit_only else f" after step {launch.trial.last_step}"
+    return f"{', '.join(told) or launch.trial.end}{where}"

@@ -27,6 +27,8 @@ PAPER: Palette = dict(
 )  # fmt: skip
 _TRIAL_COLOURS = NAMES[6:]
 _STATIC_WIDTH = 560
+_ROOM = 8
+"""Pixels between the outermost points and the edge: a point has a size, and a nice scale may end at its middle."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +87,8 @@ def _history(palette: Palette) -> Definition:
         "field": "tone", "type": "nominal", "legend": None,
         "scale": {"domain": ["bad", "good", "unsure"], "range": ["diamond", "circle", "triangle-up"]},
     }  # fmt: skip
-    value = {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False, "nice": True}}
+    scale = {"zero": False, "nice": True, "padding": _ROOM}
+    value = {"field": "value", "type": "quantitative", "title": None, "scale": scale}
     tooltip = [
         {"field": "version", "title": "version"}, {"field": "text", "title": "is"}, {"field": "told", "title": "value"},
     ]  # fmt: skip
@@ -167,8 +170,8 @@ def _frontier(palette: Palette) -> Definition:
         "scale": {"domain": ["good", "dim"], "range": [palette["good"], palette["dim"]]},
     }  # fmt: skip
     at = {
-        "x": {"field": "peak", "type": "quantitative", "title": "peak memory, MiB"},
-        "y": {"field": "items", "type": "quantitative", "title": "items a second"},
+        "x": {"field": "peak", "type": "quantitative", "title": "peak memory, MiB", "scale": {"padding": _ROOM}},
+        "y": {"field": "items", "type": "quantitative", "title": "items a second", "scale": {"padding": _ROOM}},
         "color": tone,
     }
     name = {"type": "text", "align": "left", "dx": 7, "baseline": "middle"}

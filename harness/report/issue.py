@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tabulate import tabulate
 
 from harness.model import BAD, Build, CellResult, Install, Pull
-from harness.model.evidence import Issue
+from harness.model.evidence import Container, Issue, Recipe
 from harness.private import is_private, scrubbed
 from harness.report import diff, figures, plot, words
 from harness.report.charts import png, svg
@@ -17,6 +17,7 @@ from harness.report.clean import plain_lines
 from harness.report.command import commands
 from harness.report.markdown import escaped
 from harness.report.private import for_strangers
+from harness.report.reach import local_images, private_registries
 from harness.report.reduced import python_file, templates
 from harness.report.weight import growth_lines
 
@@ -53,7 +54,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     bad_version = issue.bad.cell.image.version
     markdown = templates().get_template("issue.md.j2").render(
         title=_title(issue),
-        summary=_line(f"{words.finding_place(issue.finding)}: {words.finding_text(issue.finding)}."),
+        summary=_line(f"{words.finding_line(issue.finding)}."),
         causes=[_line(cause) for cause in issue.causes],
         versions=_versions(issue),
         pictures=[{"title": _line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
@@ -107,6 +108,11 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
     if isinstance(source, Build):
         missing = "what its Dockerfile copies" if issue.dockerfile else "its Dockerfile and what that copies"
         yield f"the image is built from {source.context}: attach {missing}"
+    if hosts_named := private_registries(issue):
+        yield f"the report names a registry that may be private: {', '.join(hosts_named)}"
+    kept = "" if issue.recipe is None else commands(issue.recipe)
+    if local := [name for name in local_images(issue) if name in kept]:
+        yield f"readers cannot get an image that only this machine has: push or describe {', '.join(local)}"
     if scrubbed(code) != code:
         yield "the script names a home folder, or something that looks like a credential: look at it before you send it"
 
@@ -179,11 +185,24 @@ def _notes(issue: Issue) -> Iterator[str]:
     if isinstance(source, Build):
         what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
         yield _line(f"The image is built from a folder {source.context.name} with {what}, and what else it copies.")
+    yield from map(_line, _images_out_of_reach(issue, issue.recipe))
     for place in issue.recipe.missing:
         yield _line(f"It also needs {place} beside it, which is too large to be part of this report.")
     if issue.recipe.run.withheld:
         names = ", ".join(issue.recipe.run.withheld)
         yield _line(f"These variables were set too; their values are left out here: {names}.")
+
+
+def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:
+    """What readers cannot get, and what they can take for it. `recipe` is the one for strangers."""
+    source = recipe.run.source if isinstance(recipe.run, Container) else None
+    for name in local_images(issue):
+        if isinstance(source, Install) and source.base != name:
+            yield f"It was measured over {name}, an image of that machine alone; {source.base} above stands for it."
+        else:
+            yield f"{name} is an image of that machine alone: no registry is known to have it."
+    for host in private_registries(issue):
+        yield f"The registry {host} may be private: readers may need another source for its images."
 
 
 def _sure(issue: Issue) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.live import Live
@@ -16,8 +17,21 @@ from harness.report.clean import plain, spelled
 from harness.report.lanes import LaneState, Pace
 
 _WIDE = 60
+_ROOM_FOR_BARS = 120
 _BAR_WIDTH = 16
 _REFRESHES_PER_S = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """What is shown of a lane."""
+
+    name: str
+    bar: ProgressBar | Text
+    count: str
+    activity: str
+    seen: str
+    left: str
 
 
 class LiveWatcher:
@@ -77,31 +91,41 @@ class LiveWatcher:
 
     def _bars(self) -> Table:
         with self._lock:
-            lanes = {name: self._describe(state) for name, state in self._lanes.items()}
-            states = dict(self._lanes)
-        wide = self._console.width >= _WIDE
-        grid = Table.grid(padding=(0, 1), expand=wide)
-        for name, text in lanes.items():
-            state = states[name]
-            if wide:
-                count, left = Text(state.count), self._text(_left(state))
-                grid.add_row(self._text(name, "bold"), _bar(state), count, self._text(text), left)
-            else:
-                grid.add_row(self._text(" ".join(filter(None, (name, state.count, text)))))
+            rows = [self._row(name, state) for name, state in self._lanes.items()]
+        width = self._console.width
+        grid = Table.grid(padding=(0, 1), expand=width >= _WIDE)
+        if width < _WIDE:
+            for row in rows:
+                grid.add_row(self._text(" ".join(filter(None, (row.name, row.count, row.activity, row.seen)))))
+            return grid
+        # What moves is shown whole; of the names, what there is room for.
+        grid.add_column(max_width=width // 5)
+        for ratio in (None, None, 1, None, None):
+            grid.add_column(ratio=ratio)
+        for row in rows:
+            told = [self._text(text) for text in (row.activity, row.seen, row.left)]
+            bar = row.bar if width >= _ROOM_FOR_BARS else Text("")
+            grid.add_row(self._text(row.name, "bold"), bar, Text(row.count), *told)
         return grid
+
+    @staticmethod
+    def _row(name: str, state: LaneState) -> _Row:
+        rate = state.rate_kib_per_step()
+        seen = [
+            f"step {state.step:,}/{state.steps:,}" if state.steps else "",
+            "" if rate is None else figures.rate(rate),
+        ]
+        return _Row(
+            name=name,
+            bar=_bar(state),
+            count=state.count,
+            activity=state.activity or "",
+            seen=" · ".join(filter(None, seen)),
+            left=_left(state),
+        )
 
     def _text(self, text: str, style: str = "") -> Text:
         return Text(self._spelled(text), style=style, no_wrap=True, overflow="ellipsis")
-
-    @staticmethod
-    def _describe(state: LaneState) -> str:
-        parts = [state.activity]
-        if state.steps:
-            parts.append(f"step {state.step:,}/{state.steps:,}")
-        rate = state.rate_kib_per_step()
-        if rate is not None:
-            parts.append(figures.rate(rate))
-        return " · ".join(filter(None, parts))
 
 
 def _left(state: LaneState) -> str:

@@ -30,7 +30,7 @@ def render(result: RunResult) -> str:
     tables = table.tables(result)
     parts = [escaped(f"{'; '.join(table.legend(tables))}.")]
     parts += _list("Whose fault", blame.evidence_lines(result))
-    parts += _list("Findings", (f"{words.finding_place(one)}: {words.finding_text(one)}" for one in ordered(result)))
+    parts += _list("Findings", map(words.finding_line, ordered(result)))
     parts += _list("Not measured or not decided", words.gaps(result))
     parts += _list("Warnings", words.warnings(result))
     parts += [escaped(f"{line}.") for line in (worth.needless(result), worth.quiet_text(result)) if line]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from harness.model import Build, Source
+from harness.model import Build, Install, Source
 from harness.model.evidence import Container, Machine, Recipe
 from harness.private import is_private, is_secret
+from harness.report.reach import public_base
 
 
 def without_secrets(recipe: Recipe) -> Recipe:
@@ -16,7 +17,9 @@ def without_secrets(recipe: Recipe) -> Recipe:
 
 
 def for_strangers(recipe: Recipe) -> Recipe:
-    """The same without what is private: of the environment, how the engine is reached, GPUs' serial numbers, paths."""
+    """The same without what is private: of the environment, how the engine is reached, GPUs' serial numbers, paths;
+    over a base that they can get, where that is known.
+    """
     recipe = _withholding(recipe, is_private)
     run = recipe.run
     if isinstance(run, Machine):
@@ -25,6 +28,8 @@ def for_strangers(recipe: Recipe) -> Recipe:
     source: Source = run.source
     if isinstance(source, Build):
         source = Build(context=source.context.relative_to(source.context.parent), args=source.args)
+    if isinstance(source, Install):
+        source = replace(source, base=public_base(source, recipe.result.trials))
     return replace(recipe, run=replace(run, client=("docker",), options=options, source=source))
 
 

@@ -122,6 +122,11 @@ def finding_text(finding: Finding) -> str:
     return f"{symptom(finding)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
 
 
+def finding_line(finding: Finding) -> str:
+    """`multidict on here, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)`."""
+    return f"{finding_place(finding)}: {finding_text(finding)}"
+
+
 def finding_place(finding: Finding) -> str:
     """`multidict on here, multidict_pop`."""
     return f"{plain(finding.series)} on {lane_text(finding.lane)}, {variant_text(finding.variant)}"

@@ -19,12 +19,13 @@ from click.testing import CliRunner
 from harness.cli import cli
 from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
+from harness.flows import evidence
 from harness.flows.diff import difference
-from harness.flows.evidence import find_cell, find_finding, find_run, open_run
+from harness.flows.evidence import find_cell, find_run, open_run
 from harness.flows.issue import issue
 from harness.flows.repro import decoded, recipe
 from harness.flows.stored import StoredRun, read_run
-from harness.model import Build, CellVerdict, Lane, Pull, Series, Variant
+from harness.model import Build, CellVerdict, Finding, Install, Lane, Pull, Series, Variant
 from harness.model.evidence import Container, Difference, Machine
 from harness.private import WITHHELD, scrubbed
 from harness.report import issue as issue_report
@@ -32,6 +33,7 @@ from harness.report.diff import render, to_json
 from harness.report.private import for_strangers
 from harness.report.reduced import python_file
 from harness.report.repro import shell
+from harness.report.words import finding_line
 from tests.unit import stored_run
 from tests.unit.report import build
 
@@ -40,6 +42,10 @@ PROCESS = Lane(host=replace(build.HERE.host, name="venv", engine="process"))
 
 def run_of(path: Path) -> StoredRun:
     return open_run(str(path), out=path.parents[1])
+
+
+def find_finding(run: StoredRun, words: list[str]) -> tuple[int, Finding]:
+    return evidence.find_finding(run, words, tell=finding_line)
 
 
 @pytest.fixture
@@ -132,7 +138,7 @@ def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
     assert find_finding(run, ["2"]) == find_finding(run, ["first_fixed"]) == find_finding(run, ["6.3.0", "6.3.2"])
     with pytest.raises(UsageError, match="fits 2 findings"):
         find_finding(run, ["multidict"])
-    with pytest.raises(UsageError, match=re.escape("1  multidict on here, grow keep=True: leak, first_bad 6.2.0")):
+    with pytest.raises(UsageError, match=re.escape("1  multidict on here, grow keep=True: memory leak since ")):
         find_finding(run, ["3"])
 
 
@@ -372,6 +378,47 @@ def test_what_goes_wrong_elsewhere_in_another_way_is_not_the_same_fault(tmp_path
     report = issue_report.render(replace(found, elsewhere=(crashes, found.bad)), harness_version="1").markdown
     told = [line.partition(" in ")[0] for line in report.splitlines() if line.startswith(("- Also", "- Another"))]
     assert told == ["- Also there", "- Another fault"]
+
+
+def run_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Pull | Install) -> StoredRun:
+    images = tuple(replace(one, source=source) for one in stored_run.SERIES.images)
+    monkeypatch.setattr(stored_run, "SERIES", Series(name="multidict", images=images, where=build.WHERE))
+    return run_of(stored_run.write(tmp_path))
+
+
+def test_a_base_that_only_this_machine_has_is_not_what_readers_are_told_to_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`FROM harness-base` is an error on every other machine."""
+    source = Install(base="harness-base:bookworm", python=None, packages=("multidict==6.3.0",))
+    run = run_with(tmp_path, monkeypatch, source)
+    told = report_of(run, "1")
+    python = ".".join(str(run.cells[find_cell(run, ["6.3.0"]).id].trials[0].facts["python"]).split(".")[:2])
+    assert f"FROM python:{python}-slim-bookworm\n" in told.markdown
+    assert "FROM harness-base" not in told.markdown
+    assert "It was measured over harness-base:bookworm, an image of that machine alone" in told.markdown
+    assert not [text for text in told.warnings if "readers cannot get" in text]
+    assert "FROM harness-base:bookworm" in shell(recipe(run, find_cell(run, ["6.3.0"]))), "here it is there"
+
+
+@pytest.mark.parametrize(
+    ("reference", "host"),
+    [
+        ("registry.corp:5000/team/tf:1", "registry.corp:5000"),
+        ("localhost/tf:1", "localhost"),
+        ("nvcr.io/nvidia/tf:1", ""),
+        ("ghcr.io/o/tf@sha256:" + "ab" * 32, ""),
+        ("python:3.11", ""),
+        ("me/tf:1", ""),
+    ],
+)
+def test_a_registry_that_readers_may_not_reach_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str, host: str
+) -> None:
+    report = report_of(run_with(tmp_path, monkeypatch, Pull(reference=reference)), "1")
+    warned = [text for text in report.warnings if "registry" in text]
+    assert warned == ([f"the report names a registry that may be private: {host}"] if host else [])
+    assert ("may be private: readers may need another source" in report.markdown) == bool(host)
 
 
 def built_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:

@@ -147,7 +147,7 @@ def exited(number: int, code: int, end: str) -> Trial:
     ("code", "end", "verdict", "why"),
     [
         (0, "completed", "flat", "exit 0 in 3 of 3 launches"),
-        (3, "crash", "crash", "exit code 3"),
+        (3, "crash", "crash", "crash in 3 of 3 trials: exit code 3"),
         (125, "setup", "untested", "exit code 125"),
     ],
 )
@@ -156,6 +156,7 @@ def test_the_exit_code_alone_decides(code, end, verdict, why):
     cell = judge_cell(trials, limits=LIMITS, steps=STEPS, exit_only=True)
     assert cell.verdict == verdict
     assert why in cell.why
+    assert "step" not in cell.why, "they say nothing"
     assert wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS, exit_only=True) is None
     assert needs_whole_budget(trials, limits=LIMITS, steps=STEPS, exit_only=True)
 

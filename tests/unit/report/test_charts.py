@@ -56,6 +56,21 @@ def test_the_same_definition_makes_files(number: int) -> None:
     assert charts.png(drawing).startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("values", [(100.0, 200.0), (99.97, 200.04), (80.0, 80.0), (0.0, 5.0)])
+def test_the_outermost_points_are_drawn_whole(values: tuple[float, float]) -> None:
+    """A nice scale ends at the highest value: half of its point was beyond the plot."""
+    points = [
+        {"version": f"{place}", "value": value, "low": value, "high": value, "tone": "good", "text": "flat",
+         "excluded": None, "told": ""}
+        for place, value in enumerate(values)
+    ]  # fmt: skip
+    rows: dict[str, Any] = {"points": points, "changes": []}
+    picture = charts.svg(Drawing(chart="history", title="peak memory, MiB", description="x", rows=rows))
+    heights = [float(y) for y in re.findall(r'roledescription="point"[^>]*translate\([^,]+,([^)]+)\)', picture)]
+    assert len(heights) == 2
+    assert all(5 <= y <= 145 for y in heights)
+
+
 def test_traces_of_all_trials_with_their_looks() -> None:
     entry = build.quickstart().cells[3]
     full = replace(entry, trials=tuple(replace(trial, trace=build.full_trace()) for trial in entry.trials))

@@ -119,10 +119,20 @@ def test_a_bar_tells_the_cell_step_rate_and_time_left() -> None:
     here, new = bars(120).splitlines()
     name, _bar, *rest = here.split()
     assert name == "here"
-    assert " ".join(rest) == "1/4 multidict 6.3.0: multidict_pop #2 · step 1,200/4,000 · 8 KiB/step 1 min 30 s left"
+    assert " ".join(rest) == "1/4 multidict 6.3.0: multidict_pop #2 step 1,200/4,000 · 8 KiB/step 1 min 30 s left"
     assert "0/2" in new
     assert "6.3.0: pulling 120/900 MiB" in new
     assert new.rstrip().endswith("—")
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_what_moves_is_never_cut(width: int) -> None:
+    """The step and the rate were behind a long name, and the first to go."""
+    here, _ = bars(width).splitlines()
+    assert here.startswith("here ")
+    assert "step 1,200/4,000 · 8 KiB/step" in here
+    assert here.rstrip().endswith("1 min 30 s left")
+    assert ("multidict 6.3.0: multidict_pop #2" in here) == (width >= 100)
 
 
 @pytest.mark.parametrize("width", [1, 20, 59, 60, 80])

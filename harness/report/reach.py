@@ -1,0 +1,59 @@
+"""Which images the readers of a bug report can get: those of public registries, and not what one machine has alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from harness.model import Build, Install, Pull, Trial
+from harness.model.evidence import Issue
+
+PUBLIC = frozenset(
+    {"docker.io", "gcr.io", "ghcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws", "quay.io", "registry.k8s.io"}
+)
+OUR_BASE = "harness-base:bookworm"
+"""What `make base` makes where no registry is reachable, in place of the public base that a series has by default."""
+_FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*([^\s$]+)", re.IGNORECASE | re.MULTILINE)
+
+
+def public_base(source: Install, trials: Sequence[Trial]) -> str:
+    """The base for readers: the public image that ours stands for, where the Python in it is known."""
+    pythons = [trial.facts.get("python") for trial in trials]
+    known = next(
+        (python for python in pythons if isinstance(python, str) and re.fullmatch(r"\d+\.\d+[\w.]*", python)), ""
+    )
+    if source.base != OUR_BASE or not known:
+        return source.base
+    return f"python:{'.'.join(known.split('.')[:2])}-slim-bookworm"
+
+
+def registry(reference: str) -> str:
+    """The host in an image's name; Docker Hub has none."""
+    first, slash, _ = reference.partition("/")
+    return first if slash and (re.search(r"[.:]", first) or first == "localhost") else "docker.io"
+
+
+def private_registries(issue: Issue) -> list[str]:
+    """Those that the report names and that readers may not reach, each once."""
+    return sorted({registry(reference) for reference in _references(issue)} - PUBLIC)
+
+
+def local_images(issue: Issue) -> list[str]:
+    """Names of images that no registry is known to have: our own base, and what was launched by its id alone."""
+    named = [name for name in _references(issue) if name.split(":")[0] == OUR_BASE.split(":", maxsplit=1)[0]]
+    source, trial = issue.bad.cell.image.source, issue.trial
+    if isinstance(source, Pull) and trial is not None and trial.image_digest == trial.reference != "":
+        named.append(source.reference)
+    return list(dict.fromkeys(named))
+
+
+def _references(issue: Issue) -> Iterator[str]:
+    """All images that the report names, by the names that it has for them."""
+    for one in (issue.bad, *issue.history):
+        source = one.cell.image.source
+        if isinstance(source, Pull):
+            yield source.reference
+        elif isinstance(source, Install) and not one.cell.lane.host.is_process:
+            yield source.base
+    if isinstance(issue.bad.cell.image.source, Build):
+        yield from _FROM.findall(issue.dockerfile)
