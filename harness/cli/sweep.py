@@ -119,7 +119,8 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:
     from harness.plan import explain
+    from harness.report.plan import dry_run
 
     explained = explain(plan)
     with to_stdout():
-        click.echo(json.dumps(asdict(explained), indent=1, default=str) if as_json else str(explained))
+        click.echo(json.dumps(asdict(explained), indent=1, default=str) if as_json else dry_run(explained))

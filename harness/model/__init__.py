@@ -51,7 +51,7 @@ from harness.model.judged import (
     VerdictName,
 )
 from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
-from harness.model.planned import Block, Cell, Plan, SearchMode
+from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode
 from harness.model.probed import Holder, Leak, LineRow, LineTable, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.watching import Watcher
@@ -78,10 +78,12 @@ __all__ = [
     "Effect",
     "End",
     "Excluded",
+    "Explanation",
     "Finding",
     "Floats",
     "Holder",
     "Host",
+    "HostCost",
     "HostState",
     "Image",
     "Install",

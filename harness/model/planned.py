@@ -72,3 +72,41 @@ class Plan:
     @property
     def cells(self) -> tuple[Cell, ...]:
         return tuple(cell for block in self.blocks for cell in block.cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCost:
+    """What a host has to do. `launches_expected`: with one clear change in each block that is searched, and where
+    nothing is unclear in the others. `worst_s`: each of these launches uses its whole timeout; no pulls, no builds.
+    `images` are got in any case, `images_if_asked` only where a search asks for them.
+    """
+
+    name: str
+    engine: str
+    lanes: tuple[str, ...]
+    cells: int
+    launches_least: int
+    launches_expected: int
+    launches_most: int
+    images: tuple[str, ...]
+    images_if_asked: tuple[str, ...]
+    worst_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A plan's summary. `worst_s` is that of the slowest host, since hosts run side by side."""
+
+    matrix: str
+    seed: int
+    cells: int
+    searched: int
+    """Of the cells, those of blocks in which a search chooses what is launched."""
+    excluded: int
+    search: str
+    launches_least: int
+    launches_expected: int
+    launches_most: int
+    worst_s: float
+    hosts: tuple[HostCost, ...]
+    left_out: tuple[str, ...] = ()

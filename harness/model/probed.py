@@ -79,13 +79,11 @@ class OomReport:
     wanted_bytes: int | None = None
     shape: tuple[int, ...] = ()
     device: str = ""
-    allocator: str = ""
     holders: tuple[Holder, ...] = ()
     remaining_nodes: int | None = None
     remaining_bytes: int | None = None
     total_bytes: int | None = None
     free_bytes: int | None = None
-    used_bytes: int | None = None
     process: str = ""
 
 

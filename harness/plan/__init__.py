@@ -1,13 +1,11 @@
 """Matrix -> Plan: which cells there are, in which order, and what running them can cost. Pure."""
 
 from harness.plan.cells import including, make_plan, matches, variants
-from harness.plan.explain import Explanation, HostCost, explain, most_launches
+from harness.plan.explain import explain, most_launches
 from harness.plan.lanes import choose_lanes
 from harness.plan.record import to_json
 
 __all__ = [
-    "Explanation",
-    "HostCost",
     "choose_lanes",
     "explain",
     "including",

@@ -1,73 +1,15 @@
-"""What a plan would do, and what it can cost: for `--dry-run`."""
+"""What a plan would do, and what it can cost, in numbers: for `--dry-run`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.model import Block, Cell, Host, Image, Plan
+from harness.model import Block, Cell, Explanation, Host, HostCost, Image, Plan
 from harness.plan.record import source_text
 
 if TYPE_CHECKING:
     from harness.search import Expected
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostCost:
-    """What a host has to do. `launches_expected`: with one clear change in each block that is searched, and where
-    nothing is unclear in the others. `worst_s`: each of these launches uses its whole timeout; no pulls, no builds.
-    `images` are got in any case, `images_if_asked` only where a search asks for them.
-    """
-
-    name: str
-    engine: str
-    lanes: tuple[str, ...]
-    cells: int
-    launches_least: int
-    launches_expected: int
-    launches_most: int
-    images: tuple[str, ...]
-    images_if_asked: tuple[str, ...]
-    worst_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """A plan's summary. `worst_s` is that of the slowest host, since hosts run side by side."""
-
-    matrix: str
-    seed: int
-    cells: int
-    searched: int
-    """Of the cells, those of blocks in which a search chooses what is launched."""
-    excluded: int
-    search: str
-    launches_least: int
-    launches_expected: int
-    launches_most: int
-    worst_s: float
-    hosts: tuple[HostCost, ...]
-    left_out: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        left_out = f", {self.excluded} left out" if self.excluded else ""
-        lines = [f"{self.matrix}: {_cells(self)}{left_out}; {_launches(self)}; seed {self.seed}"]
-        if self.searched:
-            lines.append("  expected: with one clear change in each search; more where it is not clear")
-        for host in self.hosts:
-            share = f": {host.cells} cells, {_launches(host)}" if len(self.hosts) > 1 else ""
-            lines += [
-                f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}){share}",
-                f"    {host.launches_expected} launches take at most {duration(host.worst_s)} (all at their timeouts)",
-            ]
-            lines += [f"    prepare {image}" for image in host.images]
-            if host.images_if_asked:
-                lines.append(f"    of these {len(host.images_if_asked)} images, only what a search asks for is got:")
-            lines += [f"      {image}" for image in host.images_if_asked]
-        lines += [f"  left out: {text}" for text in self.left_out]
-        lines.append("  how long the steps take is not known before they run; pulls and builds are not in these times")
-        return "\n".join(lines)
 
 
 def explain(plan: Plan) -> Explanation:
@@ -100,21 +42,6 @@ def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, 
         else:
             found[str(block.lane)] += plan.trials.most * sum(cell.id in only for cell in block.cells)
     return found
-
-
-def _cells(plan: Explanation) -> str:
-    """`18 cells to run`, `12 cells to run, 6 to search`."""
-    run = plan.cells - plan.searched
-    if not plan.searched:
-        return f"{run} cells to run"
-    return f"{run} cells to run, {plan.searched} to search" if run else f"{plan.searched} cells to search"
-
-
-def _launches(cost: Explanation | HostCost) -> str:
-    least, expected, most = cost.launches_least, cost.launches_expected, cost.launches_most
-    if expected != least:
-        return f"launches: at least {least}, about {expected} expected, at most {most}"
-    return f"{least} launches" if least == most else f"{least} to {most} launches"
 
 
 def _host_cost(host: Host, plan: Plan) -> HostCost:
@@ -164,11 +91,3 @@ def _left_out(cells: Sequence[Cell]) -> list[str]:
     """One line a reason, with the number of cells."""
     whys = [f"{cell.image.series} on {cell.lane}: {cell.excluded.why}" for cell in cells if cell.excluded]
     return [f"{whys.count(why)} × {why}" for why in dict.fromkeys(whys)]
-
-
-def duration(seconds: float) -> str:
-    """`1 h 20 min`, `5 min`, `30 s`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
-    return " ".join(f"{count} {unit}" for count, unit in parts if count) or "0 s"

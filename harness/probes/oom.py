@@ -18,16 +18,14 @@ TYPE_BYTES = {
     "complex64": 8, "complex128": 16,
 }  # fmt: skip
 
-WANTED = re.compile(r"OOM when allocating tensor with shape ?\[([\d,]*)\] and type (\w+) on (\S+) by allocator (\w+)")
-USAGE = re.compile(r"Current usage from device: ([^,\n]+), allocator: (\S+)\n((?: {2}[^\n]+\n?)*)")
+WANTED = re.compile(r"OOM when allocating tensor with shape ?\[([\d,]*)\] and type (\w+) on (\S+) by allocator \w+")
+USAGE = re.compile(r"Current usage from device: ([^,\n]+), allocator: \S+\n((?: {2}[^\n]+\n?)*)")
 HOLDER = re.compile(rf"^ {{2}}{SIZE} from (\S+)", re.MULTILINE)
 REMAINING = re.compile(rf"Remaining (\d+) nodes with {SIZE}")
 CUDA = re.compile(rf"CUDA out of memory\. Tried to allocate {SIZE}")
 CUDA_TOTAL = re.compile(rf"{SIZE} total capacity|total capacity of {SIZE}")
 CUDA_FREE = re.compile(rf"{SIZE} free|of which {SIZE} is free")
-CUDA_USED = re.compile(rf"{SIZE} already allocated|{SIZE} is allocated by PyTorch")
-KERNEL = re.compile(r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)")
-KERNEL_RSS = re.compile(r"(?:anon|file|shmem)-rss:(\d+)kB")
+KERNEL = re.compile(r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process \d+ \(([^)]*)\)")
 
 
 def read_oom(text: str) -> OomReport | None:
@@ -40,7 +38,7 @@ def _tensorflow(text: str) -> OomReport | None:
     if wanted is None and usage is None:
         return None
     holders = tuple(
-        Holder(op=op, bytes=_bytes(number, unit)) for number, unit, op in HOLDER.findall(usage[3] if usage else "")
+        Holder(op=op, bytes=_bytes(number, unit)) for number, unit, op in HOLDER.findall(usage[2] if usage else "")
     )
     shape = tuple(int(size) for size in wanted[1].split(",") if size) if wanted else ()
     return OomReport(
@@ -48,7 +46,6 @@ def _tensorflow(text: str) -> OomReport | None:
         wanted_bytes=math.prod(shape) * TYPE_BYTES[wanted[2]] if wanted and wanted[2] in TYPE_BYTES else None,
         shape=shape,
         device=wanted[3] if wanted else usage[1] if usage else "",
-        allocator=wanted[4] if wanted else usage[2] if usage else "",
         holders=tuple(sorted(holders, key=lambda each: -each.bytes)),
         remaining_nodes=int(rest[1]) if rest else None,
         remaining_bytes=_bytes(rest[2], rest[3]) if rest else None,
@@ -64,7 +61,6 @@ def _cuda(text: str) -> OomReport | None:
         wanted_bytes=_bytes(wanted[1], wanted[2]),
         total_bytes=_size(CUDA_TOTAL, text),
         free_bytes=_size(CUDA_FREE, text),
-        used_bytes=_size(CUDA_USED, text),
     )
 
 
@@ -72,12 +68,7 @@ def _kernel(text: str) -> OomReport | None:
     killed = KERNEL.search(text)
     if killed is None:
         return None
-    line = text[killed.start() :].split("\n", 1)[0]
-    return OomReport(
-        source="kernel",
-        process=killed[2],
-        used_bytes=sum(int(kib) << 10 for kib in KERNEL_RSS.findall(line)) or None,
-    )
+    return OomReport(source="kernel", process=killed[1])
 
 
 def _size(pattern: re.Pattern[str], text: str) -> int | None:

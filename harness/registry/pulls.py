@@ -11,13 +11,12 @@ from harness.registry.errors import RegistryTrouble
 
 @dataclass(frozen=True, kw_only=True)
 class Pulls:
-    """`by_reference`: each alone. `total_bytes`: all of those together. `unknown`: why others could not be told.
+    """`total_bytes`: of all that are known, together. `unknown`: why others could not be told, by reference.
 
     What an engine has already is not taken off: that is for whoever asks the engine.
     """
 
     total_bytes: int
-    by_reference: Mapping[str, int]
     unknown: Mapping[str, str]
 
 
@@ -31,7 +30,6 @@ def pull_bytes(registry: Registry, reference: str, *, architecture: str = "amd64
 def pull_plan(registry: Registry, references: Iterable[str], *, architecture: str = "amd64") -> Pulls:
     """What pulling all of these fetches. Asks two or three times an image; never raises RegistryTrouble."""
     layers: dict[str, int] = {}
-    alone: dict[str, int] = {}
     unknown: dict[str, str] = {}
     for reference in dict.fromkeys(references):
         try:
@@ -40,5 +38,4 @@ def pull_plan(registry: Registry, references: Iterable[str], *, architecture: st
             unknown[reference] = str(error)
             continue
         layers.update(found)
-        alone[reference] = sum(found.values())
-    return Pulls(total_bytes=sum(layers.values()), by_reference=alone, unknown=unknown)
+    return Pulls(total_bytes=sum(layers.values()), unknown=unknown)

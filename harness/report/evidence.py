@@ -254,6 +254,8 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     names = ("engine", "name", "cpu", "kernel")
     yield "machine", ", ".join(str(machine[name]) for name in names if machine.get(name))
     yield "own figures", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())
+    costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
+    yield "measuring took", f"{figures.number(100 * max(costs))} % of the steps' time" if costs else ""
     yield "disturbed", "; ".join(dict.fromkeys(trial.disturbed for trial in entry.trials if trial.disturbed))
 
 

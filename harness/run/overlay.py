@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,6 @@ VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 FORMAT = 2  # of what is committed: images of another format are made anew
 INSTALLED = Path(__file__).with_name("installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
-# pip takes a version that it cannot ask for as one that is not there; then the reason stands further up.
-UNREACHED = re.compile(r"connection (?:broken by|error:) (.+)")
 CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
 
 
@@ -168,11 +165,8 @@ def _execute(
 
 def _failure(place: str, output: str) -> ImageUnavailable:
     reason = _reason(output)
-    unreached = UNREACHED.findall(output)
-    if unreached and "No matching distribution" in reason:
-        reason = f"the package index cannot be reached: {unreached[-1][:300]}"
-        return unavailable(f"{place}: {reason}", cause=f"connection broken: {reason}")
-    return unavailable(f"{place}: {reason}", cause=reason)
+    cause = f"connection broken: {reason}" if reason.startswith(reasons.UNREACHED) else reason
+    return unavailable(f"{place}: {reason}", cause=cause)
 
 
 def _reason(output: str) -> str:

@@ -11,10 +11,14 @@ _CONSEQUENCE = re.compile(
     r"|Failed to build|subprocess-exited-with-error)"
 )
 """What pip says in the end, whatever came before."""
-_UNREACHED = re.compile(
+UNREACHED = "the package index cannot be reached"
+"""How a reason begins that the network has."""
+_TROUBLE = re.compile(
     r"CERTIFICATE_VERIFY_FAILED|SSLError|ProxyError|Name or service not known|Temporary failure in name resolution"
     r"|Connection refused|Network is unreachable|ConnectTimeout|NewConnectionError"
 )
+_BROKEN = re.compile(r"connection (?:broken by|error:) (.+)")
+"""How pip tells of trouble that has no name above."""
 _SAYS_NOTHING = re.compile(r"Removing intermediate container |---> |\[notice\] |\[end of output\]|note: This error ori")
 _PREAMBLE = re.compile(r"^(?:error: )?(?:No solution found when resolving dependencies:?)?|^cause: ")
 _DRAWING = " \t×╰─▶│├"
@@ -38,9 +42,10 @@ def complaint(lines: Sequence[str]) -> str:
 
 
 def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
-    unreached = [name for line in lines for name in _UNREACHED.findall(line)]
-    if unreached:
-        return f"the package index cannot be reached ({unreached[-1]})"
+    # pip takes a version that it cannot ask for as one that is not there.
+    named, broken = ([told for line in lines for told in each.findall(line)] for each in (_TROUBLE, _BROKEN))
+    if trouble := (named or broken)[-1:]:
+        return f"{UNREACHED} ({trouble[0][:200]})"
     return next((line for line in reversed(complaints) if not _CONSEQUENCE.match(line)), "")
 
 

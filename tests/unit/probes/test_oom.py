@@ -30,7 +30,6 @@ def test_tensorflow_s_table_is_read_on_gpu_and_cpu(device: str, allocator: str) 
     assert report.shape == (2, 720, 1280, 64)
     assert report.wanted_bytes == 450 * MIB  # 2 x 720 x 1280 x 64 x 4 bytes
     assert report.device.endswith(device)
-    assert report.allocator == allocator
     assert report.holders[0] == Holder(op="gradients/conv1/Conv2D_grad", bytes=1280 * MIB)
     assert report.holders[1:] == (Holder(op="conv1/Conv2D", bytes=450 * MIB), Holder(op="conv1/weights", bytes=288))
     assert (report.remaining_nodes, report.remaining_bytes) == (94, round(29.03 * MIB))
@@ -64,7 +63,6 @@ def test_torch_s_two_ways_of_saying_it(text: str) -> None:
     gib = [None if count is None else count / (1 << 30) for count in (report.wanted_bytes, report.total_bytes)]
     assert gib == [2.0, pytest.approx(23.65)]
     assert report.free_bytes == round(1.5 * (1 << 30))
-    assert report.used_bytes == round(20.5 * (1 << 30))
 
 
 @pytest.mark.parametrize("who", ["Memory cgroup out of memory: Killed process", "Out of memory: Kill process"])
@@ -72,7 +70,7 @@ def test_the_kernel_s_line(who: str) -> None:
     line = f"[12.3] {who} 4711 (python3) total-vm:9000kB, anon-rss:4096kB, file-rss:1024kB, shmem-rss:0kB\nanon-rss:1kB"
     report = read_oom(line)
     assert report is not None
-    assert (report.source, report.process, report.used_bytes) == ("kernel", "python3", 5 * MIB)
+    assert (report.source, report.process) == ("kernel", "python3")
 
 
 @pytest.mark.parametrize("text", ["", "MemoryError", "OOM when allocating", "out of memory"])

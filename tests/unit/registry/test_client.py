@@ -218,7 +218,6 @@ def test_shared_layers_are_fetched_once(server: Server, world: World) -> None:
     serve(server, {**first, **second, "/v2/team/app/manifests/two": manifest})
     one, two, gone = (f"{server.host}/team/app:{tag}" for tag in ("one", "two", "gone"))
     plan = pull_plan(world.registry(), [one, two, one, gone])
-    assert plan.by_reference == {one: 1010 + blobs, two: 1007 + blobs}
     assert plan.total_bytes == 1017 + blobs
     assert list(plan.unknown) == [gone]
     assert pull_bytes(world.registry(), two) == 1007 + blobs

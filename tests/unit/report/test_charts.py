@@ -83,6 +83,18 @@ def test_traces_of_all_trials_with_their_looks() -> None:
     assert len(traces.look_rows(full.trials)) == 3 * 4
 
 
+def test_what_measuring_cost_is_told() -> None:
+    """Who doubts a step time asks first what the measuring took of it: the most of any launch."""
+    result = build.quickstart()
+    bad = result.cells[3]
+    trials = tuple(replace(one, probe_cost=cost) for one, cost in zip(bad.trials, (0.002, 0.0041, None), strict=True))
+    cells = tuple(replace(bad, trials=trials) if one is bad else one for one in result.cells)
+    pages = first_history(replace(result, cells=cells)).cells
+    told = [dict(page.facts).get("measuring took") for page in pages]
+    assert told.count("0.41 % of the steps' time") == 1
+    assert dict(pages[0].facts).keys() >= {"why"}
+
+
 def test_what_was_never_sampled_is_not_drawn() -> None:
     trial = build.quickstart().cells[0].trials[0]
     assert trial.trace is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from harness.run import reasons
+from harness.run.overlay import _failure
+from harness.run.retrying import NetworkTrouble
 
 
 def test_a_build_s_reason_is_its_last_complaint() -> None:
@@ -68,6 +70,15 @@ def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
         "No matching distribution found for orjson==3.9.15"
     )
     assert reasons.complaint(lines[1:]) == "No matching distribution found for orjson==3.9.15"
+    aborted = (
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'ProtocolError('aborted')': /simple/orjson/"
+    )
+    assert reasons.complaint([aborted, *lines[1:]]) == (
+        "the package index cannot be reached ('ProtocolError('aborted')': /simple/orjson/): "
+        "No matching distribution found for orjson==3.9.15"
+    )
+    assert isinstance(_failure("here", "\n".join([aborted, *lines[1:]])), NetworkTrouble), "worth another try"
+    assert not isinstance(_failure("here", "\n".join(lines[1:])), NetworkTrouble)
 
 
 def test_a_wheel_that_cannot_be_built_has_its_compiler_s_reason() -> None:
