@@ -33,7 +33,7 @@ from harness.run.waiting import streamed
 
 CA_PATH = ".harness/ca.pem"
 TOLD_LINES = 20
-STEP_FAILED = "The command '"
+STEP_FAILED = ("The command '", 'building at STEP "RUN')  # in Docker's words, and in Podman's
 
 
 def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:

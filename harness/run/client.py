@@ -29,12 +29,18 @@ ENGINE_ERRORS = (DockerException, RequestException, HTTPError, HTTPException, SS
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has to say reaches us as an exception
 CHECK_S = 5
 LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
+LEAST_PODMAN = (5, 4)  # the first whose API changes a restart policy (the lease) and has device requests
 CALL_S = 300  # committing or removing a layer of many GiB is one silent call
 PROXIES = tuple(
     name for base in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (base, base.upper())
 )
 FULL_DISK = "no space left on device"
 HOOK = re.compile(r"^.*error running hook.*stderr: (?=\S)")
+UNKNOWN_CDI_DEVICE = "unresolvable cdi devices"
+CDI_REMEDY = (
+    "with NVIDIA Container Toolkit 1.15 or later on that machine, which knows GPUs by their UUID, do"
+    " `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` there"
+)
 MAKE_ROOM = "make room on that engine: `harness clean --images`, `docker system prune`"
 
 
@@ -129,10 +135,25 @@ def engine_errors(place: object, *, refused: type[InfrastructureError] = Infrast
         ) from error
 
 
+def is_podman(info: Mapping[str, Any]) -> bool:
+    """By an engine's `info`: Podman answers as Docker does, and adds some of its own."""
+    return "BuildahVersion" in info
+
+
+def check_podman(info: Mapping[str, Any], *, place: object) -> None:
+    """Raises EngineUnreachable for a Podman that would lose its lease and start trials without their GPUs, unasked."""
+    found = re.match(r"(\d+)\.(\d+)", str(info.get("ServerVersion")))
+    if is_podman(info) and (found is None or (int(found[1]), int(found[2])) < LEAST_PODMAN):
+        needed = ".".join(map(str, LEAST_PODMAN))
+        raise EngineUnreachable(f"{place}: Podman {info.get('ServerVersion')} is too old; {needed} or later is needed")
+
+
 def _what_to_do(explained: str) -> str:
     if FULL_DISK in explained.lower():
         return MAKE_ROOM
-    return "that engine's log tells more (`journalctl -u docker`)"
+    if UNKNOWN_CDI_DEVICE in explained.lower():
+        return CDI_REMEDY
+    return "that engine's log tells more (`journalctl -u docker`, or `-u podman`)"
 
 
 def explanation(error: APIError) -> str:

@@ -172,13 +172,14 @@ def refused_default_ulimit(message: str, scenario: Scenario) -> str | None:
     """The ulimit that the engine was not allowed to set, if it is one that nobody asked for.
 
     Engines in small virtual machines and rootless ones may not raise their own limits; runc then says
-    "error setting rlimit type 8: operation not permitted", with the number of setrlimit(2).
+    "error setting rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman's)
+    "setrlimit `RLIMIT_MEMLOCK`: Operation not permitted".
     """
-    found = re.search(r"setting rlimit type (\d+)", message)
+    found = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
     if found is None:
         return None
     names = {getattr(resource, name): name[len("RLIMIT_") :].lower() for name in dir(resource) if "RLIMIT_" in name}
-    name = names.get(int(found[1]))
+    name = found[2].lower() if found[2] else names.get(int(found[1]))
     defaults = {default[0] for default in Scenario.ulimits if default in scenario.ulimits}
     return name if name in defaults else None
 

@@ -14,7 +14,7 @@ from harness.model import Build, Host, Image, Install, Pull
 from harness.model.doctor import Condition
 from harness.model.gpus import Gpu
 from harness.run import builds, containers, gpu_probe, images, lease, marks, overlay, room
-from harness.run.client import connect, engine_errors
+from harness.run.client import check_podman, connect, engine_errors, is_podman
 from harness.run.disk import total_bytes
 from harness.run.engine import Kept, Launch, Lease, Prepared, Say, Session
 from harness.run.gpu_access import GpuAccess
@@ -40,6 +40,7 @@ class DockerEngine:
         self._layers: dict[str, dict[str, int]] = {}
         with engine_errors(host.where, refused=EngineUnreachable):
             info = client.info()
+        check_podman(info, place=host.where)
         self.facts: Mapping[str, Any] = _facts(client, info)
         self._ways = containers.Ways(gpus=GpuAccess(info))
 
@@ -197,7 +198,7 @@ def _unheard(text: str) -> None:
 def _facts(client: docker.DockerClient, info: Mapping[str, Any]) -> dict[str, Any]:
     is_local = client.api.base_url == "http+docker://localhost"  # the SDK's name for a unix socket
     return {
-        "engine": f"docker {info.get('ServerVersion')}",
+        "engine": f"{'podman' if is_podman(info) else 'docker'} {info.get('ServerVersion')}",
         "name": info.get("Name"),
         "cpu": cpu_model() if is_local else None,
         "cpus": info.get("NCPU"),

@@ -1,7 +1,8 @@
-"""How a Docker Engine gives GPUs to containers: one way after the other is tried, and the first that works is kept.
+"""How an engine gives GPUs to containers: one way after the other is tried, and the first that works is kept.
 
 `request` is what `docker run --gpus` does. Engines without that driver may have the runtime `nvidia`, or know CDI.
-Which is there cannot be asked: the engine's info names runtimes and folders, not the driver of `--gpus`.
+Which is there cannot be asked: the engine's info names runtimes and folders, not the driver of `--gpus`. Podman is
+another matter: it takes what it does not understand, and starts the container without a GPU. It understands CDI alone.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any, Literal
 
 from docker.types import DeviceRequest
 
+from harness.run.client import UNKNOWN_CDI_DEVICE, is_podman
+
 ALL = "all"
 CDI_KIND = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NO_GPU = "void"
-ABSENT = re.compile(r"could not select device driver|unknown runtime|unresolvable cdi devices", re.IGNORECASE)
+ABSENT = re.compile(rf"could not select device driver|unknown runtime|{UNKNOWN_CDI_DEVICE}", re.IGNORECASE)
 
 Way = Literal["request", "runtime", "cdi"]
 
@@ -27,11 +30,7 @@ class GpuAccess:
     """The ways that an engine may have, by its `info`. `GPUs` are UUIDs, or `all` alone."""
 
     def __init__(self, info: Mapping[str, Any]) -> None:
-        self._ways: list[Way] = ["request"]
-        if "nvidia" in (info.get("Runtimes") or {}):
-            self._ways.append("runtime")
-        if info.get("CDISpecDirs"):
-            self._ways.append("cdi")
+        self._ways = _ways(info)
         self._always_asked = info.get("DefaultRuntime") == "nvidia"
 
     @property
@@ -66,6 +65,17 @@ class GpuAccess:
         if gpus and self.way == "runtime":
             return {VISIBLE: ",".join(gpus)}
         return {VISIBLE: NO_GPU} if self._always_asked and not gpus else {}
+
+
+def _ways(info: Mapping[str, Any]) -> list[Way]:
+    if is_podman(info):
+        return ["cdi"]
+    ways: list[Way] = ["request"]
+    if "nvidia" in (info.get("Runtimes") or {}):
+        ways.append("runtime")
+    if info.get("CDISpecDirs"):
+        ways.append("cdi")
+    return ways
 
 
 def _request(gpus: Sequence[str], *, cdi: bool) -> DeviceRequest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import docker
 from docker.errors import APIError
@@ -18,10 +18,10 @@ from docker.types import LogConfig
 from harness.errors import InfrastructureError
 from harness.model import Image, Install, Pull
 from harness.model.gpus import Gpu
-from harness.run.client import explanation
+from harness.run.client import CDI_REMEDY, explanation
 from harness.run.containers import ROOT, archive, marked, removed
 from harness.run.engine import Say
-from harness.run.gpu_access import ALL, GpuAccess
+from harness.run.gpu_access import ALL, GpuAccess, Way
 from harness.run.gpus import PROBE_S, parse
 from harness.run.images import find_python, found_locally
 from harness.run.payload import agent_files
@@ -34,7 +34,11 @@ ENVIRONMENT = {
     "NVIDIA_DISABLE_REQUIRE": "1",  # an image that is too new for the driver does to ask it, all the same
     "NVIDIA_DRIVER_CAPABILITIES": "utility,compute",
 }
-REMEDY = "install the NVIDIA Container Toolkit on that machine and restart its Docker, or use gpus: none"
+REMEDIES: Mapping[Way, str] = {
+    "request": "install the NVIDIA Container Toolkit on that machine and restart its Docker, or use gpus: none",
+    "runtime": "see that machine's `nvidia-container-runtime`, or use gpus: none",
+    "cdi": f"{CDI_REMEDY}, or use gpus: none",
+}
 NO_GPU = "see `nvidia-smi` there; if that has one, reinstall the NVIDIA Container Toolkit; else use gpus: none"
 
 GetOne = Callable[[], str]
@@ -91,7 +95,9 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
         except APIError as error:
             said = explanation(error)
             if not access.refused(said):
-                raise InfrastructureError(f"{place}: a container with GPUs does not start: {said}; {REMEDY}") from error
+                raise InfrastructureError(
+                    f"{place}: a container with GPUs does not start: {said}; {REMEDIES[access.way]}"
+                ) from error
 
 
 def _run_to_its_end(client: docker.DockerClient, container_id: str, *, place: str, say: Say) -> None:

@@ -100,7 +100,7 @@ def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str,
 
 def _found(reference: str, image: Mapping[str, Any]) -> Found:
     repository = parse_repository_tag(reference)[0]
-    named = dict(digest.split("@") for digest in image["RepoDigests"] or ())
+    named = dict(marks.familiar(digest).split("@") for digest in image["RepoDigests"] or ())
     return Found(id=image["Id"], digest=named.get(repository) or next(iter(named.values()), image["Id"]))
 
 
@@ -161,7 +161,7 @@ def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LAB
     """
     removed_images = 0
     for image in client.api.images(filters={"label": label}):
-        name, tags = image["Labels"][IMAGE_LABEL], image["RepoTags"] or []
+        name, tags = image["Labels"][IMAGE_LABEL], [marks.familiar(tag) for tag in image["RepoTags"] or ()]
         if name not in tags:
             continue
         if others := [tag for tag in tags if tag != name]:

@@ -25,7 +25,7 @@ from docker.errors import APIError, NotFound
 
 from harness.errors import InfrastructureError, Interrupted
 from harness.run import owner
-from harness.run.client import ENGINE_ERRORS, engine_errors
+from harness.run.client import ENGINE_ERRORS, engine_errors, explanation
 from harness.run.containers import CONFLICT, remove
 from harness.run.engine import Say
 from harness.run.images import local_image
@@ -34,6 +34,7 @@ from harness.run.waiting import BEAT_S
 
 NAME = "harness-lease"
 EMPTY_IMAGE = "harness/lease:1"
+NAME_IN_USE = "name is already in use"
 HOLDER_LABEL = "harness.holder"
 BEAT_EVERY_S = 15.0
 EXPIRES_S = 90.0
@@ -178,7 +179,8 @@ def _policy(now_s: int) -> Any:
 
 
 def _is_conflict(error: BaseException) -> bool:
-    return isinstance(error, APIError) and error.status_code == CONFLICT
+    """Whether somebody has it: Podman has no number of its own for that."""
+    return isinstance(error, APIError) and (error.status_code == CONFLICT or NAME_IN_USE in explanation(error))
 
 
 def engine_time_s(client: docker.DockerClient) -> int:
@@ -197,9 +199,9 @@ def make_empty_image(client: docker.DockerClient) -> None:
         folder = tarfile.TarInfo("harness")
         folder.type = tarfile.DIRTYPE
         tar.addfile(folder)
-    repository, tag = EMPTY_IMAGE.split(":")
     label = f"LABEL {IMAGE_LABEL}={EMPTY_IMAGE}"
-    client.api.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag, changes=[label])
+    # The tag is part of the name, as the API has it: Podman 4 does not hear one that is given beside it.
+    client.api.import_image_from_data(buffer.getvalue(), repository=EMPTY_IMAGE, changes=[label])
 
 
 # ---------------------------------------------------------------- looking at it

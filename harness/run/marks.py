@@ -57,6 +57,11 @@ def entries(client: docker.DockerClient, *, inner: bool = False) -> dict[str, En
     return {str(entry["Id"]): entry for entry in client.api.images(all=inner)}
 
 
+def familiar(name: str) -> str:
+    """An image's name as people write it, and as Docker tells it: Podman names the Hub as well."""
+    return name.removeprefix("docker.io/").removeprefix("library/") if name.startswith("docker.io/") else name
+
+
 def is_ours(entry: Entry) -> bool:
     """Whether the harness got it, and nobody else wants it under a name of their own."""
     names = _names(entry)
@@ -127,7 +132,7 @@ def _in_order(entry: Entry) -> Iterator[str]:
 
 def _names(entry: Entry) -> set[str]:
     listed = (*(entry.get("RepoTags") or ()), *(entry.get("RepoDigests") or ()))
-    return {name for name in listed if not name.startswith("<none>")}
+    return {familiar(name) for name in listed if not name.startswith("<none>")}
 
 
 def _made_name(entry: Entry) -> str:

@@ -26,18 +26,18 @@ ENDING_S = 3.0  # the engine needs a moment to end the container of an interrupt
 
 @dataclass
 class Stages:
-    """Collects the ids of images that a build made, from what the engine says."""
+    """Collects the ids of images that a build made, from what the engine says: Docker's classic builder, or Podman."""
 
     made: list[str] = field(default_factory=list)
     _found: bool = False
 
     def hear(self, text: str) -> None:
         """One of the engine's texts: a step's head, where its image comes from, or its id."""
-        if step := re.match(r"Step \d+/\d+ : (\w+)", text):
+        if step := re.match(r"(?:\[\d+/\d+\] )?Step \d+/\d+ ?: (\w+)", text, re.IGNORECASE):
             self._found = step[1].upper() == "FROM"
-        elif text.strip() == "---> Using cache":
+        elif re.match(r"-?--> Using cache", text.strip()):
             self._found = True
-        elif (named := re.fullmatch(r" ---> ([0-9a-f]{12,64})\n", text)) and not self._found:
+        elif (named := re.fullmatch(r"(?: -|)--> ([0-9a-f]{11,64})\n", text)) and not self._found:
             self.made.append(named[1])
 
 

@@ -88,17 +88,22 @@ def test_an_interrupted_build_ends_soon_and_leaves_nothing(docker: World, left: 
     with pytest.raises(Interrupted):
         docker.engine.prepare(build(tmp_path, left, late="echo now-it-sleeps; sleep 60"), stop)
     assert stop.took_s < SOON_S
-    assert (left.dangling(), left.containers()) == ([], [])
+    assert left.containers() == []
+    if not str(docker.engine.facts["engine"]).startswith("podman"):  # which goes on with the step that it is at
+        assert left.dangling() == []
 
 
 def test_what_a_build_prints_costs_nobody_an_image(
     docker: World, client: docker_sdk.DockerClient, left: Left, tmp_path: Path
 ) -> None:
     """A command's output looks like the engine's own word for an image that it made."""
-    other = client.api.commit(client.api.create_container(BASE, [left.token, "x"])["Id"])["Id"]
+    made = client.api.commit(client.api.create_container(BASE, [left.token, "x"])["Id"])
+    other = client.images.get(made["Id"]).id
     time.sleep(1.1)  # the engine's clock is compared to the second
     try:
-        docker.engine.prepare(build(tmp_path, left, late=f"echo ' ---> {other[7:19]}'"), quiet)
+        docker.engine.prepare(
+            build(tmp_path, left, late=f"echo ' ---> {other[7:19]}'; echo '--> {other[7:19]}'"), quiet
+        )
         assert client.images.get(other).id == other
     finally:
         for container in left.containers():

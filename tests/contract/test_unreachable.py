@@ -187,6 +187,12 @@ class OldEngine(FullEngine):
         return {"/version": (200, {"ApiVersion": "1.39"})}
 
 
+class OldPodman(FullEngine):
+    def known(self) -> dict[str, tuple[int, object]]:
+        info = {"BuildahVersion": "1.28.2", "ServerVersion": "4.3.1"}
+        return {"/version": (200, {"ApiVersion": "1.41"}), "/info": (200, info)}
+
+
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -231,6 +237,13 @@ def test_an_engine_that_is_too_old() -> None:
         serving(OldEngine) as port,
         pytest.raises(EngineUnreachable, match=r"too old; .* \(it has API version 1\.39\)$"),
     ):
+        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+
+
+def test_a_podman_that_is_too_old() -> None:
+    """It would take a GPU request and start the container without one, and its lease would be lost in a minute."""
+    told = pytest.raises(EngineUnreachable, match=f"{PLACE}Podman 4.3.1 is too old; 5.4 or later is needed$")
+    with serving(OldPodman) as port, told:
         open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
 
 

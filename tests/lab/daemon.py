@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import docker
 import psutil
 
+from tests.lab.cdi import spec
 from tests.lab.hook import PLACE
 
 HERE = Path(__file__).parent
@@ -38,15 +39,15 @@ class LabError(Exception):
 class Daemon:
     """One engine, all of it in `folder`. Its `number` is its own among all labs of the machine: its bridge has it.
 
-    `listen` are further addresses beside its unix socket, `options` further arguments of dockerd. `by_runtime`: it has
-    GPUs through the runtime `nvidia` alone, and not by `--gpus`.
+    `listen` are further addresses beside its unix socket, `options` further arguments of dockerd. `way`: how it gives
+    GPUs, and how alone: by `--gpus`, by the runtime `nvidia`, or by CDI (dockerd 25 or later).
     """
 
     folder: Path
     number: int = 1
     listen: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    by_runtime: bool = False
+    way: Literal["--gpus", "runtime", "cdi"] = "--gpus"
 
     @property
     def name(self) -> str:
@@ -75,7 +76,9 @@ class Daemon:
         if gpus is not None:
             self.data.write_text(json.dumps(gpus))
             folder = self._put_hook()
-            path = path if self.by_runtime else f"{folder}:{path}"
+            path = f"{folder}:{path}" if self.way == "--gpus" else path
+            if self.way == "cdi":
+                self._put_cdi_spec(gpus)
         self._make_bridge()
         detach([program, *self._arguments()], log=self.folder / "log", environ={**os.environ, "PATH": path})
         if not until(self.answers, seconds=STARTS_S):
@@ -89,7 +92,8 @@ class Daemon:
             f"--bridge={self.bridge}", "--iptables=false", "--ip6tables=false",
             f"--containerd-namespace={space}", f"--containerd-plugins-namespace={space}-plugins",
             *(f"--host={address}" for address in (self.address, *self.listen)), *self.options,
-            *([f"--add-runtime=nvidia={folder}/bin/{RUNTIME}"] if self.by_runtime else []),
+            *([f"--add-runtime=nvidia={folder}/bin/{RUNTIME}"] if self.way == "runtime" else []),
+            *([f"--config-file={folder}/cdi.json", f"--cdi-spec-dir={folder}/cdi"] if self.way == "cdi" else []),
         ]  # fmt: skip
 
     def _put_hook(self) -> Path:
@@ -109,6 +113,11 @@ class Daemon:
             (bin_folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
             (bin_folder / name).chmod(0o755)
         return bin_folder
+
+    def _put_cdi_spec(self, gpus: Mapping[str, Any]) -> None:
+        (self.folder / "cdi").mkdir(exist_ok=True)
+        (self.folder / "cdi/nvidia.json").write_text(json.dumps(spec(gpus, hook=self.folder / "bin" / HOOK)))
+        (self.folder / "cdi.json").write_text(json.dumps({"features": {"cdi": True}}))
 
     def _make_bridge(self) -> None:
         if Path("/sys/class/net", self.bridge).exists():

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 PLACE = "usr/share/harness-lab/gpus"
+CDI = "HARNESS_LAB_GPU"
 UNITS = {"memory_mib": ("total", 1 << 20), "power_limit_w": ("power_limit", 1000)}
 SMI = """#!/bin/sh
 # nvidia-smi of a GPU that is a double
@@ -34,8 +35,10 @@ def main(data_path, library, state):
     time.sleep(data.get("sleeps_s", 0))
     if data.get("fail"):
         refuse(data["fail"])
-    check_requirement(environment, data["cuda"])
-    gpus = chosen(environment.get("NVIDIA_VISIBLE_DEVICES", "void"), data)
+    by_cdi = [uuid for name, uuid in environment.items() if name.startswith(CDI)]
+    if not by_cdi:  # no spec of CDI asks what an image requires
+        check_requirement(environment, data["cuda"])
+    gpus = chosen(",".join(by_cdi) or environment.get("NVIDIA_VISIBLE_DEVICES", "void"), data)
     if gpus is not None:
         put(Path(config["root"]["path"]), data, gpus, library)
 
@@ -54,7 +57,7 @@ def check_requirement(environment, cuda):
 
 
 def chosen(wanted, data):
-    """The GPUs that are meant by NVIDIA_VISIBLE_DEVICES; None for a container that asked for none."""
+    """The GPUs that are meant by NVIDIA_VISIBLE_DEVICES, or by CDI; None for a container that asked for none."""
     if wanted in ("", "void"):
         return None
     if wanted in ("all", "none"):

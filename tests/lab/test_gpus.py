@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,8 +35,20 @@ OLD, NEW = "GPU-30900000-1111-2222-3333-444444444444", "GPU-40900000-1111-2222-3
 def changed(daemon: Daemon, **changes: object) -> Iterator[None]:
     before = daemon.data.read_text()
     daemon.set_gpus(**changes)
-    yield
-    daemon.data.write_text(before)
+    try:
+        yield
+    finally:
+        daemon.data.write_text(before)
+
+
+def dockerd_version() -> int:
+    """The first number of the installed dockerd's version; 0 if there is none."""
+    program = shutil.which("dockerd")
+    if program is None:
+        return 0
+    said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"version (\d+)", said)
+    return int(found[1]) if found else 0
 
 
 def trial_on(found: World, *gpus: Gpu) -> Trial:
@@ -184,10 +199,7 @@ def test_the_lab_is_data(lab: Lab) -> None:
 def test_an_engine_that_has_gpus_by_a_runtime_alone(lab: Lab) -> None:
     """The toolkit's hook is not where dockerd looks for it: `--gpus` is refused, and the next way is tried."""
     data = json.loads(lab.new.data.read_text())
-    other = replace(lab.new, by_runtime=True)
-    lab.new.stop()
-    other.start(data)
-    try:
+    with started_anew(lab.new, replace(lab.new, way="runtime"), data) as other:
         found = world(other)
         with closing(found.engine):
             (gpu,) = found.engine.gpus([], quiet)
@@ -197,6 +209,36 @@ def test_an_engine_that_has_gpus_by_a_runtime_alone(lab: Lab) -> None:
         again = world(other)
         with closing(again.engine):  # one that was not asked finds the way by itself
             assert mismatch((gpu,), trial_on(again, gpu).facts) == ""
+
+
+@contextmanager
+def started_anew(usual: Daemon, other: Daemon, data: Mapping[str, Any]) -> Iterator[Daemon]:
+    """`other` in the place of `usual`, which runs again after the test."""
+    before = json.loads(usual.data.read_text())
+    usual.stop()
+    try:
+        other.start(data)
+        yield other
     finally:
         other.stop()
-        lab.new.start(data)
+        usual.start(before)
+
+
+@pytest.mark.skipif(dockerd_version() < 25, reason="CDI is tried on Docker Engine 25 or later alone")
+def test_an_engine_that_has_gpus_by_cdi_alone(lab: Lab) -> None:
+    """Two cards, each by its UUID; and a card that the spec does not know is told with what to do."""
+    data = json.loads(lab.new.data.read_text())
+    card = data["gpus"][0]
+    twin = {**card, "uuid": card["uuid"].replace("1111", "9999")}
+    with started_anew(lab.new, replace(lab.new, way="cdi"), {**data, "gpus": [card, twin]}) as other:
+        found = world(other)
+        with closing(found.engine):
+            gpus = found.engine.gpus([], quiet)
+            assert [gpu.uuid for gpu in gpus] == [NEW, twin["uuid"]]
+            for asked in ((gpus[0],), (gpus[1],), gpus):
+                trial = trial_on(found, *asked)
+                assert trial.end == "completed", trial.message
+                assert [each["uuid"] for each in trial.facts["gpus"]] == [gpu.uuid for gpu in asked]
+            assert "gpus" not in trial_on(found).facts
+            with pytest.raises(InfrastructureError, match=r"GPU-gone; .* `nvidia-ctk cdi generate"):
+                trial_on(found, replace(gpus[0], uuid="GPU-gone"))

@@ -16,7 +16,7 @@ from harness.report.progress import PlainWatcher
 from harness.run.disk import Disk, name_of, total_bytes
 from harness.run.engine import Kept, Prepared, Say
 from harness.run.fetching import Images
-from harness.run.marks import layers_of
+from harness.run.marks import is_ours, layers_of, mark_of
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 A, B, C, D = (Image(series="s", version=name, source=Pull(reference=f"x:{name}"), where=WHERE) for name in "ABCD")
@@ -174,3 +174,12 @@ def test_another_image_under_the_same_name_is_refused() -> None:
     engine.digests["A"] = "sha256:other"
     with pytest.raises(ImageUnavailable, match="is another image now"), images.in_use(cell(A), first):
         pass
+
+
+def test_podman_names_the_hub_as_well() -> None:
+    """Else nothing that was made or pulled there would ever be removed, and the disk would fill."""
+    made = {"Labels": {"harness.image": "harness/build:1"}, "RepoTags": ["docker.io/harness/build:1"]}
+    pulled = ["docker.io/library/python:3.11", f"docker.io/{mark_of('python:3.11')}"]
+    assert is_ours(made)
+    assert is_ours({"Labels": None, "RepoTags": pulled})
+    assert not is_ours({"Labels": None, "RepoTags": [*pulled, "localhost/mine:1"]})

@@ -100,6 +100,14 @@ def test_what_an_engine_lacks_is_asked_in_another_way() -> None:
     assert access.refused('could not select device driver "cdi"') is False, "nothing is left to try"
 
 
+def test_podman_is_asked_by_cdi_alone() -> None:
+    """It takes any other request without a word, and starts the container without a GPU."""
+    access = GpuAccess({"BuildahVersion": "1.39.3", "ServerVersion": "5.4.2", "Runtimes": {"crun": {}, "nvidia": {}}})
+    (request,) = access.host_config(["all"])["device_requests"]
+    assert (request["Driver"], request["DeviceIDs"]) == ("cdi", ["nvidia.com/gpu=all"])
+    assert access.refused("setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all") is False
+
+
 def test_no_gpu_is_had_unasked() -> None:
     """NVIDIA's images ask for all GPUs by themselves, and such an engine gives them."""
     access = GpuAccess({"Runtimes": {"nvidia": {}}, "DefaultRuntime": "nvidia"})
