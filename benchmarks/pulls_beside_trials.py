@@ -1,9 +1,11 @@
 """What a sweep takes that has to pull its images, beside what the pulls and what the trials take alone.
 
-    python -m benchmarks.pulls_beside_trials [--images 8] [--trials 1] [--variants 1] [--base harness-base:bookworm]
+    python -m benchmarks.pulls_beside_trials [--images 8] [--trials 1] [--variants 1] [--large 1] [--disk 1GiB]
+        [--base harness-base:bookworm]
 
 A real registry on loopback (Debian's docker-registry), slowed so that all pulls take as long as all trials, and an
-engine of the lab (docs/lab.md; root). Each image is the base, which is there, and a layer of its own. Steps sleep.
+engine of the lab (docs/lab.md; root). Each image is the base, which is there, and a layer of its own; that of
+the oldest is `--large` times as large. Steps sleep.
 Ends with 1 if the sweep takes more than 1.15 times the longer of the two.
 """
 
@@ -17,11 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
+from docker.errors import ImageNotFound
 
 from tests.lab.daemon import Daemon
 from tests.lab.proxy import Way, way_to
@@ -38,7 +41,7 @@ def setup(part=0):
 MATRIX = """\
 version: 1
 series: {{s: {{repository: "{repository}", tags: {tags}}}}}
-hosts: {{here: {{engine: "{engine}"}}}}
+hosts: {{here: {{engine: "{engine}"{disk}}}}}
 scenarios:
   sleep: {{script: sleep.py, params: {{part: {parts}}}, steps: {{first: 100, budget: 200}}}}
 trials: {{least: {trials}, most: {trials}}}
@@ -71,7 +74,8 @@ class Place:
     def remove(self) -> None:
         with closing(self.daemon.client()) as client:
             for reference in self.references:
-                client.images.remove(client.images.get(reference).id, force=True)
+                with suppress(ImageNotFound):  # it has made room for others
+                    client.images.remove(client.images.get(reference).id, force=True)
 
     def sweep(self) -> float:
         """Seconds that a sweep takes which knows nothing yet."""
@@ -90,7 +94,7 @@ def main() -> int:
         found.pull()
         run_s = found.sweep()
         found.remove()
-        found.way.bytes_per_s = options.images * LAYER_BYTES / run_s
+        found.way.bytes_per_s = (options.images - 1 + options.large) * LAYER_BYTES / run_s
         pull_s = found.pull()
         found.remove()
         both_s = found.sweep()
@@ -105,6 +109,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--trials", type=int, default=1)
     parser.add_argument("--variants", type=int, default=1)
+    parser.add_argument("--large", type=int, default=1)
+    parser.add_argument("--disk", help="what the host gives to images, as in a matrix; without it there is no bound")
     parser.add_argument("--base", default="harness-base:bookworm")
     return parser.parse_args()
 
@@ -138,8 +144,9 @@ def push(registry: Held, options: argparse.Namespace) -> list[str]:
     """The tags of the images, in order; the base is there as `base`."""
     registry.push("app", "base", base=options.base, files={"own": "base"})
     tags = [f"1.{number}" for number in range(options.images)]
-    for tag in tags:
-        registry.push("app", tag, base=options.base, files={"own": secrets.token_hex(LAYER_BYTES)})
+    for number, tag in enumerate(tags):
+        times = options.large if number == 0 else 1
+        registry.push("app", tag, base=options.base, files={"own": secrets.token_hex(times * LAYER_BYTES)})
     return tags
 
 
@@ -148,6 +155,7 @@ def write(found: Place, options: argparse.Namespace) -> None:
         repository=found.repository,
         tags=found.tags,
         engine=found.daemon.address,
+        disk=f", disk: {options.disk}" if options.disk else "",
         parts=list(range(options.variants)),
         trials=options.trials,
     )
