@@ -28,6 +28,12 @@ def is_oom(error):
     return isinstance(error, MemoryError) or bool(names & OOM_NAMES) or any(text in _text(error) for text in OOM_TEXTS)
 
 
+def line_of(function):
+    """` (table.py:12 in setup)`, the author's own line; nothing for what is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return " (%s:%d in %s)" % (os.path.basename(code.co_filename), code.co_firstlineno, code.co_name) if code else ""
+
+
 def describe(error, where, script, else_place=""):
     """Text that ends with `where: TypeName: message (script.py:12 in function)`.
 

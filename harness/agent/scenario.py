@@ -80,12 +80,6 @@ def main(root, fds):
 GENERATES, AWAITS = 0x20 | 0x200, 0x80  # of code.co_flags: inspect's CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
 
 
-def _line_of(function):
-    """` (table.py:12 in setup)`, the author's own line; nothing for what is not written in Python."""
-    code = getattr(function, "__code__", None)
-    return " (%s:%d in %s)" % (os.path.basename(code.co_filename), code.co_firstlineno, code.co_name) if code else ""
-
-
 def _idle(function):
     """Why a call of it would do nothing, or None: it would be measured, and found good."""
     flags = function.__code__.co_flags if hasattr(function, "__code__") else 0
@@ -191,9 +185,9 @@ class Scenario(object):
         if os.getpid() != self.owner:
             raise stepping.CameBack()
         if not callable(step):
-            place = _line_of(self.module.setup)
+            place = failure.line_of(self.module.setup)
             raise ScriptError("setup must return the step function; it returned %s%s" % (type(step).__name__, place))
-        self.step_place = _line_of(step)
+        self.step_place = failure.line_of(step)
         problem = _idle(step)
         if problem:
             raise ScriptError(problem + self.step_place)

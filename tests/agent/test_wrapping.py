@@ -100,6 +100,23 @@ def test_a_scenario_without_operations_is_told_what_to_add(tmp_path: Path, pytho
     assert "trace_step()" in told.done["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "function", "message"),
+    [
+        ("artifacts", "return ['a']", "it must return {file name: text}, and returned list"),
+        ("artifacts", "return {'a/b': ''}", "'a/b' is no name for a file; a to z, 0 to 9, . and -, a letter first"),
+        ("artifacts", "return {'a.png': b''}", "a.png must be text, and is bytes"),
+        ("trace_step", "pass", "trace_step() must return [(op, start_s, duration_s), ...], and returned None"),
+    ],
+)
+def test_what_a_script_tells_a_probe_wrongly_is_told_at_its_line(
+    tmp_path: Path, python: str, name: str, function: str, message: str
+) -> None:
+    text = f"def setup():\n    return int\n\ndef {name}():\n    {function}\n"
+    told, _ = probed(tmp_path, python, text, "artifacts" if name == "artifacts" else "optrace", looks=[12])
+    assert told.done["message"].endswith(f": {message} (probed.py:4 in {name})")
+
+
 def test_events_that_overlap_lie_on_lines_of_their_own() -> None:
     """Perfetto drops what overlaps on one line without being nested."""
     events = [optrace.Event(name, name, "cpu", start, 10, 0) for name, start in (("a", 100), ("b", 105), ("c", 110))]

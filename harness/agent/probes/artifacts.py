@@ -1,6 +1,11 @@
 """Files that the scenario makes itself: its `artifacts()`, called after the last step, returns {name: text}."""
 
+import re
+
+from .. import failure
 from .optrace import ProbeError
+
+NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
 
 
 class Artifacts(object):
@@ -15,4 +20,16 @@ class Artifacts(object):
         return step
 
     def files(self):
-        return {str(name): str(text) for name, text in self._make().items()}
+        """Raises ProbeError for what is no file's name or no text."""
+        made = self._make()
+        if not isinstance(made, dict):
+            raise self._wrong("it must return {file name: text}, and returned %s" % type(made).__name__)
+        for name, text in made.items():
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                raise self._wrong("%.80r is no name for a file; a to z, 0 to 9, . and -, a letter first" % (name,))
+            if not isinstance(text, str):
+                raise self._wrong("%s must be text, and is %s" % (name, type(text).__name__))
+        return made
+
+    def _wrong(self, text):
+        return ProbeError("artifacts: %s%s" % (text, failure.line_of(self._make)))

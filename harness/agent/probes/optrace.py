@@ -150,8 +150,13 @@ def find_tracer(module, step):
 
 def _own_tracer(trace_step):
     def trace(_):
-        return None, [
-            Event(str(op), str(op), "scenario", start_s * 1e6, took_s * 1e6, 0) for op, start_s, took_s in trace_step()
-        ]
+        told = trace_step()
+        try:
+            return None, [
+                Event(str(op), str(op), "scenario", start_s * 1e6, took_s * 1e6, 0) for op, start_s, took_s in told
+            ]
+        except (TypeError, ValueError):
+            text = "optrace: trace_step() must return [(op, start_s, duration_s), ...], and returned %.80r" % (told,)
+            raise ProbeError(text + failure.line_of(trace_step)) from None
 
     return trace
