@@ -101,11 +101,19 @@ def _code(needs: Needs, gpu: Gpu, table: Table) -> Compatibility | None:
     least = table.capabilities.get(gpu.compute_capability)
     if needs.cuda is None or least is None:
         return _unknown(f"nobody knows whether it has code for {sm(gpu.compute_capability)}")
+    return _code_of(needs.cuda, needs, gpu.compute_capability, table)
+
+
+def _code_of(cuda: str, needs: Needs, capability: str, table: Table) -> Compatibility | None:
+    """Whether that CUDA, the oldest that the image may have, has code for a GPU that the table knows."""
+    lacks = f"CUDA {short(cuda)} has no code for {sm(capability)}"
+    least, dropped = table.capabilities[capability], numbers(table.dropped.get(capability))
+    if dropped is not None and (numbers(cuda) or ()) >= dropped:
+        return _incompatible(f"{lacks} any more")
     newest = numbers(needs.cuda_newest) or ()
     wanted = numbers(least) or ()
     if newest[:2] >= wanted:
         return None
-    lacks = f"CUDA {short(needs.cuda)} has no code for {sm(gpu.compute_capability)}"
     if not needs.said_cuda and _next_minor(newest) >= wanted:
         return _unknown(f"{lacks}, if that is its version: {short(least)} has, and the table may be off by one")
     return _incompatible(lacks)

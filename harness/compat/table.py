@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Annotated, Literal
 
@@ -39,13 +39,15 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """`capabilities`: compute capability -> the oldest CUDA that has code for it."""
+    """`capabilities`: compute capability -> the oldest CUDA that has code for it; `dropped`: -> the first that has none
+    any more, where there is one."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     version: Literal[1]
     capabilities: Mapping[Version, Version]
     tensorflow1: tuple[Release, ...]
+    dropped: Mapping[Version, Version] = field(default_factory=dict)
 
     def named(self, text: str) -> Release | None:
         """The release that a reference, tag, or version of a wheel names: `…:20.12-tf1-py3`, `1.15.5+nv22.12`."""

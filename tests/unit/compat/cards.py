@@ -15,6 +15,7 @@ def gpu(name: str = "NVIDIA GeForce RTX 4090", **more: Any) -> Gpu:
 
 RTX_4090 = gpu()
 RTX_3090 = gpu("NVIDIA GeForce RTX 3090", compute_capability="8.6")
+V100 = gpu("Tesla V100-SXM2-32GB", compute_capability="7.0", driver="580.65.06", cuda="13.0")
 A100 = gpu("NVIDIA A100-SXM4-40GB", compute_capability="8.0")
 H100 = gpu("NVIDIA H100 80GB HBM3", compute_capability="9.0")
 

@@ -13,7 +13,7 @@ from harness.compat.cards import is_data_centre
 from harness.compat.requirements import holds
 from harness.model import Host, HostState, Where
 from harness.model.gpus import Gpu
-from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, gpu, image, ngc
+from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, gpu, image, ngc
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,8 @@ from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, gpu, image, 
         (ngc("22.06"), RTX_4090, "CUDA 11.7 has no code for sm_89"),
         (ngc("21.12"), RTX_4090, "CUDA 11.5 has no code for sm_89"),
         (ngc("20.12"), H100, "CUDA 11.1 has no code for sm_90"),
+        (image(CUDA_VERSION="8.0.61"), V100, "CUDA 8.0 has no code for sm_70"),
+        (image(CUDA_VERSION="13.0.1"), V100, "CUDA 13.0 has no code for sm_70 any more"),
         (ImageFacts(version="1.15.4+nv20.12"), RTX_4090, "CUDA 11.1 has no code for sm_89"),
         (image(CUDA_VERSION="11.1.1"), RTX_4090, "CUDA 11.1 has no code for sm_89"),
         (image(CUDA_VERSION="12.4.1"), gpu("NVIDIA GeForce RTX 5090", compute_capability="12.0"),
@@ -75,6 +77,8 @@ def test_what_is_not_known_is_no_reason_to_leave_out(facts: ImageFacts, card: Gp
     [
         (ngc("22.12"), RTX_4090, "CUDA 11.8 on sm_89, driver 535.104.05, 520 asked for"),
         (ngc("20.12"), A100, "CUDA 11.1 on sm_80, driver 535.104.05, 455 asked for"),
+        (ngc("22.12"), V100, "CUDA 11.8 on sm_70, driver 580.65.06, 520 asked for"),
+        (image(CUDA_VERSION="12.9.1"), V100, "CUDA 12.9 on sm_70"),
         (image(CUDA_VERSION="11.1", TORCH_CUDA_ARCH_LIST="7.0;8.0,8.6+PTX"), RTX_4090, "CUDA 11.1 on sm_89"),
         (image(CUDA_VERSION="11.4.0", NVIDIA_REQUIRE_CUDA="cuda>=9.0"), RTX_3090, "CUDA 11.4 on sm_86"),
         (image(CUDA_VERSION="12.2", NVIDIA_REQUIRE_CUDA="cuda>=12.9", NVIDIA_DISABLE_REQUIRE="true"), RTX_4090,

@@ -68,7 +68,16 @@ def test_no_release_beyond_the_published_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "cuda"), [("8.6", "11.1"), ("8.9", "11.8"), ("9.0", "11.8"), ("10.0", "12.8"), ("12.0", "12.8")]
+    ("capability", "cuda"),
+    [
+        ("7.0", "9.0"),
+        ("7.5", "10.0"),
+        ("8.6", "11.1"),
+        ("8.9", "11.8"),
+        ("9.0", "11.8"),
+        ("10.0", "12.8"),
+        ("12.0", "12.8"),
+    ],
 )
 def test_the_oldest_cuda_for_a_card(capability: str, cuda: str) -> None:
     assert shipped().capabilities[capability] == cuda
