@@ -127,8 +127,8 @@ def _without_bad(launches: Sequence[Launch], *, steps: Steps) -> tuple[tuple[Ver
         risen = any(launch.verdicts[0] == "plateau" for launch in whole)
         return ("plateau",) if risen else ("flat",), whole
     unsure = [launch for launch in launches if launch.verdicts[0] not in GOOD] or list(launches)
-    suspect = any(launch.verdicts[0] == "suspect" for launch in unsure)
-    return ("suspect",) if suspect else ("inconclusive",), unsure
+    suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
+    return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
 
 
 def _outnumbered(launches: Sequence[Launch], *, steps: Steps) -> bool:

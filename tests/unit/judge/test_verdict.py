@@ -288,3 +288,14 @@ def test_noise_in_one_launch_does_not_undo_the_others():
     noisy = trial_of(3, trace=trace_of(np.array(walk), step_s=times()))
     assert cell_of([noisy]).verdict in ("inconclusive", "suspect")
     assert cell_of([*trials, noisy]).verdict == "flat"
+
+
+def test_a_suspect_cell_tells_what_is_suspected():
+    """And not that its other launches were too noisy, which is no suspicion."""
+    noise = np.random.default_rng(4).normal(0, 3000, (2, 4000))
+    noisy = [trial_of(number, trace=trace_of(80_000 + noise[number], step_s=times())) for number in range(2)]
+    slowing = trial_of(2, trace=trace_of(80_000 + 400 * np.arange(4000.0) ** 0.5, step_s=times()))
+    assert cell_of(noisy).verdict == "inconclusive"
+    cell = cell_of([*noisy, slowing])
+    assert cell.verdict == "suspect"
+    assert cell.why.startswith("1 of 3 trials: RSS grows")
