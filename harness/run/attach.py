@@ -13,7 +13,7 @@ from docker.errors import NotFound
 from requests.exceptions import RequestException
 
 from harness.errors import InfrastructureError
-from harness.run.client import ENGINE_ERRORS
+from harness.run.client import ENGINE_ERRORS, LOST_S
 from harness.run.engine import Exit
 from harness.run.tail import Tail
 from harness.run.waiting import BEAT_S
@@ -106,7 +106,7 @@ class AttachedSession:
         except ENGINE_ERRORS as error:
             self._error = f"the engine does not answer: {error}"
             self._is_silent = True
-            self._api.timeout = PING_S  # what is still to be asked of it shall not take minutes either
+            self._api.timeout = LOST_S
             return False
         self._heard_s = time.monotonic()
         return True

@@ -17,6 +17,7 @@ from docker.errors import APIError, DockerException, InvalidVersion
 from docker.utils import kwargs_from_env, version_lt
 from docker.utils.config import find_config_file
 from paramiko import SSHException  # type: ignore[import-untyped]
+from requests import PreparedRequest, Response
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
@@ -30,7 +31,14 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has t
 CHECK_S = 5
 LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
 LEAST_PODMAN = (5, 4)  # the first whose API changes a restart policy (the lease) and has device requests
-CALL_S = 300  # committing or removing a layer of many GiB is one silent call
+QUICK_S = 30
+"""The most that a call may take that only looks or notes; below are those that may take longer, by method and path."""
+LONGER_S = {
+    re.compile(r"POST \S+/start$"): 90,  # a driver that wakes up eight cards
+    re.compile(r"DELETE |PUT |POST \S+/(?:commit|images/create)$|GET \S+/(?:images/json$|distribution/)"): 300,
+}
+LOST_S = 10
+"""For what is still to be asked of an engine that has been silent for too long: tidying up shall not take minutes."""
 PROXIES = tuple(
     name for base in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (base, base.upper())
 )
@@ -56,8 +64,28 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
             f"{host.where}: Cannot connect to the Docker daemon at {address}; {to_do} ({cause(error)})"
         ) from error
     keep_alive(client)
-    client.api.timeout = CALL_S
+    client.api.timeout = QUICK_S
+    _limit(client.api)
     return client
+
+
+def _limit(api: docker.APIClient) -> None:
+    """Give each call its time, but for those that bring their own (a pull and a build have no limit)."""
+    send = api.send
+
+    def limited(request: PreparedRequest, **options: Any) -> Response:
+        is_ours = options.get("timeout") == QUICK_S
+        if is_ours:
+            called = f"{request.method} {(request.url or '').partition('?')[0]}"
+            options["timeout"] = next((limit for path, limit in LONGER_S.items() if path.match(called)), QUICK_S)
+        try:
+            return send(request, **options)
+        except RequestException:
+            if is_ours:
+                api.timeout = LOST_S
+            raise
+
+    api.send = limited  # type: ignore[method-assign]
 
 
 def _check_version(client: docker.DockerClient) -> None:

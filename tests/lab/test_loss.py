@@ -10,14 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 
 import psutil
 import pytest
 
 from harness.errors import EngineUnreachable
 from harness.model import Steps
-from harness.run import attach
-from tests.contract.world import ROOT, World, quiet
+from harness.run import attach, client, owner
+from tests.contract.world import ROOT, World, installed, quiet
 from tests.lab.conftest import world
 from tests.lab.daemon import Daemon, until
 from tests.lab.running import Lab
@@ -82,6 +83,28 @@ def test_an_engine_that_is_silent(lab: Lab, mortal: Daemon, monkeypatch: pytest.
     assert took_s < 15
 
 
+def test_an_engine_that_freezes_between_two_calls(lab: Lab, mortal: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no use to wait minutes for what takes a second; and what it did once it was free again is tidied up."""
+    monkeypatch.setattr(client, "QUICK_S", 2)
+    monkeypatch.setattr(client, "LOST_S", 1)
+    us = owner.this_process()
+    ended = replace(us, start_s=us.start_s - 100)  # whose containers the next sweep removes
+    found = World.open(lab.tcp_address, os.environ)
+    with closing(found.engine):
+        prepared = found.engine.prepare(installed(), quiet)
+        for process in mortal.processes():
+            process.suspend()
+        monkeypatch.setattr(owner, "this_process", lambda: ended)
+        began_s = time.monotonic()
+        with pytest.raises(EngineUnreachable, match=r"was lost: .*timed out"):
+            found.trial("quiet", prepared=prepared)
+        assert time.monotonic() - began_s < 15
+    for process in mortal.processes():
+        process.resume()
+    with closing(world(mortal).engine) as engine, closing(mortal.client()) as seen:
+        assert until(lambda: engine.remove_leftovers() == 0 and not seen.containers.list(all=True), seconds=20)
+
+
 def test_an_ssh_server_that_is_killed(lab: Lab) -> None:
     try:
         with home(lab.sshd.home):
@@ -92,8 +115,8 @@ def test_an_ssh_server_that_is_killed(lab: Lab) -> None:
         lab.sshd.start()
     assert "the connection to the engine was lost: " in said
     assert took_s < 15
-    with closing(world(lab.old).engine), closing(lab.old.client()) as client:
-        assert until(lambda: not client.containers.list(), seconds=15), "the container outlived its connection"
+    with closing(world(lab.old).engine), closing(lab.old.client()) as seen:
+        assert until(lambda: not seen.containers.list(), seconds=15), "the container outlived its connection"
     lab.old.clear()
 
 
@@ -104,8 +127,8 @@ def test_a_lease_on_an_engine_that_is_lost_is_no_longer_ours(lab: Lab, mortal: D
         mortal.kill()
     assert said[-1].startswith("the lease could not be given back, and lapses in 90 s")
     mortal.start()
-    with closing(world(lab.new).engine) as engine, closing(mortal.client()) as client:
-        (left,) = client.containers.list(all=True)
+    with closing(world(lab.new).engine) as engine, closing(mortal.client()) as seen:
+        (left,) = seen.containers.list(all=True)
         assert (left.name, left.status) == ("harness-lease", "created"), "the engine started what must never run"
         with pytest.raises(Exception, match="interrupted"), engine.lease(quiet, lambda: True):
             pytest.fail("it is still held: its holder lives")
@@ -121,8 +144,8 @@ def test_what_a_lost_host_kept_is_removed_when_it_is_back(lab: Lab, mortal: Daem
         _, stderr = victim.communicate(timeout=30)
     assert "EngineUnreachable" in stderr
     mortal.start()
-    with closing(world(mortal).engine) as engine, closing(mortal.client()) as client:
-        assert len(client.containers.list(all=True)) == 1
-        assert until(lambda: not client.containers.list(), seconds=20)
+    with closing(world(mortal).engine) as engine, closing(mortal.client()) as seen:
+        assert len(seen.containers.list(all=True)) == 1
+        assert until(lambda: not seen.containers.list(), seconds=20)
         assert engine.remove_leftovers() == 1
-        assert client.containers.list(all=True) == []
+        assert seen.containers.list(all=True) == []
