@@ -9,6 +9,8 @@ from harness.report import figures
 from harness.report.clean import plain, version
 
 _MOST_PLACES = 6
+_TENFOLD = 9.0
+"""A change that two noisy launches could hide may be thousands of millions of per cent: nothing could be told."""
 _METRICS = ("step_time", "peak_memory")
 _LEGEND = "± beside a name: the smallest change of step time, and of peak memory, that would have shown there"
 _UNCOMPARED = "±? where too little could be compared to tell"
@@ -30,7 +32,7 @@ def legend(shown: Iterable[str]) -> str:
 
 
 def _change(fraction: float | None) -> str:
-    return "±?" if fraction is None else f"±{figures.number(100 * fraction)} %"
+    return "±?" if fraction is None or fraction > _TENFOLD else f"±{figures.number(100 * fraction)} %"
 
 
 def is_needless(entry: CellResult) -> bool:

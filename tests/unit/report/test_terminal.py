@@ -124,6 +124,13 @@ def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
         assert "would have shown there; ±? where too little could be compared to tell" in each
 
 
+def test_a_comparison_of_noise_promises_no_figure() -> None:
+    """Two noisy launches could hide a change of 2,075,780,446 %: nobody learns from that."""
+    noisy = replace(build.flat(), smallest_visible={"step_time": 2e7, "peak_memory": 0.386})
+    ran = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: noisy)
+    assert "±? ±38.6 %" in shown(ran)
+
+
 def test_colours_are_there_beside_the_signs() -> None:
     assert "\x1b[1;31m▼ leak" in shown(build.quickstart(), color=True)
     assert "\x1b[" not in shown(build.quickstart())
