@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -23,14 +24,30 @@ LIMIT = math.log1p(0.03)
 STEPS = 4000
 Named = Sequence[tuple[int | None, int]]
 
+STEPS_OF: Mapping[str, Callable[[Generator, int], int]] = {
+    "same": lambda rng, own: STEPS // 2,
+    "own": lambda rng, own: own,
+    "early": lambda rng, own: _after(rng, STEPS / 40),
+    "any": lambda rng, own: int(rng.integers(1, STEPS + 1)),
+    "chance": lambda rng, own: _after(rng, STEPS),
+}
+"""At which step a launch fails: always in one; in one that each version has of its own; by a constant chance in each
+step, early or so rarely that four launches of ten survive them all; anywhere.
+"""
+
+
+def _after(rng: Generator, mean: float) -> int:
+    return math.ceil(rng.exponential(mean))
+
+
 SHARE = 4
 """A case of one of these takes as long as so many traces."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRow:
-    """`share` of launches in which a bad version fails, always in the same step or in `any_step`; or `effect` on its
-    step time, with `spread` between launches.
+    """`share` of launches in which a bad version fails, at a `step` (see STEPS_OF); or `effect` on its step time, with
+    `spread` between launches.
     `gaps`: how many versions cannot be asked, in runs of up to four, which nobody knows before.
     """
 
@@ -39,7 +56,7 @@ class SearchRow:
     changes: int
     gaps: int
     share: float
-    any_step: bool
+    step: str
     effect: float
     spread: float
     count: int
@@ -61,14 +78,20 @@ class Made:
     share: float
     effect: float
     spread: float
-    any_step: bool = False
+    step: str = "same"
     launches: int = 0
 
-    def crashes_at(self) -> int:
-        return int(self.rng.integers(1, STEPS + 1)) if self.any_step else STEPS // 2
+    def fails_at(self, place: int) -> int | None:
+        """The step in which a launch fails, if it does."""
+        if self.effect != 1 or self.level[place] % 2 == 0 or self.rng.random() >= self.share:
+            return None
+        step = STEPS_OF[self.step](self.rng, self.own[place])
+        return step if step <= STEPS else None
 
-    def fails(self, place: int) -> bool:
-        return self.effect == 1 and self.level[place] % 2 == 1 and bool(self.rng.random() < self.share)
+    @cached_property
+    def own(self) -> Sequence[int]:
+        """A step for each version."""
+        return [int(each) for each in self.rng.integers(1, STEPS + 1, len(self.level))]
 
     def figures(self, places: Sequence[int]) -> list[float]:
         """Logs of step times, side by side."""
@@ -115,11 +138,10 @@ def _searched(made: Made, rules: Rules) -> Named:
 
 
 def _launched(made: Made, spot: Spot, place: int, *, number: int, figure: float) -> Spot:
-    seen, bad = spot.states.get("outcome", Evidence()), made.fails(place)
-    states = {"outcome": Evidence(good=seen.good + (not bad), bad=seen.bad + bad)}
+    seen, at = spot.states.get("outcome", Evidence()), made.fails_at(place)
+    outcome = seen.fine(STEPS) if at is None else seen.failed(at)
     levels = {} if made.effect == 1 else {"step_time": {**spot.levels.get("step_time", {}), number: figure}}
-    crashed = (*spot.crashed_at, *([made.crashes_at()] if bad else ()))
-    return Spot(launches=spot.launches + 1, states=states, levels=levels, crashed_at=crashed)
+    return Spot(launches=spot.launches + 1, states={"outcome": outcome}, levels=levels)
 
 
 def bisected(made: Made, *, each: int) -> Named:
@@ -130,7 +152,7 @@ def bisected(made: Made, *, each: int) -> Named:
         if place in made.silent:
             return None
         if made.effect == 1:
-            return float(sum(made.fails(place) for _ in range(each)) > 0)
+            return float(any(made.fails_at(place) for _ in range(each)))
         return float(np.median([made.figures([place])[0] for _ in range(each)]))
 
     known = [place for place in range(len(made.level)) if place not in made.silent]
@@ -173,7 +195,10 @@ CASES: tuple[Mapping[str, Any], ...] = (
     {"versions": 24, "share": 0.5},
     {"versions": 24, "share": 0.2},
     {"versions": 24, "share": 0.2, "gaps": 6},
-    *({"versions": 24, "share": share, "any_step": True} for share in (1.0, 0.5, 0.2)),
+    {"versions": 24, "share": 1.0, "step": "own"},
+    *({"versions": 24, "share": share, "step": step} for step in ("early", "any") for share in (1.0, 0.5, 0.2)),
+    {"versions": 1000, "share": 1.0, "step": "early"},
+    {"versions": 24, "share": 1.0, "step": "chance"},
     {"versions": 24, "share": 1.0, "changes": 0},
     {"versions": 24, "effect": 1.1, "spread": 0.01},
     {"versions": 24, "effect": 1.1, "spread": 0.02},
@@ -192,7 +217,7 @@ def make(
     changes: int = 1,
     gaps: int = 0,
     share: float = 0.0,
-    any_step: bool = False,
+    step: str = "same",
     effect: float = 1.0,
     spread: float = 0.0,
 ) -> Made:
@@ -203,9 +228,7 @@ def make(
         first = int(rng.integers(1, versions - 1))
         silent |= set(range(first, min(versions - 1, first + int(rng.integers(1, 5)))))
     level = [int((cuts <= place).sum()) for place in range(versions)]
-    return Made(
-        rng=rng, level=level, silent=frozenset(silent), share=share, any_step=any_step, effect=effect, spread=spread
-    )
+    return Made(rng=rng, level=level, silent=frozenset(silent), share=share, step=step, effect=effect, spread=spread)
 
 
 def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -> SearchRow:
@@ -215,8 +238,8 @@ def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -
         made = make(np.random.default_rng([seed, number, *str(case).encode()]), **case)
         told.append(_score(METHODS[method](made), made.truth, made))
         launches.append(made.launches)
-    shares = {word: told.count(word) / count for word in ("exact", "interval", "wrong", "missed")}
-    usual = {"changes": 1, "gaps": 0, "share": 0.0, "any_step": False, "effect": 1.0, "spread": 0.0}
+    shares: dict[str, Any] = {word: told.count(word) / count for word in ("exact", "interval", "wrong", "missed")}
+    usual: dict[str, Any] = {"changes": 1, "gaps": 0, "share": 0.0, "step": "same", "effect": 1.0, "spread": 0.0}
     return SearchRow(
         method=method, count=count, launches=float(np.mean(launches)), most_launches=max(launches),
         **{**usual, **case}, **shares,
@@ -245,14 +268,14 @@ def rows(*, seed: int, count: int) -> list[SearchRow]:
 
 def table(rows: Sequence[SearchRow]) -> str:
     head = (
-        f"{'versions':>8}{'changes':>8}{'gaps':>5}{'fails':>6}{'step':>6}{'effect':>7}{'spread':>7}  {'method':16}"
+        f"{'versions':>8}{'changes':>8}{'gaps':>5}{'fails':>6}{'step':>7}{'effect':>7}{'spread':>7}  {'method':16}"
         f"{'exact':>6}{'interval':>9}{'wrong':>7}{'missed':>7}{'launches':>9}{'worst':>6}"
     )
     return "\n".join([head, *(_line(row) for row in rows)])
 
 
 def _line(row: SearchRow) -> str:
-    step = "" if not row.share else "any" if row.any_step else "same"
-    history = f"{row.versions:8}{row.changes:8}{row.gaps:5}{row.share:6.1f}{step:>6}{row.effect:7.2f}{row.spread:7.2f}"
+    step = row.step if row.share else ""
+    history = f"{row.versions:8}{row.changes:8}{row.gaps:5}{row.share:6.1f}{step:>7}{row.effect:7.2f}{row.spread:7.2f}"
     shares = f"{row.exact:6.3f}{row.interval:9.3f}{row.wrong:7.3f}{row.missed:7.3f}"
     return f"{history}  {row.method:16}{shares}{row.launches:9.1f}{row.most_launches:6}"

@@ -127,9 +127,11 @@ class Searching:
             testable=run.runnable,
             at_hand=run.at_hand or run.prepared is not None,
             launches=len(launches),
-            states={metric: _evidence(launches, metric, usual) for metric in ("outcome", "memory", "slowdown")},
+            states={
+                "outcome": _outcome(launches, usual, steps_counted=run.cell.variant.scenario.script is not None),
+                **{metric: _evidence(launches, metric, usual) for metric in ("memory", "slowdown")},
+            },
             levels=levels,
-            crashed_at=_crashed_at(launches) if run.cell.variant.scenario.script is not None else (),
         )
 
     def _levels(self) -> Mapping[str, Mapping[int, Mapping[int, float]]]:
@@ -149,9 +151,17 @@ class Searching:
         }
 
 
-def _crashed_at(launches: Sequence[Launch]) -> tuple[int, ...]:
-    """The steps in which launches crashed: the one after the last that was done."""
-    return tuple(launch.trial.last_step + 1 for launch in launches if launch.failure == "crash")
+def _outcome(launches: Sequence[Launch], usual: Usual, *, steps_counted: bool) -> search.Evidence:
+    """How launches ended, and when: one fails in the step after the last that it did."""
+    seen = _evidence(launches, "outcome", usual)
+    if not steps_counted:
+        return seen
+    done = [(_shows(launch, "outcome", usual) == "bad", launch.trial.last_step) for launch in launches]
+    return replace(
+        seen,
+        failed_at=tuple(steps + 1 for bad, steps in done if bad),
+        survived=tuple(steps for bad, steps in done if not bad),
+    )
 
 
 def _evidence(launches: Sequence[Launch], metric: str, usual: Usual) -> search.Evidence:

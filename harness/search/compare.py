@@ -57,7 +57,7 @@ class Seen:
 def seen(spots: Sequence[Spot], metric: str, rules: Rules) -> Seen | None:
     if metric not in rules.limits:
         return None
-    figures = figures_of(spots, metric, rules)
+    figures = figures_of(spots, metric)
     if figures is None:
         return None
     able = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.search.compare import level_boundaries
-from harness.search.reach import Reach, reach_of
+from harness.search.reach import Reach, doubt, reach_of
 from harness.search.records import Boundary, Rules, Spot, name_of
 from harness.search.states import Change, agreeing, changes_of, is_mixed, metrics_of, state_of
 
@@ -13,8 +13,9 @@ from harness.search.states import Change, agreeing, changes_of, is_mixed, metric
 def conclude(spots: Sequence[Spot], *, rules: Rules) -> tuple[Boundary, ...]:
     """The changes of states; if there are none, those of levels.
 
-    Where a failure comes in a part of the launches only, good versions next to it that may have been lucky are
-    `between`, so that the right version is left out with a chance of `rules.alpha` at most.
+    Where a failure comes in a part of the launches only, or at times that some may not have lived to see, good versions
+    next to it that may have been lucky are `between`, so that the right version is left out with a chance of
+    `rules.alpha` at most.
     """
     states = [_boundary(spots, change, rules) for metric in metrics_of(spots) for change in changes_of(spots, metric)]
     return tuple(states) or level_boundaries(spots, rules)
@@ -51,7 +52,8 @@ def _word(spots: Sequence[Spot], older: int, newer: int, found: Sequence[Boundar
 
 
 def _boundary(spots: Sequence[Spot], change: Change, rules: Rules) -> Boundary:
-    good = change.good if not is_mixed(spots, change.metric) else _proven(spots, reach_of(spots, change), rules)
+    doubted = is_mixed(spots, change.metric) or doubt(spots, change) > rules.alpha
+    good = _proven(spots, reach_of(spots, change), rules) if doubted else change.good
     before, after = (good, change.bad) if change.worse else (change.bad, change.after if good is None else good)
     between = range(0 if before is None else before + 1, after)
     sure = good is not None and agreeing(spots[good], change.metric, bad=False, rules=rules)

@@ -24,12 +24,9 @@ from harness.search.states import (
     is_mixed,
     metrics_of,
     state_of,
-    wanders,
 )
 
 LEVEL_WORDS = {"step_time": ("slower", "faster"), "peak_memory": ("larger", "smaller")}
-OFTEN = 6
-"""Launches that crashed at different steps, after which it is known well enough how often a bad version does."""
 SHOWN = 20
 """How many places of a posterior are logged."""
 
@@ -112,7 +109,8 @@ def _between(spots: Sequence[Spot], rules: Rules) -> Decision | None:
     for metric in metrics_of(spots):
         mixed = is_mixed(spots, metric)
         for change in changes_of(spots, metric):
-            decision = _part_time(spots, change, rules) if mixed else _halve(spots, change, rules)
+            ask = _part_time if mixed else _halve
+            decision = ask(spots, change, rules) or (None if mixed else _in_time(spots, change, rules))
             if decision is not None:
                 return decision
     return None
@@ -155,18 +153,15 @@ def _confirm(spots: Sequence[Spot], change: Change, good: int, rules: Rules) -> 
 
 def _part_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | None:
     """A failure that comes in a part of the launches: where does one more launch tell most about its reach?"""
-    often = _how_often(spots, change, rules)
-    if often is not None:
-        return often
     known = reach.reach_of(spots, change)
-    place = reach.pick(spots, known, rules)
+    place = reach.pick(spots, change, known, rules)
     if place is None:
         return _confirm(spots, change, change.good, rules)
     order = sorted(zip(known.places, known.outermost, strict=True), key=lambda each: -each[1])
     posterior = tuple((int(p), round(float(chance), 4)) for p, chance in order[:SHOWN])
     seen = evidence(spots[change.bad], change.metric)
-    why = f"fails in about {known.rate:.0%} of its launches" if seen.good else "may fail in a part of its launches"
-    why += ", at different steps" if wanders(spots, change.metric) else ""
+    share = known.fails(max(seen.survived, default=None))
+    why = f"fails in about {share:.0%} of its launches" if seen.good else "may fail in a part of its launches"
     reason = (
         f"{name_of(spots, change.bad)} {why}, so that good ones may be luck:"
         f" {name_of(spots, place)} tells most about how far it reaches"
@@ -177,17 +172,19 @@ def _part_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision 
     )  # fmt: skip
 
 
-def _how_often(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | None:
-    """The bad side again, where crashes wander and each launch crashed so far: the rarer it ends well, the more a good
-    launch elsewhere says.
-    """
-    bad = spots[change.bad]
-    told = evidence(bad, change.metric).good or failures_from(spots, change) >= OFTEN
-    if told or not wanders(spots, change.metric) or not bad.testable or bad.launches >= rules.most:
+def _in_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | None:
+    """Failures come so late, or at steps so far apart, that the good side may only have ended before its own."""
+    chance = reach.doubt(spots, change)
+    place = reach.settling(spots, change, rules) if chance > rules.alpha else None
+    if place is None:
         return None
-    reason = f"{name_of(spots, change.bad)} crashes at different steps: does it ever end well?"
+    good = name_of(spots, change.good)
+    reason = (
+        f"by the steps at which launches failed, {good} may be bad and have ended before its time"
+        f" ({chance:.1%}): {name_of(spots, place)} once more"
+    )
     return Decision(
-        launch=(change.bad,), kind="repeat", reason=reason, metric=change.metric, bracket=(change.before, change.after)
+        launch=(place,), kind="repeat", reason=reason, metric=change.metric, bracket=(change.before, change.after)
     )
 
 

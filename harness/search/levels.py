@@ -1,7 +1,7 @@
 """Where the level of a figure changes, from launches that were compared side by side: pieces of one level each.
 
 Each round has an effect of its own (heat, clock, a neighbour), which goes away with the round's mean. What is left is
-fitted by steps at `cuts` (least squares); the noise is pooled over everything, and over what is known of the lane.
+fitted by steps at `cuts` (least squares); the noise is pooled over everything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from harness.model import Floats, Interval
-from harness.search.records import Rules, Spot
+from harness.search.records import Spot
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002
@@ -34,8 +34,6 @@ class Figures:
     index: np.ndarray
     round: np.ndarray
     values: Floats
-    spread: float
-    freedom: int
 
     def centred(self, column: Floats) -> Floats:
         sums = np.bincount(self.round, weights=column, minlength=self.rounds)
@@ -73,7 +71,7 @@ class Fit:
         return size - margin, size + margin
 
 
-def figures_of(spots: Sequence[Spot], metric: str, rules: Rules) -> Figures | None:
+def figures_of(spots: Sequence[Spot], metric: str) -> Figures | None:
     """None if no two versions were measured side by side."""
     told = [(number, place, value) for place, spot in enumerate(spots) for number, value in _told(spot, metric)]
     together = {number for number, place, _ in told if any(n == number and p != place for n, p, _ in told)}
@@ -83,12 +81,9 @@ def figures_of(spots: Sequence[Spot], metric: str, rules: Rules) -> Figures | No
     numbers, places, values = zip(*kept, strict=True)
     known, index = np.unique(places, return_inverse=True)
     rounds, round_index = np.unique(numbers, return_inverse=True)
-    spread, freedom = USUAL, 1
-    if rules.noise is not None and metric in rules.noise.spread:
-        spread, freedom = rules.noise.spread[metric], rules.noise.freedom[metric]
     figures = Figures(
         places=tuple(int(place) for place in known), rounds=len(rounds), index=index, round=round_index,
-        values=np.array(values), spread=spread, freedom=freedom,
+        values=np.array(values),
     )  # fmt: skip
     return Figures(**{**vars(figures), "values": figures.centred(figures.values)})
 
@@ -108,8 +103,8 @@ def fit(figures: Figures, cuts: Sequence[int]) -> Fit:
         inverse = np.asarray(np.linalg.pinv(steps.T @ steps), dtype=np.float64)
         sizes = inverse @ steps.T @ figures.values
         rest = float(((figures.values - steps @ sizes) ** 2).sum())
-    total = max(1, freedom + figures.freedom)
-    variance = (rest + figures.freedom * figures.spread**2) / total
+    total = max(1, freedom + 1)
+    variance = (rest + USUAL**2) / total
     errors = np.sqrt(variance * np.diag(inverse))
     return Fit(
         cuts=tuple(cuts), sizes=sizes, errors=np.where(errors > 0, errors, math.inf), rest=rest, freedom=total,
@@ -173,8 +168,7 @@ def first_of(figures: Figures, found: Fit, number: int, *, testable: Sequence[in
     """
     cuts = _between(figures, found, number)
     fits = [fit(figures, _moved(found, number, cut)) for cut in cuts]
-    scale = figures.freedom * figures.spread**2
-    logs = np.array([-each.freedom / 2 * math.log(each.rest + scale) for each in fits])
+    logs = np.array([-each.freedom / 2 * math.log(each.rest + USUAL**2) for each in fits])
     weights = np.exp(logs - logs.max())
     chances: dict[int, float] = {}
     for cut, weight in zip(cuts, weights, strict=True):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.model import Floats
-from harness.rates import chances, mean_rate
-from harness.search.records import Rules, Spot
-from harness.search.states import Change, always, believed_states, evidence
+from harness.search.records import Evidence, Rules, Spot
+from harness.search.states import Change, believed_states, evidence
+from harness.search.survival import chances, in_time, luck
 
 NEARLY = 0.9
 """An image at hand is preferred if its launch tells this share of the best one's."""
@@ -19,31 +19,31 @@ NEARLY = 0.9
 @dataclass(frozen=True, kw_only=True)
 class Reach:
     """`places` go from the bad version next to the good ones outwards; `outermost[i]` is the chance that places[i] is
-    the last of them that is bad. `rate` is how often a bad version fails.
+    the last of them that is bad. `seen` is what bad versions showed.
     """
 
     places: tuple[int, ...]
     outermost: Floats
-    rate: float
+    seen: tuple[Evidence, ...]
 
     def bad(self, index: int) -> float:
         """The chance that places[index] is bad."""
         return float(self.outermost[index:].sum())
 
+    def fails(self, steps: int | None) -> float:
+        """The chance that a launch of so many steps fails, if its version is bad."""
+        return 1 - luck(self.seen, [_good(steps)])
 
-def reach_of(spots: Sequence[Spot], change: Change) -> Reach:
+
+def reach_of(spots: Sequence[Spot], change: Change, *, by: Callable[..., Floats] = chances) -> Reach:
     """All versions from the bad side outwards, up to the next bad one, may be bad and were lucky so far."""
     outwards = -1 if change.worse else 1
     states = believed_states(spots, change.metric)
     places = [change.bad, *_until(states, spots, change.bad, step=outwards, stop=True)]
     inside = [change.bad, *_until(states, spots, change.bad, step=-outwards, stop=False)]
-    seen = [evidence(spots[place], change.metric) for place in inside]
-    failed, fine = sum(each.bad for each in seen), sum(each.good for each in seen)
-    goods = np.cumsum([0, *(evidence(spots[place], change.metric).good for place in places[1:])])
-    prior = always(spots, change.metric)
-    fits = chances(failed, fine, goods.astype(np.float64), always=prior)
-    rate = mean_rate(failed, fine, always=prior)
-    return Reach(places=tuple(places), outermost=fits / fits.sum(), rate=rate)
+    seen = tuple(evidence(spots[place], change.metric) for place in inside)
+    fits = by(seen, [evidence(spots[place], change.metric) for place in places[1:]])
+    return Reach(places=tuple(places), outermost=fits / fits.sum(), seen=seen)
 
 
 def _until(states: Sequence[bool | None], spots: Sequence[Spot], start: int, *, step: int, stop: bool) -> list[int]:
@@ -51,18 +51,20 @@ def _until(states: Sequence[bool | None], spots: Sequence[Spot], start: int, *, 
     found: list[int] = []
     place = start + step
     while 0 <= place < len(states) and states[place] is not stop:
-        if spots[place].testable:
+        if spots[place].testable or spots[place].launches:
             found.append(place)
         place += step
     return found
 
 
-def pick(spots: Sequence[Spot], reach: Reach, rules: Rules) -> int | None:
+def pick(spots: Sequence[Spot], change: Change, reach: Reach, rules: Rules) -> int | None:
     """The version whose next launch tells most about how far the failure reaches; None if that could change nothing."""
-    left = [0, *(max(0, rules.most - spots[place].launches) for place in reach.places[1:])]
-    end = _provable(reach, left, rules)
+    left = [0, *(_left(spots[place], rules) for place in reach.places[1:])]
+    steps = [_steps(spots, place, change) for place in reach.places]
+    fails = {each: reach.fails(each) for each in set(steps)}
+    end = _provable(reach, [_good(each, count) for each, count in zip(steps, left, strict=True)], rules)
     told = {
-        place: _bits(reach.bad(index), reach.rate)
+        place: _bits(reach.bad(index), fails[steps[index]])
         for index, place in enumerate(reach.places[: end + 1])
         if left[index] > 0
     }
@@ -73,15 +75,58 @@ def pick(spots: Sequence[Spot], reach: Reach, rules: Rules) -> int | None:
     return max(at_hand or told, key=told.__getitem__)
 
 
-def _provable(reach: Reach, left: Sequence[int], rules: Rules) -> int:
+def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
     """The index of the outermost place that is not yet known to be good, but would be if all launches that are left
     from the bad side to there were good; 0 if there is none.
     """
-    launches = np.cumsum(left)
+    fits = chances(reach.seen, left)[1:]
+    missed = fits / fits[0]
     indices = range(1, len(reach.places))
     doubtful = [index for index in indices if reach.bad(index) > rules.alpha]
-    able = [i for i in doubtful if reach.bad(i) * (1 - reach.rate) ** float(launches[i]) <= rules.alpha]
-    return max(able, default=0)
+    return max((i for i in doubtful if reach.bad(i) * missed[i] <= rules.alpha), default=0)
+
+
+def doubt(spots: Sequence[Spot], change: Change) -> float:
+    """The chance that the good version is bad, and ended well only because the time of the failure had not come. Where
+    steps are not counted nothing speaks for it.
+    """
+    if not evidence(spots[change.bad], change.metric).timed:
+        return 0.0
+    reach = reach_of(spots, change, by=in_time)
+    return reach.bad(reach.places.index(change.good))
+
+
+def settling(spots: Sequence[Spot], change: Change, rules: Rules) -> int | None:
+    """The side of a change whose next launch, if it ends as those before, leaves less of the doubt."""
+    good, bad = (evidence(spots[place], change.metric) for place in (change.good, change.bad))
+    again = {
+        change.good: good.fine(good.survived[-1]) if good.survived else replace(good, good=good.good + 1),
+        change.bad: bad.failed(sorted(bad.failed_at)[len(bad.failed_at) // 2]),
+    }
+    able = [place for place in again if _left(spots[place], rules) > 0]
+
+    def left(place: int) -> float:
+        known = list(spots)
+        known[place] = replace(spots[place], states={**spots[place].states, change.metric: again[place]})
+        return doubt(known, change)
+
+    return min(able, key=left, default=None)
+
+
+def _left(spot: Spot, rules: Rules) -> int:
+    return max(0, rules.most - spot.launches) if spot.testable else 0
+
+
+def _steps(spots: Sequence[Spot], place: int, change: Change) -> int | None:
+    """How many steps the next launch of a version does, if it ends well: as many as the last one that did, or as the
+    longest one of any version. None where steps are not counted.
+    """
+    own = evidence(spots[place], change.metric).survived
+    return own[-1] if own else max((s for spot in spots for s in evidence(spot, change.metric).survived), default=None)
+
+
+def _good(steps: int | None, launches: int = 1) -> Evidence:
+    return Evidence(good=launches, survived=() if steps is None else (steps,) * launches)
 
 
 def _bits(bad: float, rate: float) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.model import Interval, Noise
+from harness.model import Interval
 
 STATE_METRICS = ("outcome", "memory", "slowdown")
 LEVEL_METRICS = ("step_time", "peak_memory")
@@ -15,11 +15,30 @@ LEVEL_METRICS = ("step_time", "peak_memory")
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """How many launches of one version were good, bad, or could not be told, by one metric."""
+    """How many launches of one version were good, bad, or could not be told, by one metric.
+
+    `failed_at`: the steps in which the bad ones failed; `survived`: how many steps each of the good ones did. Both are
+    empty where steps are not counted, or say nothing.
+    """
 
     good: int = 0
     bad: int = 0
     unsure: int = 0
+    failed_at: tuple[int, ...] = ()
+    survived: tuple[int, ...] = ()
+
+    @property
+    def timed(self) -> bool:
+        """Whether the steps of all its launches are known."""
+        return len(self.failed_at) == self.bad and len(self.survived) == self.good
+
+    def failed(self, step: int) -> Evidence:
+        """With one launch more that failed in this step (from 1)."""
+        return replace(self, bad=self.bad + 1, failed_at=(*self.failed_at, step))
+
+    def fine(self, steps: int) -> Evidence:
+        """With one launch more that did so many steps and ended well."""
+        return replace(self, good=self.good + 1, survived=(*self.survived, steps))
 
 
 NOTHING = Evidence()
@@ -32,8 +51,7 @@ class Spot:
     Whoever launches must see to it that each launch that was asked for changes its spot: `launches` grows, or
     `testable` becomes False for good. `launches` are those that said anything, `states` tells by metric ("outcome",
     "memory", "slowdown") what. `levels` are logs of a figure ("step_time", "peak_memory") by round; only figures of one
-    round are ever compared, so rounds of different days need different numbers. `crashed_at`: the steps at which its
-    launches crashed, where steps are counted. `at_hand`: no pull, no build.
+    round are ever compared, so rounds of different days need different numbers. `at_hand`: no pull, no build.
     """
 
     name: str = ""
@@ -42,7 +60,6 @@ class Spot:
     launches: int = 0
     states: Mapping[str, Evidence] = field(default_factory=dict)
     levels: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    crashed_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +70,7 @@ class Rules:
     should have failed, of all versions from an accused one on, if the search can still afford it. `least`: launches of
     each end before two alike ends are believed. `most`: launches of any version. `alpha`: the chance of leaving the
     right version out of an answer. `limits`: by level metric, the log of the ratio that counts (log1p of the matrix's
-    limit); a metric without a limit is not compared. `noise`: how much launches of one image differ on this lane, if it
-    was measured. `baseline` is launched with the ends.
+    limit); a metric without a limit is not compared. `baseline` is launched with the ends.
     """
 
     agree: int = 2
@@ -63,7 +79,6 @@ class Rules:
     most: int = 8
     alpha: float = 0.004
     limits: Mapping[str, float] = field(default_factory=dict)
-    noise: Noise | None = None
     baseline: int | None = None
 
 

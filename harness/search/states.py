@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, takewhile
 
-from harness.rates import ALWAYS, luck
 from harness.search.records import NOTHING, STATE_METRICS, Evidence, Rules, Spot
+from harness.search.survival import luck
 
 State = bool | None
 """Whether a version is bad; None if that is not known."""
@@ -16,9 +16,6 @@ PATIENCE = 3
 """Launches of a version that said nothing, after which it is passed over."""
 BELIEVED = 3e-4
 """Good launches between two bad versions are no luck if that had a smaller chance: two changes more are rare, too."""
-
-WANDERS = 1.25
-"""Crashes at steps further apart than this come by chance, and chance may spare a launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,39 +94,15 @@ def doubtful_runs(spots: Sequence[Spot], metric: str) -> list[list[int]]:
     runs = [(bad, [place for place, _ in group]) for bad, group in groupby(known, key=lambda each: each[1])]
     if len(runs) < 3:
         return []
-    bad_places = [place for place, bad in known if bad]
-    seen = [evidence(spots[place], metric) for place in bad_places]
-    failed, fine = sum(each.bad for each in seen), sum(each.good for each in seen)
+    failing = [evidence(spots[place], metric) for place, bad in known if bad]
     inner = [places for bad, places in runs[1:-1] if not bad]
-    return [
-        places
-        for places in inner
-        if luck(
-            failed,
-            fine,
-            more=sum(evidence(spots[place], metric).good for place in places),
-            always=always(spots, metric),
-        )
-        > BELIEVED
-    ]
+    return [places for places in inner if luck(failing, [evidence(spots[p], metric) for p in places]) > BELIEVED]
 
 
 def is_mixed(spots: Sequence[Spot], metric: str) -> bool:
     """Whether a failure was seen to come in a part of the launches only, or may do so."""
-    doubts = doubtful_runs(spots, metric)
     seen = [evidence(spot, metric) for spot in spots if state_of(spot, metric)]
-    return bool(doubts) or any(each.good for each in seen) or wanders(spots, metric)
-
-
-def wanders(spots: Sequence[Spot], metric: str) -> bool:
-    """Whether launches crashed at different steps."""
-    steps = [step for spot in spots for step in spot.crashed_at] if metric == "outcome" else []
-    return len(steps) > 1 and max(steps) > WANDERS * min(steps)
-
-
-def always(spots: Sequence[Spot], metric: str) -> float:
-    """The prior chance that a failure comes in every launch: as good as any other rate where crashes wander."""
-    return 1 / 21 if wanders(spots, metric) else ALWAYS
+    return any(each.good for each in seen) or bool(doubtful_runs(spots, metric))
 
 
 def failures_from(spots: Sequence[Spot], change: Change) -> int:

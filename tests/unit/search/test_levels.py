@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.model import Noise
 from harness.search import Decision, Evidence, Rules, Spot, conclude, decide
 
 RULES = Rules(limits={"step_time": math.log1p(0.03)})
@@ -84,15 +83,6 @@ def test_noise_is_no_wrong_name():
         wrong += any(before is None or not before < first <= after for before, after in found)
     assert wrong == 0
     assert missed <= 2
-
-
-def test_a_quiet_lane_needs_fewer_rounds():
-    """What the lane's noise is was measured before."""
-    quiet = replace(RULES, noise=Noise(spread={"step_time": 0.01}, freedom={"step_time": 30}))
-    levels = steps_of(24, {})
-    _, unknown = measured(levels, spread=0.01, seed=2)
-    _, known = measured(levels, spread=0.01, seed=2, rules=quiet)
-    assert sum(len(each.launch) for each in known) <= sum(len(each.launch) for each in unknown)
 
 
 def test_versions_without_figures_are_not_compared():

@@ -6,10 +6,11 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from harness.search import Decision, Rules, Spot, conclude, decide, not_needed
+from harness.search import Decision, Evidence, Rules, Spot, conclude, decide, not_needed
 from tests.unit.search.playing import RULES, Answer, fresh, launched, launches, play
 
 Truth = list[str | None]
@@ -122,6 +123,22 @@ def test_it_ends_whatever_it_is_told(chunk):
                 said = rng.choices(["good", "bad", "unsure", None], [5, 4, 2, 1])[0]
                 known[place] = launched(known[place], said, metric=rng.choice(["outcome", "memory", "slowdown"]))
         assert sum(spot.launches for spot in known) <= versions * rules.most
+        assert decision.reason
+
+
+def test_it_ends_whenever_launches_fail_or_stop():
+    """At any steps: what it asks for is always there to be launched."""
+    for seed in range(60):
+        rng = random.Random(seed)
+        rules = Rules(most=rng.randrange(1, 9), agree=rng.randrange(1, 4))
+        known = fresh(rng.randrange(1, 14))
+        while (decision := decide(known, rules=rules)).launch:
+            for place in decision.launch:
+                spot = known[place]
+                assert spot.launches < rules.most
+                own, steps = spot.states.get("outcome", Evidence()), rng.choice([1, 500, 4000, rng.randrange(1, 4001)])
+                told = own.failed(steps) if rng.random() < 0.4 else own.fine(steps)
+                known[place] = replace(spot, launches=spot.launches + 1, states={"outcome": told})
         assert decision.reason
 
 

@@ -1,0 +1,27 @@
+"""What a search sees of trials."""
+
+from __future__ import annotations
+
+from harness.flows.searching import Searching
+from harness.model import End, Trial, Trials
+from tests.unit.test_rounds import block
+
+
+def trial(number: int, *, end: End, steps: int) -> Trial:
+    return Trial(cell_id="c", number=number, key="k", end=end, round=number, last_step=steps)
+
+
+def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_it_did() -> None:
+    """Others crash at step 900: what stopped at 500 would be named the last good version, and the next one blamed."""
+    runs = block(5)
+    told: list[tuple[End, int]] = [
+        ("completed", 1000),
+        ("completed", 1000),
+        ("stopped", 500),
+        ("crash", 899),
+        ("crash", 899),
+    ]
+    for run, (end, steps) in zip(runs, told, strict=True):
+        run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
+    (found,) = Searching(runs=runs, asked=Trials(least=2, most=2)).boundaries()
+    assert (found.before, found.between, found.after) == (1, (2,), 3)
