@@ -37,7 +37,8 @@ def step_time_table(trials: Sequence[Sequence[Trial]], figure: Figure, *, least_
 
 
 def peak_table(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> Table | None:
-    return _table(_columns([_clean(each, least_steps) for each in trials], peak_kib))
+    clean = [_clean(each, least_steps) for each in trials]
+    return _table(_columns(clean, _peak_figure(clean)))
 
 
 def step_time_differences(pairs: Sequence[tuple[Trial, Trial]], *, least_steps: int) -> list[float]:
@@ -47,7 +48,8 @@ def step_time_differences(pairs: Sequence[tuple[Trial, Trial]], *, least_steps: 
 
 def peak_differences(pairs: Sequence[tuple[Trial, Trial]], *, least_steps: int) -> list[float]:
     """The same for memory peaks."""
-    return _differences([_clean(pair, least_steps) for pair in pairs], peak_kib)
+    clean = [_clean(pair, least_steps) for pair in pairs]
+    return _differences(clean, _peak_figure(clean))
 
 
 def _differences(pairs: Sequence[Sequence[Trial]], figure: Figure) -> list[float]:
@@ -59,9 +61,10 @@ def _differences(pairs: Sequence[Sequence[Trial]], figure: Figure) -> list[float
 def level_figures(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Mapping[str, Columns]:
     """By metric: what can be compared, of each version and round. For a search, which has no full rounds."""
     found: dict[str, Columns] = {}
+    clean = [_clean(each, steps.first) for each in trials]
     for metric, usable, figure in (
         ("step_time", _timed(trials, steps.first), median_step_s),
-        ("peak_memory", [_clean(each, steps.first) for each in trials], peak_kib),
+        ("peak_memory", clean, _peak_figure(clean)),
     ):
         common = _common(usable)
         found[metric] = {place: _by_round(cell, figure, common) for place, cell in enumerate(usable)}
@@ -109,12 +112,23 @@ def best_step_s(trace: Trace, common: int) -> float | None:
     return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
 
 
-def peak_kib(trace: Trace, common: int) -> float | None:
-    values = trace.column("rss_kib")
-    if values is None:
-        return None
-    shared = values[: int(np.searchsorted(trace.step, common, side="right"))]
-    return float(np.nanmax(shared)) if np.isfinite(shared).any() else None
+def _peak_figure(trials: Sequence[Sequence[Trial]]) -> Figure:
+    """The most that was resident: after steps, and also inside them up to the last look that all these trials have."""
+    told = [_peaks(trial.trace) for cell in trials for trial in cell if trial.trace is not None]
+    looked = max(set.intersection(*map(set, told)), default=0) if told else 0
+
+    def peak_kib(trace: Trace, common: int) -> float | None:
+        values = trace.column("rss_kib")
+        rows = np.empty(0) if values is None else values[: int(np.searchsorted(trace.step, common, side="right"))]
+        known = [*rows[np.isfinite(rows)], *(peak for step, peak in _peaks(trace).items() if step <= looked)]
+        return float(max(known)) if known else None
+
+    return peak_kib
+
+
+def _peaks(trace: Trace) -> Mapping[int, float]:
+    """By the step of a look, the most that was resident until then."""
+    return {look.step: look.rss_peak_kib for look in trace.looks if look.rss_peak_kib is not None}
 
 
 def _settled(trace: Trace, name: str, common: int) -> Floats:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.judge.history import find_changes, holm, not_comparable, wants_launches
 from harness.judge.transitions import transitions
-from harness.model import CellVerdict, Change, Trial, Trials, VerdictName
+from harness.model import CellVerdict, Change, Look, Trial, Trials, VerdictName
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, trace_of, trial_of
 
 
@@ -367,6 +367,31 @@ def test_peak_memory():
     assert "peak_memory" not in {
         one.metric for one in find_changes(leaking, trials, limits=LIMITS, steps=STEPS, seed=0)
     }
+
+
+def test_a_peak_inside_steps_counts_where_all_launches_tell_it():
+    """A version that takes twice the memory in each step, and gives it back, dies first where memory is short."""
+    trials = [[looked(trial_of(n, seed=place, steps=1000), place >= 4) for n in range(3)] for place in range(6)]
+    assert levels_of(trials) == [("peak_memory", "first_bad", 3, 4)]
+    trials[0][0] = trial_of(0, seed=0, steps=1000)
+    assert levels_of(trials) == []
+
+
+def test_a_peak_after_what_all_launches_ran_is_not_compared():
+    """The launch that runs the whole budget meets a larger batch in the end; the others were stopped before."""
+    trials = [[looked(trial_of(n, seed=place, steps=1000), False) for n in range(3)] for place in range(6)]
+    for each in trials[4:]:
+        late = looked(trial_of(0, seed=9, steps=2000), False).trace
+        assert late is not None
+        each[0] = replace(each[0], trace=replace(late, looks=(*late.looks, Look(step=2000, rss_peak_kib=400_000))))
+    assert levels_of(trials) == []
+
+
+def looked(trial: Trial, large: bool) -> Trial:
+    """With looks that tell a peak inside steps."""
+    assert trial.trace is not None
+    peak = 160_000.0 if large else 82_000.0
+    return replace(trial, trace=replace(trial.trace, looks=(Look(step=500, rss_peak_kib=peak),)))
 
 
 def test_the_same_seed_gives_the_same_answer():
