@@ -42,7 +42,10 @@ def teeth_floor(values: Floats) -> Floor | None:
     if depth <= 0 or float(changes.max()) >= depth:
         return None
     falls = np.flatnonzero(changes <= -depth) + 1
-    return _floor(falls, np.minimum.reduceat(values, falls), rows=len(values))
+    # Where memory did not climb as far in between, one fall took several rows: a program that ends is no saw.
+    climbs = np.maximum.reduceat(values, falls) - np.minimum.reduceat(values, falls)
+    teeth = falls[np.append(climbs[:-1] >= depth, True)]
+    return _floor(teeth, np.minimum.reduceat(values, teeth), rows=len(values))
 
 
 def wave_floor(values: Floats) -> Floor | None:

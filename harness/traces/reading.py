@@ -151,9 +151,17 @@ def _read_log(
         if value is None:
             raise UsageError(f"{path}:{place}: no memory figure in {reprlib.repr(line.strip())}; remove the line")
         memory_mib.append(measured(f"{path}:{place}", value))
-    columns = {"rss_kib": np.array(memory_mib) * 1024}
+    columns = {"rss_kib": np.array(_while_it_lived(memory_mib)) * 1024}
     check_columns(f"{path}:1:", list(columns), metrics, measured=columns)
     return _trace(path, columns)
+
+
+def _while_it_lived(memory_mib: Sequence[float]) -> Sequence[float]:
+    """Without the end of the program, which its sampler saw from outside: memory that only falls, to the last line."""
+    last = len(memory_mib)
+    while last > 1 and memory_mib[last - 1] < memory_mib[last - 2]:
+        last -= 1
+    return memory_mib[:last]
 
 
 # ---------------------------------------------------------------- all

@@ -180,6 +180,12 @@ def test_a_trial_of_the_journal(tmp_path):
     assert trace.looks == (Look(step=4, rss_kib=3.0),)
 
 
+def test_the_end_of_the_program_is_left_out_of_a_sampler_s_log(tmp_path):
+    """mprof goes on until the process is gone: what a leak took goes with it, and looked like memory given back."""
+    ended = "".join(f"MEM {value} 1700.0\n" for value in (10, 12, 11, 13, 9, 4, 0))
+    assert read_trace(written(tmp_path, ended)).columns["rss_kib"].tolist() == [10240, 12288, 11264, 13312]
+
+
 def test_mprof(tmp_path):
     text = "CMDLINE python x.py\nMEM 1.500000 1700000.0\nFUNC f 1.0 1.0 2.0 2.0\nMEM 2.000000 1700000.1\n"
     assert read_trace(written(tmp_path, text, "mprofile.dat")).columns["rss_kib"].tolist() == [1536, 2048]

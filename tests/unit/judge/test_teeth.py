@@ -26,6 +26,16 @@ def test_what_wanders_or_falls_seldom_has_no_teeth():
     assert teeth_floor(np.zeros(4000)) is None
 
 
+def test_a_fall_over_several_rows_is_one():
+    """A program that ends while it is sampled gives back all at the end: no floor to which memory came back."""
+    ending = np.append(TIME, [3000.0, 2000.0, 1000.0, 0.0])
+    assert teeth_floor(ending) is None
+    slow = np.where(TIME % 400 < 390, 10 * (TIME % 400), 390 * (400 - TIME % 400))
+    found = teeth_floor(slow)
+    assert found is not None
+    assert found.troughs == 10
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_the_floor_of_waves(rate):
     found = wave_floor(rate * TIME + 5000 * np.sin(TIME / 100))
