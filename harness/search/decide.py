@@ -33,7 +33,7 @@ SHOWN = 20
 
 def decide(spots: Sequence[Spot], *, rules: Rules) -> Decision:
     """The next launches, or the end of the search with what was found."""
-    for ask in (_ends, _lucky, _between, _levels, _alike):
+    for ask in (_ends, _lucky, _between, _levels, _alike, _accused_once):
         decision = ask(spots, rules)
         if decision is not None:
             return decision
@@ -82,6 +82,18 @@ def _alike(spots: Sequence[Spot], rules: Rules) -> Decision | None:
         return None
     names = " and ".join(name_of(spots, place) for place in again)
     return Decision(launch=again, kind="confirm", reason=f"both ends are alike so far: {names} once more, to be sure")
+
+
+def _accused_once(spots: Sequence[Spot], rules: Rules) -> Decision | None:
+    """What failed beside versions that say nothing has no change to be confirmed at: once more, for its own sake."""
+    for metric in metrics_of(spots):
+        bad = [place for place, spot in enumerate(spots) if state_of(spot, metric)]
+        able = [place for place in bad if spots[place].testable and spots[place].launches < rules.most]
+        if able and not any(agreeing(spots[place], metric, bad=True, rules=rules) for place in bad):
+            place = max(able, key=lambda p: (evidence(spots[p], metric).bad, -p))
+            reason = f"{metric}: {name_of(spots, place)} was bad, too seldom to be believed: once more"
+            return Decision(launch=(place,), kind="confirm", reason=reason, metric=metric)
+    return None
 
 
 def _believed(spot: Spot, rules: Rules) -> bool:

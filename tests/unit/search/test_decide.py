@@ -62,6 +62,16 @@ def test_an_oldest_version_that_is_bad_is_an_answer():
     assert launches(log) == 4
 
 
+def test_a_leak_seen_once_beside_noisy_versions_is_asked_again():
+    """Noisy ends are neither good nor bad: without a change to confirm, the leak between them stayed a suspect."""
+    noisy = Spot(launches=3, states={"outcome": Evidence(good=3), "memory": Evidence(unsure=3)})
+    leaks = Spot(launches=1, states={"outcome": Evidence(good=1), "memory": Evidence(bad=1)})
+    decision = decide([noisy, Spot(), leaks, Spot(), noisy], rules=RULES)
+    assert (decision.kind, decision.launch) == ("confirm", (2,))
+    leaks = Spot(launches=2, states={"outcome": Evidence(good=2), "memory": Evidence(bad=2)})
+    assert decide([noisy, Spot(), leaks, Spot(), noisy], rules=RULES).kind == "done"
+
+
 def test_two_good_ends_are_not_called_a_good_series():
     spots, log = play(fresh(20), lambda place: "bad" if 5 < place < 9 else "good")
     assert log[-1].reason == "both ends are good; a bad version in between would need --search full"
