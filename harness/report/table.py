@@ -220,22 +220,24 @@ def _word(entry: CellResult) -> str:
 def _median_cells(
     results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
 ) -> tuple[Shown | None, ...]:
-    """Medians, bad from each first bad version until the next first good one; at a change its size, as the finding has
-    it.
+    """Medians, bad from each first bad version until the next first good one, unsure where a finding cannot tell; at a
+    change its size, as the finding has it.
     """
     marks = _marks(findings)
     sizes = {one.after: figures.change(one.effect) for one in findings if one.effect is not None}
     first = next((marks[version] for version in versions if version in marks), "first_bad")
     bad = first == "first_fixed"
+    untold = {version for one in findings for version in one.untestable}
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)
         bad = bad if mark is None else mark == "first_bad"
-        cells.append(_median_cell(results.get(version), metric, bad=bad, mark=mark, size=sizes.get(version, "")))
+        tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
+        cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=sizes.get(version, "")))
     return tuple(cells)
 
 
-def _median_cell(entry: CellResult | None, metric: Metric, *, bad: bool, mark: Mark | None, size: str) -> Shown | None:
+def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str) -> Shown | None:
     if entry is None:
         return None
     verdict = entry.verdict
@@ -243,4 +245,4 @@ def _median_cell(entry: CellResult | None, metric: Metric, *, bad: bool, mark: M
     if value is None:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
     text = figures.milliseconds(value) if metric == "step_time" else figures.mebibytes(value)
-    return Shown(tone="bad" if bad else "good", word=text, figure=size, result=entry, mark=mark)
+    return Shown(tone=tone, word=text, figure=size, result=entry, mark=mark)

@@ -238,7 +238,8 @@ def gaps(result: RunResult) -> list[str]:
     host_problems = {state.problem for state in result.hosts}
     for entry in result.cells:
         known = tone(entry.verdict.verdict) in ("good", "bad")
-        reason = _PLACE.sub("", entry.problem if known else why(entry))
+        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # after the place of a range
+        reason = _PLACE.sub("", entry.problem if known else why(entry)).removeprefix(named)
         if (reason or not known) and reason not in host_problems and not is_needless(entry):
             name = f"{entry.verdict.verdict}{', launched once' if is_seen_once(entry) else ''}"
             name = f"{name}, {HINDERED}" if known else name
