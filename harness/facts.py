@@ -26,6 +26,7 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
         _single("Python", facts, ("python", "implementation", "libc", "foreign_allocator")),
         _pairs("CUDA packages", facts, "packages", wanted=lambda name: CUDA_PACKAGE.match(name) is not None),
         _pairs("other packages", facts, "packages", wanted=lambda name: CUDA_PACKAGE.match(name) is None),
+        _wheels(facts),
         _libraries(facts),
         _pairs("environment", facts, "environment"),
         _names("other variables (values are not recorded)", facts, "environment_names"),
@@ -68,6 +69,28 @@ def _texts(value: Any, wanted: Callable[[str], bool]) -> dict[str, str] | None:
     if not isinstance(value, Mapping):
         return None
     return {str(name): str(one) for name, one in value.items() if wanted(str(name))}
+
+
+def _wheels(facts: Sequence[Mapping[str, Any]]) -> Section:
+    """Of the packages that both sides have: a version that has no wheel for this Python is another thing altogether."""
+    unknown = "what kind of wheel a package came from is known only of launches since this is recorded"
+    sides = [_texts(one.get("wheels"), _any) for one in facts]
+    before, after = ({} if side is None else side for side in sides)
+    both = before.keys() & after.keys()
+    return section("wheels", [side and {name: side[name] for name in both} for side in sides], unknown)
+
+
+def installed_as(trial: Trial, name: str) -> tuple[str, str] | None:
+    """As what a package was installed, and the tag of its wheel; None if the launch does not tell.
+
+    A wheel for `linux` alone was hardly an index's: those have `manylinux` or `musllinux`.
+    """
+    tag = (_texts(trial.facts.get("wheels"), _any) or {}).get(re.sub(r"[-_.]+", "-", name).lower())
+    if tag is None:
+        return None
+    if tag.endswith(("-any", "nothing compiled")):
+        return "pure Python", tag
+    return "compiled from source, it seems" if "-linux_" in tag else "compiled", tag
 
 
 def _names(title: str, facts: Sequence[Mapping[str, Any]], field: str) -> Section:

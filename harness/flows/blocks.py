@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from harness import facts
 from harness.flows.judging import judge_run
 from harness.flows.searched import with_boundaries
 from harness.flows.searching import Searching
 from harness.judge import history
 from harness.judge.compared import with_compared
 from harness.judge.rounds import visible
-from harness.model import GOOD, Block, CellResult, CellVerdict, Change, Noise, Trace, Trial
+from harness.model import GOOD, Block, CellResult, CellVerdict, Change, Install, Noise, Trace, Trial
 from harness.run.policy import CellRun
 
 SHOWN_ROWS = 240
@@ -21,6 +23,8 @@ SHOWN_ROWS = 240
 LEAST_ROWS = 16
 HELD_ROWS = 480_000
 """Of all traces of a run together: some 30 MB."""
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def shown_rows(trials: int) -> int:
@@ -81,6 +85,7 @@ def judge_block(
             *_warnings(block, trials, searched=searched is not None),
             *_beside_others(block, changes),
             *_by_luck(block, cells, changes),
+            *_of_another_kind(block, cells, changes),
         ),
     )
 
@@ -146,6 +151,33 @@ def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change
         "have missed the failure beside it by luck, so the finding says between which versions; more launches "
         "(`--trials`) tell",
     )
+
+
+def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+    """Where a package was pure Python on one side of a change and compiled on the other: it is two programs.
+
+    pip takes the source of a version that has no wheel for this Python, and some do without what cannot be compiled.
+    """
+    places = dict.fromkeys((one.before, one.after) for one in changes if one.before is not None)
+    return tuple(
+        f"{block.series.name} on {block.lane}: in {cells[before].cell.image.version}, {name} was installed as {old[0]} "
+        f"({old[1]}), in {cells[after].cell.image.version} as {new[0]} ({new[1]}): the change may lie in that"
+        for before, after in places
+        if before is not None
+        for name in _installed(cells[after])
+        if (old := _kind(cells[before], name)) and (new := _kind(cells[after], name)) and old[0] != new[0]
+    )
+
+
+def _installed(cell: CellResult) -> list[str]:
+    """The packages that the image's `install:` names."""
+    source = cell.cell.image.source
+    found = [_NAME.match(package) for package in source.packages] if isinstance(source, Install) else []
+    return [match[0] for match in found if match is not None]
+
+
+def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
+    return next(filter(None, (facts.installed_as(trial, name) for trial in cell.trials)), None)
 
 
 def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> tuple[str, ...]:

@@ -367,3 +367,27 @@ def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:
     assert hello.packages(places) == {
         "nvidia-tensorflow": "1.15.5+nv22.12", "old-style": "1.0", "numpy": "1.2", "mine": "0.3", "flat": "4",
     }  # fmt: skip
+
+
+def test_wheels_by_their_tags_and_by_what_was_compiled(tmp_path: Path) -> None:
+    """A version without a wheel for this Python is built here, or quietly goes without its compiled part."""
+
+    def installed(name: str, tags: str, record: str) -> None:
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: x\n{tags}")
+        (folder / "RECORD").write_text(record)
+
+    own = "Tag: cp311-cp311-linux_x86_64\n"
+    installed("Pure_One", "Tag: py2-none-any\nTag: py3-none-any\n", "pure/__init__.py,sha256=x,1\n")
+    installed("public", "Tag: cp311-cp311-manylinux_2_17_x86_64\n", "public/__init__.py,,\n")
+    installed("built", own, "built/_c.cpython-311-x86_64-linux-gnu.so,sha256=x,9\n")
+    installed("hollow", own, "hollow/fallback.py,sha256=x,9\n")
+    (tmp_path / "old-1.0-py3.6.egg-info").mkdir()
+
+    assert hello.wheels([str(tmp_path)]) == {
+        "pure-one": "py2-none-any",
+        "public": "cp311-cp311-manylinux_2_17_x86_64",
+        "built": "cp311-cp311-linux_x86_64",
+        "hollow": "cp311-cp311-linux_x86_64, nothing compiled",
+    }

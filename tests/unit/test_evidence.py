@@ -284,6 +284,20 @@ def test_a_library_that_is_loaded_in_two_versions_is_told_with_both() -> None:
     assert (changed.name, changed.before, changed.after) == ("libssl.so", "1.1, 3", "3")
 
 
+def test_a_wheel_of_another_kind_is_a_difference() -> None:
+    """The version alone hid that the older one ran as pure Python."""
+    old, new = (
+        replace(build.trial("c", 1, build.flat()), facts={"packages": {}, "wheels": told})
+        for told in ({"msgpack": "py3-none-any", "six": "py3-none-any"}, {"msgpack": "cp311-cp311-linux_x86_64"})
+    )
+    (section,) = [one for one in sections(old, new) if one.title == "wheels"]
+    assert [(one.name, one.before, one.after) for one in section.changes] == [
+        ("msgpack", "py3-none-any", "cp311-cp311-linux_x86_64")
+    ]
+    (before,) = [one for one in sections(old, replace(new, facts={"packages": {}})) if one.title == "wheels"]
+    assert before.unknown
+
+
 def test_layers_and_labels_come_from_the_engine(run: StoredRun) -> None:
     def inspect(image: str) -> Mapping[str, Any]:
         old = image == stored_run.IDS["6.2.0"]

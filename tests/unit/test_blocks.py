@@ -1,0 +1,59 @@
+"""What is said beside the findings of one block: what a reader must know before blaming a version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.flows.blocks import JudgedBlock, judge_block
+from harness.model import Block, Cell
+from harness.run.policy import CellRun
+from tests.unit.report import build
+
+PURE = "py3-none-any"
+HOLLOW = "cp311-cp311-linux_x86_64, nothing compiled"
+BUILT = "cp311-cp311-linux_x86_64"
+PUBLIC = "cp311-cp311-manylinux_2_17_x86_64"
+
+
+def judged(old: str | None, new: str | None, *, crashes: bool = True) -> JudgedBlock:
+    """msgpack 1.0.4 and 1.0.5 from wheels of these tags; the newer one crashes."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    runs = []
+    verdicts = (build.flat(), build.crash() if crashes else build.flat())
+    for cell, verdict, tag in zip(cells, verdicts, (old, new), strict=True):
+        told = {} if tag is None else {"wheels": {"msgpack": tag}}
+        trials = [replace(build.trial(cell.id, number, verdict), round=number, facts=told) for number in (1, 2, 3)]
+        runs.append(CellRun(cell=cell, trials=trials))
+    return judge_block(block, runs, least=3, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (PURE, PUBLIC, ("pure Python (py3-none-any)", "as compiled (cp311-cp311-manylinux_2_17_x86_64)")),
+        (HOLLOW, PUBLIC, (f"pure Python ({HOLLOW})", "as compiled (cp311")),
+        (BUILT, PUBLIC, ("compiled from source, it seems (cp311-cp311-linux_x86_64)", "as compiled (cp311")),
+    ],
+)
+def test_a_change_across_which_the_package_became_another_kind_says_so(
+    old: str, new: str, told: tuple[str, str]
+) -> None:
+    """A leak "since 1.0.5" was only in the first version that had a wheel: the older ones ran their Python fallback."""
+    (warning,) = judged(old, new).warnings
+    assert "in 1.0.4, msgpack was installed as" in warning
+    assert all(part in warning for part in told)
+    assert warning.endswith("the change may lie in that")
+
+
+@pytest.mark.parametrize(("old", "new"), [(PUBLIC, PUBLIC.replace("17", "28")), (PURE, PURE), (None, PUBLIC)])
+def test_the_same_kind_or_one_that_is_not_known_needs_no_word(old: str | None, new: str) -> None:
+    assert not judged(old, new).warnings
+
+
+def test_no_change_no_word() -> None:
+    found = judged(PURE, PUBLIC, crashes=False)
+    assert (found.changes, found.warnings) == ((), ())
