@@ -49,6 +49,14 @@ class Rounds:
         batch = self._catch_up() or self._least(able) or self._more(able)
         return batch or Batch(runs=(), record=self._done(), skipped=self._skipped())
 
+    def early(self) -> Batch:
+        """The first launch of each version, the longest one as it runs the whole budget, if rounds enough are left in
+        which nothing disturbs the step times.
+        """
+        spare = self.asked.most > self.asked.least and self.only is None
+        runs = [run for run in self.runs if spare and run.runnable and not run.trials]
+        return Batch(runs=tuple(runs), record=_record("round", "a first launch, while an image was waited for"))
+
     # ------------------------------------------------------------ batches
 
     def _least(self, able: Sequence[CellRun]) -> Batch | None:

@@ -31,6 +31,10 @@ class Searching:
     conclusion: str = ""
     """What was found, in a sentence; empty until the search is over."""
 
+    def early(self) -> Batch:
+        """Nothing: what is worth a launch is known only after those before it."""
+        return Batch(runs=())
+
     def next(self) -> Batch:
         doubted = self._doubted_baseline()
         if doubted is not None:

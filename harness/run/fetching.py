@@ -72,6 +72,10 @@ class Images:
         name = name_of(cell.image)
         return name in self._queued | self._late and name not in self._known
 
+    def is_here(self, cell: Cell) -> bool:
+        """Whether it was got, so that `get` answers at once."""
+        return isinstance(self._known.get(name_of(cell.image)), Prepared)
+
     def turn(self, cell: Cell) -> int:
         """Its turn among those that are pulled: who has to wait waits for the lowest."""
         name = name_of(cell.image)

@@ -55,7 +55,7 @@ class HostRun:
             for number, block in enumerate(blocks):
                 self.images.expect([[run.cell for run in each.cells] for each in blocks[number:]])
                 self._prepare_block(block)
-                self._run_block(block)
+                self._run_block(block, blocks[number + 1 :])
                 self.finished(block)
         finally:
             self.images.close()
@@ -73,14 +73,14 @@ class HostRun:
             if run.at_hand if block.policy.lazy else not self.images.is_coming(run.cell):
                 self._prepare(run)
 
-    def _run_block(self, block: BlockRun) -> None:
+    def _run_block(self, block: BlockRun, later: Sequence[BlockRun]) -> None:
         while (batch := block.policy.next()).runs:
             if batch.only_known:
                 for run in batch.runs:
                     self._prepare(run)
                 continue
             begun = [run.launched for run in batch.runs]
-            for run in self._in_turn(batch.runs):
+            for run in self._in_turn(batch.runs, later):
                 self._run_one(run, round_number=batch.round)
             launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
             if launched:
@@ -89,10 +89,10 @@ class HostRun:
         for run in block.cells:
             run.skipped = batch.skipped.get(run.cell.id, "")
 
-    def _in_turn(self, runs: Sequence[CellRun]) -> Iterator[CellRun]:
+    def _in_turn(self, runs: Sequence[CellRun], later: Sequence[BlockRun]) -> Iterator[CellRun]:
         """In random order, so that no version always comes first; but those that still come by network wait for what is
         there, and for those that come before them. Before any is waited for, the policy is asked again if more is known
-        by now: it may have a use for the time.
+        by now: it may have a use for the time. If it has none, `later` blocks may.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
@@ -101,9 +101,24 @@ class HostRun:
             ready = [run for run in waiting if run.prepared is not None or not self.images.is_coming(run.cell)]
             if not ready and _known(runs) > before:
                 return
+            if not ready and self._run_early(later):
+                continue
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
+
+    def _run_early(self, later: Sequence[BlockRun]) -> bool:
+        """Launch something of the first block that has a use for the time of a pull; False if none has."""
+        for block in later:
+            batch = block.policy.early()
+            here = [run for run in batch.runs if self.images.is_here(run.cell)]
+            if here:
+                run = self.rng.choice(here)
+                self._run_one(run, round_number=batch.round)
+                if run.launched:
+                    self._log(block, batch, [run])
+                return True
+        return False
 
     def _log(self, block: BlockRun, batch: Batch, launched: Sequence[CellRun]) -> None:
         """What was decided and why, so that a reader can follow how the answer was reached."""
@@ -117,6 +132,8 @@ class HostRun:
     def _prepare(self, run: CellRun) -> None:
         """Get the cell's image (once for each image), and what is known of the cell from earlier runs."""
         cell = run.cell
+        if run.prepared is not None:
+            return
         if cell.excluded:
             run.problem = cell.excluded.why
             return

@@ -41,6 +41,9 @@ class Nothing:
 
     lazy = False
 
+    def early(self) -> Batch:
+        return Batch(runs=())
+
     def next(self) -> Batch:
         return Batch(runs=(), record={"kind": "done"})
 
@@ -81,18 +84,28 @@ class Timed(HostRun):
 
 def launched(order: list[int], *, failing: frozenset[int] = frozenset()) -> list[str]:
     """The versions that a round launches whose images come in this order, each only once it is waited for."""
-    scenario = Scenario(name="x", where=WHERE, steps=Steps(first=500, budget=1000))
+    return [version for _, version in launches(order, trials=Trials(least=1, most=1), failing=failing)]
+
+
+def launches(
+    order: list[int], *, trials: Trials, variants: tuple[str, ...] = ("x",), failing: frozenset[int] = frozenset()
+) -> list[tuple[str, str]]:
+    """The variant and the version of each launch, of a block for each variant; the images come as in `launched`."""
     lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
-    runs = tuple(
-        CellRun(
-            cell=Cell(
-                image=Image(series="app", version=str(number), source=Pull(reference=f"app:{number}"), where=WHERE),
-                lane=lane,
-                variant=Variant(scenario=scenario),
+    blocks = []
+    for name in variants:
+        scenario = Scenario(name=name, where=WHERE, steps=Steps(first=500, budget=1000))
+        runs = tuple(
+            CellRun(
+                cell=Cell(
+                    image=Image(series="app", version=str(number), source=Pull(reference=f"app:{number}"), where=WHERE),
+                    lane=lane,
+                    variant=Variant(scenario=scenario),
+                )
             )
+            for number in range(len(order))
         )
-        for number in range(len(order))
-    )
+        blocks.append(BlockRun(cells=runs, policy=Rounds(runs=runs, asked=trials, measures_noise=name == variants[0])))
     come: set[str] = set()
 
     def get(cell: Cell) -> Prepared | str:
@@ -104,6 +117,7 @@ def launched(order: list[int], *, failing: frozenset[int] = frozenset()) -> list
     images: Any = create_autospec(Images, instance=True)
     images.get.side_effect = get
     images.is_coming.side_effect = lambda cell: cell.image.version not in come
+    images.is_here.side_effect = lambda cell: cell.image.version in come and int(cell.image.version) not in failing
     images.turn.side_effect = lambda cell: order.index(int(cell.image.version))
     images.busy_since.return_value = False
     watcher: Any = create_autospec(Watcher, instance=True)
@@ -111,14 +125,13 @@ def launched(order: list[int], *, failing: frozenset[int] = frozenset()) -> list
     engine.facts = {}
     host = Timed(
         engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
-        trials=Trials(least=1, most=1), rng=random.Random(1), referee=judging.referee(),
+        trials=trials, rng=random.Random(1), referee=judging.referee(),
         journal=create_autospec(Journal, instance=True), watcher=watcher, stopped=lambda: False,
         finished=lambda block: None, reuse=False,
     )  # fmt: skip
-    policy = Rounds(runs=runs, asked=host.trials, measures_noise=True)
-    host.run([BlockRun(cells=runs, policy=policy)])
+    host.run(blocks)
     cells = [call.kwargs["cell"] for call in watcher.trial_started.call_args_list]
-    return [cell.split(" ")[1] + ("t" if "(twin)" in cell else "") for cell in cells]
+    return [(cell.split(": ")[1], cell.split(" ")[1] + ("t" if "(twin)" in cell else "")) for cell in cells]
 
 
 @pytest.mark.parametrize(
@@ -139,3 +152,19 @@ def test_the_time_of_a_pull_is_used_for_the_launch_that_measures_the_noise(
 def test_an_image_that_cannot_be_had_holds_up_no_other() -> None:
     """The oldest one is gone from its registry: the next one is launched twice."""
     assert launched([1, 0, 2], failing=frozenset({0})) == ["1", "1t", "2"]
+
+
+def test_the_time_of_a_pull_is_used_for_the_first_launches_of_what_comes_later() -> None:
+    """They run the whole budget. With the lane idle, a sweep of many variants took as long as its pulls and its trials
+    one after the other.
+    """
+    order = launches([0, 1, 2], trials=Trials(least=2, most=3), variants=("x", "y", "z"))
+    last = order.index(("x", "2"))
+    assert order[0] == ("x", "0")
+    assert sorted(order[:last]) == sorted([(v, i) for v in "xyz" for i in "01"] + [("x", "0t")])
+    assert all(order.count((variant, version)) >= 2 for variant in "xyz" for version in "012")
+
+
+def test_no_launch_is_spent_early_where_all_are_needed_undisturbed() -> None:
+    order = launches([0, 1, 2], trials=Trials(least=2, most=2), variants=("x", "y"))
+    assert {variant for variant, _ in order[: order.index(("x", "2"))]} == {"x"}
