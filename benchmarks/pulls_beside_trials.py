@@ -1,11 +1,11 @@
 """What a sweep takes that has to pull its images, beside what the pulls and what the trials take alone.
 
-    python -m benchmarks.pulls_beside_trials [--images 8] [--trials 1] [--variants 1] [--large 1] [--disk 1GiB]
-        [--base harness-base:bookworm]
+    python -m benchmarks.pulls_beside_trials [--images 12] [--trials 1:1] [--variants 1] [--budget 200] [--large 1]
+        [--disk 1GiB] [--base harness-base:bookworm]
 
 A real registry on loopback (Debian's docker-registry), slowed so that all pulls take as long as all trials, and an
 engine of the lab (docs/lab.md; root). Each image is the base, which is there, and a layer of its own; that of
-the oldest is `--large` times as large. Steps sleep.
+the oldest is `--large` times as large. Steps sleep 10 ms; a quiet launch makes 100, the first of its cell `--budget`.
 Ends with 1 if the sweep takes more than 1.15 times the longer of the two.
 """
 
@@ -43,8 +43,8 @@ version: 1
 series: {{s: {{repository: "{repository}", tags: {tags}}}}}
 hosts: {{here: {{engine: "{engine}"{disk}}}}}
 scenarios:
-  sleep: {{script: sleep.py, params: {{part: {parts}}}, steps: {{first: 100, budget: 200}}}}
-trials: {{least: {trials}, most: {trials}}}
+  sleep: {{script: sleep.py, params: {{part: {parts}}}, steps: {{first: 100, budget: {budget}}}}}
+trials: {{least: {least}, most: {most}}}
 """
 
 
@@ -106,9 +106,10 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=8)
-    parser.add_argument("--trials", type=int, default=1)
+    parser.add_argument("--images", type=int, default=12)
+    parser.add_argument("--trials", default="1:1", help="LEAST:MOST, as of a sweep")
     parser.add_argument("--variants", type=int, default=1)
+    parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--large", type=int, default=1)
     parser.add_argument("--disk", help="what the host gives to images, as in a matrix; without it there is no bound")
     parser.add_argument("--base", default="harness-base:bookworm")
@@ -151,13 +152,16 @@ def push(registry: Held, options: argparse.Namespace) -> list[str]:
 
 
 def write(found: Place, options: argparse.Namespace) -> None:
+    least, _, most = options.trials.partition(":")
     text = MATRIX.format(
         repository=found.repository,
         tags=found.tags,
         engine=found.daemon.address,
         disk=f", disk: {options.disk}" if options.disk else "",
         parts=list(range(options.variants)),
-        trials=options.trials,
+        budget=options.budget,
+        least=least,
+        most=most,
     )
     (found.folder / "matrix.yaml").write_text(text)
     (found.folder / "sleep.py").write_text(SCRIPT)
