@@ -31,6 +31,7 @@ PIDS_LIMIT = 4096
 UNCHECKED_AGE_S = 600
 NAME_LABEL = "harness.container"
 CONFLICT = 409
+_LOCKED = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
 
 
 @dataclass
@@ -84,6 +85,11 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
     return {"name": name, "labels": {**(labels or {}), owner.OWNER_LABEL: str(owner.this_process()), NAME_LABEL: name}}
 
 
+def without_rights() -> dict[str, Any]:
+    """Of a container that may do nothing but print; its output is kept. Arguments of `create_host_config`."""
+    return {**_LOCKED, "network_mode": "none", "log_config": LogConfig(type="json-file")}
+
+
 def is_ours(container: Mapping[str, Any]) -> bool:
     """Whether the harness started it, by an entry of the engine's list of containers."""
     return f"/{container['Labels'].get(NAME_LABEL)}" in (container["Names"] or ())
@@ -93,11 +99,10 @@ def _limits(launch: Launch, ways: Ways) -> dict[str, Any]:
     scenario = launch.scenario
     ulimits = [ulimit for ulimit in scenario.ulimits if ulimit[0] not in ways.refused_ulimits]
     return {
+        **_LOCKED,
         "init": True,
         "network_mode": "bridge" if scenario.network else "none",
-        "cap_drop": ["ALL"],
         "cap_add": list(scenario.cap_add),
-        "security_opt": ["no-new-privileges"],
         "mem_limit": scenario.memory_bytes,
         "memswap_limit": scenario.memory_bytes,  # both together: no swap
         "pids_limit": PIDS_LIMIT,

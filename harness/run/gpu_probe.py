@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import docker
 from docker.errors import APIError
-from docker.types import LogConfig
 
 from harness.errors import InfrastructureError
 from harness.model import Image, Install, Pull
 from harness.model.gpus import Gpu
 from harness.run.client import CDI_REMEDY, explanation
-from harness.run.containers import ROOT, archive, marked, removed
+from harness.run.containers import ROOT, archive, marked, removed, without_rights
 from harness.run.engine import Say
 from harness.run.gpu_access import ALL, GpuAccess, Way
 from harness.run.gpus import PROBE_S, parse
@@ -121,13 +120,7 @@ def _run_to_its_end(client: docker.DockerClient, container_id: str, *, place: st
 @contextlib.contextmanager
 def _container(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str) -> Iterator[str]:
     api = client.api
-    config = api.create_host_config(
-        network_mode="none",
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        log_config=LogConfig(type="json-file"),
-        **access.host_config([ALL]),
-    )
+    config = api.create_host_config(**without_rights(), **access.host_config([ALL]))
     made = api.create_container(
         image_id,
         entrypoint=[python],

@@ -4,10 +4,9 @@ below its root is that one. It works for engines elsewhere, too."""
 from __future__ import annotations
 
 import docker
-from docker.types import LogConfig
 
 from harness.model.doctor import Room
-from harness.run.containers import marked, removed
+from harness.run.containers import marked, removed, without_rights
 from harness.run.engine import Say
 from harness.run.gpu_probe import smallest
 from harness.run.images import find_python
@@ -31,12 +30,7 @@ def ask(client: docker.DockerClient, *, say: Say) -> Room | None:
 def _run(client: docker.DockerClient, image_id: str, command: list[str], *, say: Say) -> str:
     """What a command prints in a container that may do nothing else."""
     api = client.api
-    config = api.create_host_config(
-        network_mode="none",
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        log_config=LogConfig(type="json-file"),
-    )
+    config = api.create_host_config(**without_rights())
     made = api.create_container(
         image_id, entrypoint=command[:1], command=command[1:], host_config=config, **marked("room")
     )
