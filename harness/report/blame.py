@@ -73,13 +73,14 @@ def _story(attribution: Attribution, result: RunResult, names: _Names) -> str:
     told = sorted(histories(replace(result, findings=tuple(found))), key=_vagueness)
     subject = f"{plain(attribution.series)}: " if _is_named(attribution, result) else ""
     what = f"{subject}{plain(attribution.scenario)}"
+    size = phrases.sizes(phrases.effects([place for one in told for place in one.episodes], 0, result))
     if attribution.apart:
         each = [f"{phrases.when(one.episodes[0][0])} on {names.all_of(_lanes(one))}" for one in told]
-        return f"{what} {phrases.verb(found)} {words.together(each)}"
+        return f"{what} {phrases.verb(found, size)} {words.together(each)}"
     where = names.all_of(attribution.bad_lanes)
     if all(one.kind == "bad_from_start" for one in found) and len(attribution.images) == 1:
-        return f"{what} {phrases.verb(found)} in {version(attribution.images[0])}, on {where}"
-    return f"{what} {phrases.story(told)}, on {where}"
+        return f"{what} {phrases.verb(found, size)} in {version(attribution.images[0])}, on {where}"
+    return f"{what} {phrases.story(told, result)}, on {where}"
 
 
 def _unseen(attribution: Attribution, names: _Names) -> str:

@@ -21,6 +21,14 @@ def number(value: float, *, zeros: bool = False) -> str:
     return "0" if text == "-0" else text
 
 
+def rough(value: float) -> str:
+    """Two significant digits, as many as a launch on a busy machine repeats: `7.8`, `24`, `1.0`, `310`."""
+    if value == 0 or not math.isfinite(value):
+        return number(value)
+    rounded = float(f"{value:.1e}")
+    return f"{rounded:,.{max(0, 1 - math.floor(math.log10(abs(rounded))))}f}"
+
+
 def between(interval: Interval) -> str:
     low, high = interval
     return f"{number(low)} to {number(high)}"

@@ -98,8 +98,8 @@ def _bad_cells(result: RunResult) -> str:
 
 
 def _story(history: History, result: RunResult) -> str:
-    """`multidict leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.82 KiB a step since 6.5.0 (…)`."""
-    return f"{plain(history.findings[0].series)} {phrases.story([history])}{_where(history, result)}"
+    """`multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.8 KiB a step since 6.5.0 (…)`."""
+    return f"{plain(history.findings[0].series)} {phrases.story([history], result)}{_where(history, result)}"
 
 
 def _where(history: History, result: RunResult) -> str:

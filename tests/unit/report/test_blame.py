@@ -20,19 +20,19 @@ THIRD = lane("third", "RTX 5090")
 TWIN = lane("twin", "RTX 4090")
 X, Y = lane("x", None), lane("y", None)
 BOX_OLD, BOX_NEW = lane("box", "RTX 3090"), lane("box", "RTX 4090")
-LEAKS = "signal_ops leaks 24.1 KiB a step"
+LEAKS = "signal_ops leaks 24 KiB a step"
 
 
 def test_the_story_once_its_deciding_cell_was_run() -> None:
     assert sentence(run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)) == (
-        "signal_ops leaks 24.1 KiB a step since 22.12, on both cards, when input is random or variable; "
+        "signal_ops leaks 24 KiB a step since 22.12, on both cards, when input is random or variable; "
         "not the RTX 4090's fault. Layer: native heap."
     )
 
 
 def test_the_story_before() -> None:
     assert sentence(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)) == (
-        "signal_ops leaks 24.1 KiB a step in 22.12, on the RTX 4090, when input is random or variable; "
+        "signal_ops leaks 24 KiB a step in 22.12, on the RTX 4090, when input is random or variable; "
         "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell. "
         "Layer: native heap."
     )
@@ -133,8 +133,8 @@ def test_two_series_say_each_for_itself() -> None:
         )
     )
     assert sentence(both) == (
-        "ngc: signal_ops leaks 24.1 KiB a step since 22.12, on the RTX 3090. Layer: native heap. "
-        "wheel: signal_ops leaks 24.1 KiB a step since 1.15.5, on the RTX 3090. Layer: native heap."
+        "ngc: signal_ops leaks 24 KiB a step since 22.12, on the RTX 3090. Layer: native heap. "
+        "wheel: signal_ops leaks 24 KiB a step since 1.15.5, on the RTX 3090. Layer: native heap."
     )
 
 
@@ -159,8 +159,8 @@ def test_what_came_went_and_came_again_has_each_size() -> None:
     result = build.quickstart()
     told = replace(result, attribution=faults.attribute(result.plan, result.cells, result.findings))
     assert sentence(told) == (
-        "multidict: multidict_pop leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.82 KiB a step since 6.5.0 (fixed in 6.6.4), on here. Layer: native heap."
+        "multidict: multidict_pop leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), "
+        "and 2.8 KiB a step since 6.5.0 (fixed in 6.6.4), on here. Layer: native heap."
     )
 
 
@@ -186,7 +186,7 @@ def test_more_faults_than_fit_are_counted_and_told_below() -> None:
     many = [build.variant(f"s{number}") for number in range(5)]
     result = run({NEW: "ggb"}, variants=many)
     assert sentence(result).endswith("Layer: native heap. And 2 further faults below.")
-    assert "s4 leaks 24.1 KiB a step since 22.12" in blame.evidence_lines(result)[4]
+    assert "s4 leaks 24 KiB a step since 22.12" in blame.evidence_lines(result)[4]
 
 
 # ---------------------------------------------------------------- rules
@@ -258,8 +258,8 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         )
     )
     assert sentence(result) == (
-        "headers leaks 5.06 KiB a step since 21.08, on the RTX 4090, when then is pop. Layer: native heap. "
-        "headers leaks 5.06 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
+        "headers leaks 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop. Layer: native heap. "
+        "headers leaks 5.1 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
         "Layer: native heap."
     )
     assert blame.evidence_lines(result)[1].endswith("1 variant bad, 0 good; 1 bad with another history")

@@ -18,6 +18,15 @@ def test_number_has_three_digits_and_no_exponent(value: float, text: str) -> Non
     assert figures.number(value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(7.838, "7.8"), (24.24, "24"), (9.97, "10"), (1.04, "1.0"), (313.2, "310"), (12345, "12,000"), (0.0061, "0.0061"),
+     (-0.31, "-0.31"), (0, "0"), (float("nan"), "unknown")],
+)  # fmt: skip
+def test_a_sentence_has_two_digits(value: float, text: str) -> None:
+    assert figures.rough(value) == text
+
+
 def test_durations_of_steps_keep_their_digits_so_that_neighbours_compare() -> None:
     assert [figures.milliseconds(value) for value in (0.0143, 0.41, 2.303, 849, 107486)] == [
         "14.3 µs", "0.410 ms", "2.30 ms", "849 ms", "107 s",

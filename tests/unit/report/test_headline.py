@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from harness.model import Effect, Finding, RunResult
+from harness.model import CellVerdict, Effect, Finding, RunResult
 from harness.report.headline import sentence
 from tests.unit.report import build
 
@@ -24,8 +24,8 @@ def change(**fields: object) -> Finding:
 
 def test_a_leak_that_came_and_went_and_came_again() -> None:
     assert sentence(build.quickstart()) == (
-        "multidict leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.82 KiB a step since 6.5.0 (fixed in 6.6.4), on here."
+        "multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), "
+        "and 2.8 KiB a step since 6.5.0 (fixed in 6.6.4), on here."
     )
 
 
@@ -33,7 +33,7 @@ def test_several_series_are_told_one_after_the_other_and_equal_histories_once() 
     assert sentence(build.varied()) == (
         "onnxruntime has slower steps (5.62×) since 1.21.0, on here; "
         "orjson crashes since 3.7.9 (fixed in 3.7.10), on here; "
-        "ngc leaks 23.9 to 24.1 KiB a step since a version after 21.08-tf1-py3, 22.12-tf1-py3 at the latest, "
+        "ngc leaks 24 KiB a step since a version after 21.08-tf1-py3, 22.12-tf1-py3 at the latest, "
         "in 2 of 4 variants, on old/RTX 3090 and new/RTX 4090."
     )
 
@@ -42,9 +42,9 @@ def test_several_series_are_told_one_after_the_other_and_equal_histories_once() 
     ("finding", "text"),
     [
         (change(kind="bad_from_start", before=None, after="6.0.5"),
-         "multidict leaks 7.84 KiB a step in every version from 6.0.5, the oldest, on here."),
+         "multidict leaks 2.8 to 7.8 KiB a step in every version from 6.0.5, the oldest, on here."),
         (change(kind="first_fixed", before="6.3.1", after="6.3.2"),
-         "multidict leaks 7.84 KiB a step before 6.3.2 (fixed there), on here."),
+         "multidict leaks 7.8 KiB a step before 6.3.2 (fixed there), on here."),
         (change(metric="outcome", verdict="hang", effect=None), "multidict hangs since 6.3.0, on here."),
         (change(metric="outcome", verdict="oom", effect=None),
          "multidict runs out of memory since 6.3.0, on here."),
@@ -57,6 +57,37 @@ def test_several_series_are_told_one_after_the_other_and_equal_histories_once() 
 )  # fmt: skip
 def test_each_kind_of_change_has_its_words(finding: Finding, text: str) -> None:
     assert told(finding) == text
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ({"6.3.0": 9.94, "6.3.1": 0.302, "6.3.2": 0.484}, "leaks 0.30 to 9.9 KiB a step since 6.3.0"),
+        ({"6.3.0": 7.838, "6.3.1": 7.844, "6.3.2": 7.85}, "leaks 7.8 KiB a step since 6.3.0"),
+        ({"6.3.0": 24.24}, "leaks 24 KiB a step since 6.3.0"),
+    ],
+)
+def test_a_leak_is_as_large_as_in_the_versions_that_have_it(rates: dict[str, float], said: str) -> None:
+    """ "Leaks 9.94 KiB a step in every version" was true of the first of them only."""
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return build.leak(rates[version]) if version in rates else build.flat()
+
+    result = build.run([(build.MULTIDICT, [build.HERE], [POP])], judge, findings=[change(effect=rate(rates["6.3.0"]))])
+    assert said in sentence(result)
+
+
+def test_rates_that_their_intervals_do_not_tell_apart_are_one() -> None:
+    def judge(version: str, *_: object) -> CellVerdict:
+        wide = replace(build.leak(2.2), rate_ci=(1.6, 2.9)) if version == "6.3.1" else build.leak(1.7)
+        return wide if version >= "6.3" else build.flat()
+
+    result = build.run([(build.MULTIDICT, [build.HERE], [POP])], judge, findings=[change(effect=rate(1.7))])
+    assert "leaks 1.7 KiB a step since 6.3.0" in sentence(result)
+
+
+def rate(value: float) -> Effect:
+    return Effect(value=value, unit="KiB/step", ci=(0.998 * value, 1.002 * value))
 
 
 def test_two_sizes_of_one_change_are_told_in_one_unit() -> None:

@@ -26,7 +26,7 @@ def shown(result: RunResult, *, width: int = 100, encoding: str = "utf-8", color
 
 def test_a_whole_report() -> None:
     assert shown(build.quickstart()) == dedent("""\
-        multidict leaks 7.84 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.82 KiB a step since 6.5.0 (fixed
+        multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.8 KiB a step since 6.5.0 (fixed
         in 6.6.4), on here.
         10 cells: 6 good, 4 bad; 30 trials in 3 min 20 s; seed 1
 
