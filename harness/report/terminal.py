@@ -48,6 +48,7 @@ def render(result: RunResult, console: Console) -> None:
     needless = worth.needless(result)
     if needless:
         pen.line(needless, style="dim", before=1)
+    pen.list(worth.SLOW, worth.slow_growth(result), style="yellow")
     pen.list("Warnings", words.warnings(result), style="yellow")
     quiet = worth.quiet_text(result)
     if quiet:

@@ -197,8 +197,8 @@ def troubles(result: RunResult) -> list[str]:
 
 
 def warnings(result: RunResult) -> list[str]:
-    """What a reader must know before trusting the rest, hosts that could not be used first."""
-    return [*troubles(result), *map(plain, result.warnings)]
+    """What a reader must know before trusting the rest, each once, hosts that could not be used first."""
+    return [*troubles(result), *dict.fromkeys(map(plain, result.warnings))]
 
 
 def totals(result: RunResult) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.model import CellResult, CellVerdict, RunResult
+from harness.model import GOOD, CellResult, CellVerdict, RunResult
 from harness.report import figures
 from harness.report.clean import plain, version
 
@@ -13,6 +13,7 @@ _TENFOLD = 9.0
 """A change that two noisy launches could hide may be thousands of millions of per cent: nothing could be told."""
 _METRICS = ("step_time", "peak_memory")
 _LEGEND = "± beside a name: the smallest change of step time, and of peak memory, that would have shown there"
+SLOW = "Grows, but more slowly than the limit"
 _UNCOMPARED = "±? where too little could be compared to tell"
 
 
@@ -77,3 +78,31 @@ def quiet_text(result: RunResult) -> str | None:
         return None
     bound, steps = max(bound for bound, _ in known), min(steps for _, steps in known)
     return f"flat rules out a leak above {figures.rate(bound)} up to step {steps:,}; a smaller one could hide"
+
+
+def slow_growth(result: RunResult) -> list[str]:
+    """A line for each good history that surely grows, by half of its limit or more: "good" is what the limit made it.
+
+    `s 1.1, 1.2 on here, parse: grows 0.49 KiB a step, below the limit of 0.5: "leak: 0.25KiB" would call it`
+    """
+    groups: dict[tuple[str, str, float], list[CellResult]] = {}
+    for entry in result.cells:
+        limit, rate = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict.rate_kib_per_step
+        if entry.verdict.verdict in GOOD and rate is not None and _surely(entry.verdict) and limit / 2 <= rate < limit:
+            place = f"{plain(str(entry.cell.lane))}, {plain(str(entry.cell.variant))}"
+            groups.setdefault((plain(entry.cell.image.series), place, limit), []).append(entry)
+    return [_slow(*key, entries) for key, entries in groups.items()]
+
+
+def _surely(verdict: CellVerdict) -> bool:
+    return verdict.rate_ci is not None and verdict.rate_ci[0] > 0
+
+
+def _slow(series: str, place: str, limit: float, entries: Sequence[CellResult]) -> str:
+    rates = [entry.verdict.rate_kib_per_step or 0.0 for entry in entries]
+    low, high = figures.rough(min(rates)), figures.rough(max(rates))
+    return (
+        f"{series} {_some([version(entry.cell.image.version) for entry in entries])} on {place}: grows "
+        f"{low if low == high else f'{low} to {high}'} KiB a step, below the limit of {limit:g}: "
+        f'"leak: {limit / 2:g}KiB" would call it'
+    )

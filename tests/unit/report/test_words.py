@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellResult, CellVerdict, Excluded, Lane, Variant
-from harness.report import table, words, worth
+from harness.report import html, markdown, table, terminal, words, worth
 from tests.unit.report import build
 
 
@@ -187,3 +187,41 @@ def test_a_problem_is_told_once() -> None:
     assert words.gaps(result) == []
     lost = replace(build.quickstart().cells[0], problem=result.hosts[0].problem or "")
     assert words.gaps(replace(result, cells=(lost,))) == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "low", "verdict", "told"),
+    [
+        (0.492, 0.4908, "flat", True),
+        (0.492, 0.4908, "plateau", True),
+        (0.492, -0.01, "flat", False),
+        (0.13, 0.04, "plateau", False),
+        (0.492, 0.4908, "inconclusive", False),
+    ],
+)
+def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
+    rate: float, low: float, verdict: str, told: bool
+) -> None:
+    """A steady 0.49 KiB a step read as "Nothing bad"; only a cell's reason said that it grows."""
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        if version < "6.3":
+            return build.flat()
+        return replace(
+            build.flat(), verdict=verdict, verdicts=(verdict,), rate_kib_per_step=rate, rate_ci=(low, 0.4936)
+        )
+
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, verdict="ok")
+    said = (
+        "multidict 6.3.0, 6.3.1, 6.3.2, 6.4.4, 6.5.0, 6.6.3, 6.6.4 on here, multidict_pop: grows 0.49 KiB a step, "
+        'below the limit of 0.5: "leak: 0.25KiB" would call it'
+    )
+    assert worth.slow_growth(result) == ([said] if told else [])
+    assert (said in " ".join(terminal.text(result).split())) == told
+    assert ("below the limit of 0.5" in markdown.render(result)) == told
+    assert ("below the limit of 0.5" in html.render(result)) == told
+
+
+def test_a_warning_of_several_variants_is_told_once() -> None:
+    result = build.run([], lambda *_: build.flat(), warnings=["a is not b", "a is not b", "c"])
+    assert words.warnings(result) == ["a is not b", "c"]
