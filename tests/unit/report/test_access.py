@@ -76,7 +76,7 @@ def test_a_screen_reader_finds_its_way(result: RunResult) -> None:
     headings = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
     assert (headings.count(1), headings[0]) == (1, 1)
     assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(headings))
-    assert all(attributes.get("scope") in ("col", "row") for tag, attributes in found if tag == "th")
+    assert all(attributes.get("scope") in ("col", "row", "rowgroup") for tag, attributes in found if tag == "th")
     regions = [attributes for _, attributes in found if attributes.get("role") in ("region", "img")]
     assert all(attributes.get("aria-label") for attributes in regions)
     assert all("tabindex" in attributes for attributes in regions if attributes["role"] == "region")
