@@ -1,32 +1,40 @@
 """How often a wrong version is named where a failure comes in a part of the launches only, and what it costs to tell.
 
-Histories of crashes that begin somewhere, launched by the rules of a sweep that runs every version.
+Histories of crashes that begin somewhere, launched by the rules of a sweep that runs every version: quiet launches stop
+at the first look, except those that have to run their whole budget.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from benchmarks.generators import Generator
 from harness.judge.transitions import outcome_changes, wants_launches
-from harness.judge.verdict import judge_cell, wants_more
+from harness.judge.verdict import fails_late, judge_cell, needs_whole_budget, wants_more
 from harness.model import CellVerdict, Change, Limits, Steps, Trial, Trials
 
 SHARE = 1
 """As many histories as traces are asked for."""
 LIMITS, STEPS, VERSIONS = Limits(), Steps(), 12
-CASES = [(rate, trials) for trials in ((3, 8), (2, 4)) for rate in (0.2, 0.5, 0.8, 1.0)]
+CASES = [
+    (step, rate, trials)
+    for step, trials in (("early", (3, 8)), ("early", (2, 4)), ("any", (3, 8)))
+    for rate in (0.2, 0.5, 0.8, 1.0)
+]
 
 
 @dataclass(frozen=True)
 class FailureRow:
-    """`rate`: of the launches that fail. Of `count` histories: the version itself named, an interval that holds it, an
-    answer that leaves it out, nothing found; and the launches of all versions together.
+    """`rate`: of the launches that fail, in step 41 (`early`) or in one that is drawn from all of them (`any`). Of
+    `count` histories: the version itself named, an interval that holds it, an answer that leaves it out, nothing found;
+    and the launches of all versions together.
     """
 
+    step: str
     rate: float
     least: int
     most: int
@@ -41,44 +49,58 @@ class FailureRow:
 def rows(*, seed: int, count: int) -> list[FailureRow]:
     """Each case has a random stream of its own."""
     return [
-        _row(np.random.default_rng([seed, number]), rate=rate, asked=Trials(least=least, most=most), count=count)
-        for number, (rate, (least, most)) in enumerate(CASES)
+        _row(
+            np.random.default_rng([seed, number]),
+            step=step,
+            rate=rate,
+            asked=Trials(least=least, most=most),
+            count=count,
+        )
+        for number, (step, rate, (least, most)) in enumerate(CASES)
     ]
 
 
 def table(rows: Sequence[FailureRow]) -> str:
-    head = f"{'fails':>6}{'trials':>8}{'exact':>8}{'held':>8}{'wrong':>8}{'missed':>8}{'launches':>10}"
+    head = f"{'step':>6}{'fails':>6}{'trials':>8}{'exact':>8}{'held':>8}{'wrong':>8}{'missed':>8}{'launches':>10}"
     lines = [
-        f"{row.rate:6.0%}{f'{row.least}:{row.most}':>8}{row.exact:8.3f}{row.held:8.3f}{row.wrong:8.3f}{row.missed:8.3f}"
-        f"{row.launches:10.0f}"
+        f"{row.step:>6}{row.rate:6.0%}{f'{row.least}:{row.most}':>8}{row.exact:8.3f}{row.held:8.3f}{row.wrong:8.3f}"
+        f"{row.missed:8.3f}{row.launches:10.0f}"
         for row in rows
     ]
     return "\n".join([head, *lines])
 
 
-def _row(rng: Generator, *, rate: float, asked: Trials, count: int) -> FailureRow:
+def _row(rng: Generator, *, step: str, rate: float, asked: Trials, count: int) -> FailureRow:
     scores: dict[str, int] = dict.fromkeys(("exact", "held", "wrong", "missed"), 0)
     launches = 0
     for _ in range(count):
         first = int(rng.integers(1, VERSIONS))
-        changes, launched = _history(rng, first=first, rate=rate, asked=asked)
+        changes, launched = _history(rng, first=first, step=step, rate=rate, asked=asked)
         scores[_score(changes, first)] += 1
         launches += launched
     shares = {name: number / count for name, number in scores.items()}
-    return FailureRow(rate=rate, least=asked.least, most=asked.most, count=count, launches=launches / count, **shares)
+    return FailureRow(
+        step=step, rate=rate, least=asked.least, most=asked.most, count=count, launches=launches / count, **shares
+    )
 
 
-def _history(rng: Generator, *, first: int, rate: float, asked: Trials) -> tuple[tuple[Change, ...], int]:
+def _history(rng: Generator, *, first: int, step: str, rate: float, asked: Trials) -> tuple[tuple[Change, ...], int]:
     """Launch as a sweep would, until nothing more is wanted."""
     runs: list[list[Trial]] = [[] for _ in range(VERSIONS)]
-    wanted = [place for place in range(VERSIONS) for _ in range(asked.least)]
+    wanted = list(range(VERSIONS))
     while wanted:
+        late = any(fails_late(each, steps=STEPS) for each in runs)
         for place in wanted:
-            fails = place >= first and rng.random() < rate
-            runs[place].append(_launch(len(runs[place]) + 1, fails=bool(fails)))
+            at = _step(rng, step) if place >= first and rng.random() < rate else None
+            whole = late or needs_whole_budget(runs[place], limits=LIMITS, steps=STEPS)
+            runs[place].append(_launch(len(runs[place]) + 1, fails_at=at, steps=STEPS.budget if whole else STEPS.first))
         cells = [judge_cell(each, limits=LIMITS, steps=STEPS) for each in runs]
         wanted = _wanted(cells, runs, asked)
-    return outcome_changes(cells, baseline=None), sum(map(len, runs))
+    return outcome_changes(cells, runs, baseline=None), sum(map(len, runs))
+
+
+def _step(rng: Generator, step: str) -> int:
+    return 41 if step == "early" else int(rng.integers(1, STEPS.budget + 1))
 
 
 def _wanted(cells: Sequence[CellVerdict], runs: Sequence[Sequence[Trial]], asked: Trials) -> list[int]:
@@ -89,11 +111,12 @@ def _wanted(cells: Sequence[CellVerdict], runs: Sequence[Sequence[Trial]], asked
     return [place for place in sorted(doubtful | unclear) if len(runs[place]) < asked.most]
 
 
-def _launch(number: int, *, fails: bool) -> Trial:
-    return Trial(
-        cell_id="made", number=number, key="made", end="crash" if fails else "completed",
-        signal=11 if fails else None, last_step=40 if fails else STEPS.budget, steps_asked=STEPS.budget,
-    )  # fmt: skip
+def _launch(number: int, *, fails_at: int | None, steps: int) -> Trial:
+    """One that fails in a step, if it gets there, or goes well for so many."""
+    made: dict[str, Any] = {"cell_id": "made", "number": number, "key": "made", "steps_asked": STEPS.budget}
+    if fails_at is not None and fails_at <= steps:
+        return Trial(end="crash", signal=11, last_step=fails_at - 1, **made)
+    return Trial(end="completed" if steps == STEPS.budget else "stopped", last_step=steps, **made)
 
 
 def _score(changes: Sequence[Change], first: int) -> str:

@@ -21,7 +21,8 @@ from harness.search import Evidence, Rules, Spot, conclude, decide
 ROUND_DRIFT = 0.01
 """By how much a round as a whole is faster or slower than another (sigma of the log)."""
 LIMIT = math.log1p(0.03)
-STEPS = 4000
+STEPS, FIRST = 4000, 500
+"""The budget, and where a quiet launch stops."""
 Named = Sequence[tuple[int | None, int]]
 
 STEPS_OF: Mapping[str, Callable[[Generator, int], int]] = {
@@ -48,7 +49,8 @@ SHARE = 4
 class SearchRow:
     """`share` of launches in which a bad version fails, at a `step` (see STEPS_OF); or `effect` on its step time, with
     `spread` between launches.
-    `gaps`: how many versions cannot be asked, in runs of up to four, which nobody knows before.
+    `gaps`: how many versions cannot be asked, in runs of up to four, which nobody knows before. `nearly_all`: 95 % of
+    the histories took no more launches.
     """
 
     method: str
@@ -65,6 +67,7 @@ class SearchRow:
     wrong: float
     missed: float
     launches: float
+    nearly_all: float
     most_launches: int
 
 
@@ -126,20 +129,35 @@ def searched_thrice(made: Made) -> Named:
 
 def _searched(made: Made, rules: Rules) -> Named:
     spots, number = [Spot() for _ in made.level], 0
-    while (decision := decide(spots, rules=rules)).launch:
+    while (decision := decide(spots, rules=(now := _whole(spots, rules)))).launch:
         asked = [place for place in decision.launch if place not in made.silent]
         for place in set(decision.launch) - set(asked):
             spots[place] = replace(spots[place], testable=False)
         for place, figure in zip(asked, made.figures(asked), strict=True):
-            spots[place] = _launched(made, spots[place], place, number=number, figure=figure)
+            spots[place] = _launched(made, spots[place], place, number=number, figure=figure, rules=now)
         made.launches += len(decision.launch)
         number += 1
     return [(boundary.before, boundary.after) for boundary in conclude(spots, rules=rules)]
 
 
-def _launched(made: Made, spot: Spot, place: int, *, number: int, figure: float) -> Spot:
-    seen, at = spot.states.get("outcome", Evidence()), made.fails_at(place)
-    outcome = seen.fine(STEPS) if at is None else seen.failed(at)
+def _whole(spots: Sequence[Spot], rules: Rules) -> Rules:
+    """Once a launch failed after the first look, all run their whole budget."""
+    return replace(rules, whole=any(step > FIRST for spot in spots for step in _seen(spot).failed_at))
+
+
+def _steps(spot: Spot, *, rules: Rules) -> int:
+    """How many a quiet launch does: the whole budget also where none of its version did, or one failed."""
+    seen = _seen(spot)
+    return STEPS if rules.whole or seen.bad or STEPS not in seen.survived else FIRST
+
+
+def _seen(spot: Spot) -> Evidence:
+    return spot.states.get("outcome", Evidence())
+
+
+def _launched(made: Made, spot: Spot, place: int, *, number: int, figure: float, rules: Rules) -> Spot:
+    seen, at, steps = _seen(spot), made.fails_at(place), _steps(spot, rules=rules)
+    outcome = seen.failed(at) if at is not None and at <= steps else seen.fine(steps)
     levels = {} if made.effect == 1 else {"step_time": {**spot.levels.get("step_time", {}), number: figure}}
     return Spot(launches=spot.launches + 1, states={"outcome": outcome}, levels=levels)
 
@@ -198,7 +216,7 @@ CASES: tuple[Mapping[str, Any], ...] = (
     {"versions": 24, "share": 1.0, "step": "own"},
     *({"versions": 24, "share": share, "step": step} for step in ("early", "any") for share in (1.0, 0.5, 0.2)),
     {"versions": 1000, "share": 1.0, "step": "early"},
-    {"versions": 24, "share": 1.0, "step": "chance"},
+    *({"versions": 24, "share": share, "step": "chance"} for share in (1.0, 0.5, 0.2)),
     {"versions": 24, "share": 1.0, "changes": 0},
     {"versions": 24, "effect": 1.1, "spread": 0.01},
     {"versions": 24, "effect": 1.1, "spread": 0.02},
@@ -242,7 +260,7 @@ def search_row(method: str, case: Mapping[str, Any], *, seed: int, count: int) -
     usual: dict[str, Any] = {"changes": 1, "gaps": 0, "share": 0.0, "step": "same", "effect": 1.0, "spread": 0.0}
     return SearchRow(
         method=method, count=count, launches=float(np.mean(launches)), most_launches=max(launches),
-        **{**usual, **case}, **shares,
+        nearly_all=float(np.quantile(launches, 0.95, method="higher")), **{**usual, **case}, **shares,
     )  # fmt: skip
 
 
@@ -269,7 +287,7 @@ def rows(*, seed: int, count: int) -> list[SearchRow]:
 def table(rows: Sequence[SearchRow]) -> str:
     head = (
         f"{'versions':>8}{'changes':>8}{'gaps':>5}{'fails':>6}{'step':>7}{'effect':>7}{'spread':>7}  {'method':16}"
-        f"{'exact':>6}{'interval':>9}{'wrong':>7}{'missed':>7}{'launches':>9}{'worst':>6}"
+        f"{'exact':>6}{'interval':>9}{'wrong':>7}{'missed':>7}{'launches':>9}{'95 %':>6}{'worst':>6}"
     )
     return "\n".join([head, *(_line(row) for row in rows)])
 
@@ -278,4 +296,4 @@ def _line(row: SearchRow) -> str:
     step = row.step if row.share else ""
     history = f"{row.versions:8}{row.changes:8}{row.gaps:5}{row.share:6.1f}{step:>7}{row.effect:7.2f}{row.spread:7.2f}"
     shares = f"{row.exact:6.3f}{row.interval:9.3f}{row.wrong:7.3f}{row.missed:7.3f}"
-    return f"{history}  {row.method:16}{shares}{row.launches:9.1f}{row.most_launches:6}"
+    return f"{history}  {row.method:16}{shares}{row.launches:9.1f}{row.nearly_all:6.0f}{row.most_launches:6}"

@@ -38,6 +38,12 @@ def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     return verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
 
+def fails_late(runs: Sequence[CellRun]) -> bool:
+    """Whether further launches of a block have to run their whole budget: one failed after quiet ones stop."""
+    steps = runs[0].cell.variant.scenario.steps
+    return any(verdict.fails_late(run.measured, steps=steps) for run in runs)
+
+
 def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     """A trial in a few words: its end, or its trace's verdict with the figure that goes with it; and whether bad."""
     scenario = cell.variant.scenario

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.flows.judging import judge_trials
+from harness.flows.judging import fails_late, judge_trials
 from harness.judge import verdict
 from harness.judge.noise import noise_of
 from harness.judge.rounds import wants_round
@@ -47,7 +47,9 @@ class Rounds:
             return Batch(runs=(self.twin,), only_known=True)
         able = [run for run in self.runs if self._may_go_on(run)]
         batch = self._catch_up() or self._least(able) or self._more(able)
-        return batch or Batch(runs=(), record=self._done(), skipped=self._skipped())
+        if batch is None:
+            return Batch(runs=(), record=self._done(), skipped=self._skipped())
+        return replace(batch, whole=fails_late(self.runs))
 
     def early(self) -> Batch:
         """The first launch of each version, the longest one as it runs the whole budget, if rounds enough are left in

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness import search
-from harness.flows.judging import judge_trials
+from harness.flows.judging import fails_late, judge_trials
 from harness.judge.launches import Launch, judge_launches
 from harness.judge.tables import level_figures
 from harness.judge.transitions import Usual, usual_of
@@ -48,6 +48,7 @@ class Searching:
         return Batch(
             runs=tuple(self.runs[place] for place in decision.launch),
             round=self._next_round(),
+            whole=self.rules.whole,
             record=self._record(decision),
             skipped={self.runs[place].cell.id: why for place, why in needless.items()},
         )
@@ -60,6 +61,7 @@ class Searching:
             most=self.asked.most,
             limits={"step_time": math.log1p(limits.step_time)},  # peaks are compared, but not searched for
             baseline=self.baseline,
+            whole=fails_late(self.runs),
         )
 
     def boundaries(self) -> tuple[search.Boundary, ...]:
@@ -81,7 +83,7 @@ class Searching:
             return None
         reason = f"{run.cell.image.version}, the baseline, showed {' and '.join(sorted(bad))}: is that usual?"
         decision = search.Decision(launch=(self.baseline,), kind="confirm", reason=reason)
-        return Batch(runs=(run,), round=self._next_round(), record=self._record(decision))
+        return Batch(runs=(run,), round=self._next_round(), whole=self.rules.whole, record=self._record(decision))
 
     def _next_round(self) -> int:
         return 1 + max((trial.round for run in self.runs for trial in run.trials), default=-1)

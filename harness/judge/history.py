@@ -45,13 +45,13 @@ def find_changes(
     gives the same answer.
     """
     if exit_only:
-        return outcome_changes(cells, baseline=baseline)
+        return outcome_changes(cells, trials, baseline=baseline)
     alike, _ = set_apart(trials)
     block = _Block(cells=cells, trials=alike, limits=limits, steps=steps, seed=seed, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline)
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
-    return (*outcome_changes(cells, baseline=baseline), *memory, *step_time, *_peaks(block))
+    return (*outcome_changes(cells, trials, baseline=baseline), *memory, *step_time, *_peaks(block))
 
 
 def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, takewhile
 
+from harness.judge.verdict import FAILURES
 from harness.model import CellVerdict, Trial, Trials
 from harness.rates import luck
 
-MISS = 2e-3
+MISS = 1.1e-3
 """The chance of having missed the failure that a good version is allowed to have. `benchmarks/accuracy_failures.py`: at
-0.01 a wrong version is named in 2 to 3 of 100 histories, here in up to 5 of 1,000; at 0.001 failures that always come
-would take more than two launches to be told from others.
+0.01 a wrong version is named in 2 to 3 of 100 histories, at 0.002 in 1, here in 5 of 1,000; at 0.001 failures that
+always come would take more than two launches to be told from others.
 """
 MISS_BETWEEN = 3e-4
 """The same for good versions between two bad ones: two changes more are rare beforehand, too."""
 
 State = bool | None
 """Whether a cell is bad; None if it cannot be said."""
+
+
+def outliving(
+    states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
+) -> list[CellVerdict]:
+    """The cells, the good ones without launches that stopped before the latest failure of the bad ones had come: those
+    say nothing about it. What ran to its own end counts whole, as it must where steps are not counted.
+    """
+    bad = (trial for state, each in zip(states, trials, strict=True) if state for trial in each)
+    latest = max((trial.last_step + 1 for trial in bad if trial.end in FAILURES), default=0)
+    short = [sum(trial.end == "stopped" and trial.last_step < latest for trial in each) for each in trials]
+    return [
+        replace(cell, trials=cell.trials - count) if state is False else cell
+        for state, cell, count in zip(states, cells, short, strict=True)
+    ]
 
 
 def proven(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[State]:

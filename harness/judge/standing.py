@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from harness.judge.square import State
-from harness.judge.transitions import FAILURES, UNTOLD
+from harness.judge.transitions import UNTOLD
+from harness.judge.verdict import FAILURES
 from harness.model import Block, CellResult, CellVerdict, Finding, Metric
 
 Sign = Literal["outcome", "memory", "slowdown", "step_time", "peak_memory"]

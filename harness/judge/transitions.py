@@ -8,12 +8,11 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
-from harness.judge.intermittent import State, proven, wanted
-from harness.judge.verdict import SAME_RATE
+from harness.judge.intermittent import State, outliving, proven, wanted
+from harness.judge.verdict import FAILURES, SAME_RATE
 from harness.model import UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
 
 UNTOLD = UNSURE | {"untested", "incompatible"}
-FAILURES = frozenset({"oom", "crash", "hang"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +35,16 @@ def _usual(cells: Sequence[CellVerdict], baseline: int | None) -> Usual:
     return Usual() if baseline is None else usual_of(cells[baseline])
 
 
-def outcome_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
+def outcome_changes(
+    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, baseline: int | None
+) -> tuple[Change, ...]:
     """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures."""
     usual = _usual(cells, baseline).failures
     states = outcomes(cells)
     if usual:
         states = [bad and not usual & _failures(cell) for bad, cell in zip(states, cells, strict=True)]
-    return _changes("outcome", proven(states, cells), cells)
+    telling = outliving(states, cells, trials)
+    return _changes("outcome", proven(states, telling), telling)
 
 
 def _failures(cell: CellVerdict) -> frozenset[str]:
@@ -75,7 +77,8 @@ def wants_launches(
     Those are good versions near it that may have missed it by luck, as long as they have fewer launches than
     `trials_asked.most`.
     """
-    return wanted(outcomes(cells), cells, trials, asked=trials_asked)
+    states = outcomes(cells)
+    return wanted(states, outliving(states, cells, trials), trials, asked=trials_asked)
 
 
 def transitions(states: Sequence[State]) -> list[tuple[Kind, int | None, int]]:

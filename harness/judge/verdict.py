@@ -10,6 +10,7 @@ from harness.judge.summary import cell_of, gist
 from harness.model import BAD, GOOD, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
 
 BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "slowdown")
+FAILURES: frozenset[VerdictName] = frozenset({"oom", "crash", "hang"})
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
 AGREE = 2
 """Trials that must agree before a cell is called bad."""
@@ -74,6 +75,11 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
     if not any(launch.whole(steps) for launch in launches):
         return True
     return any(launch.verdicts[0] not in GOOD for launch in launches)
+
+
+def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
+    """Whether one of these launches, of any version, failed after the first look: one that stops there would not."""
+    return any(trial.end in FAILURES and trial.last_step >= steps.first for trial in trials)
 
 
 def _agreeing(launches: Sequence[Launch], name: VerdictName) -> list[Launch]:

@@ -81,7 +81,7 @@ class HostRun:
                 continue
             begun = [run.launched for run in batch.runs]
             for run in self._in_turn(batch.runs, later):
-                self._run_one(run, round_number=batch.round)
+                self._run_one(run, batch)
             launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
             if launched:
                 self._log(block, batch, launched)
@@ -114,7 +114,7 @@ class HostRun:
             here = [run for run in batch.runs if self.images.is_here(run.cell)]
             if here:
                 run = self.rng.choice(here)
-                self._run_one(run, round_number=batch.round)
+                self._run_one(run, batch)
                 if run.launched:
                     self._log(block, batch, [run])
                 return True
@@ -162,7 +162,7 @@ class HostRun:
 
     # ------------------------------------------------------------ trials
 
-    def _run_one(self, run: CellRun, *, round_number: int) -> None:
+    def _run_one(self, run: CellRun, batch: Batch) -> None:
         """One trial; infrastructure trouble is tried again by a later batch, up to INFRASTRUCTURE_TRIES times.
 
         Where getting the image brings back trials of earlier runs, or fails, the policy is asked again first.
@@ -178,7 +178,7 @@ class HostRun:
         begun_s = time.monotonic()
         self.watcher.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
         try:
-            trial = self._launch(run, run.prepared, number=number, round_number=round_number)
+            trial = self._launch(run, run.prepared, batch, number=number)
         except EngineUnreachable:
             raise
         except InfrastructureError as error:
@@ -212,9 +212,9 @@ class HostRun:
             self.watcher.preparing(lane=lane, image="GPU", text=f"a pause of {seconds:.0f} s: {why}")
             time.sleep(min(0.5, seconds))
 
-    def _launch(self, run: CellRun, prepared: Prepared, *, number: int, round_number: int) -> Trial:
+    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         cell = run.cell
-        whole = self.referee.needs_whole_budget(cell, run.measured)
+        whole = batch.whole or self.referee.needs_whole_budget(cell, run.measured)
         with self.images.in_use(cell, prepared) as present:
             launch = Launch(
                 prepared=present,
@@ -229,7 +229,7 @@ class HostRun:
                 cell_id=cell.id,
                 number=number,
                 key=run.key,
-                round=round_number,
+                round=batch.round,
                 decide=lambda trace: self.referee.decide(cell, trace, whole),
                 on_step=lambda step, rss_kib: self.watcher.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
                 cancelled=self.stopped,

@@ -91,13 +91,15 @@ class CellRun:
 class Batch:
     """What is launched next: one trial of each of `runs`, side by side, in an order that the lane draws.
 
-    `only_known`: nothing is launched, but what earlier runs know of them is taken over. Without runs the block is done,
-    and `skipped` says of the cells that were not launched why they did not need to be. `record` is what the log of
-    decisions keeps of it: `kind`, `reason`, and whatever else led to it.
+    `whole`: none of them stops before its whole budget, however quiet it is. `only_known`: nothing is launched, but
+    what earlier runs know of them is taken over. Without runs the block is done, and `skipped` says of the cells that
+    were not launched why they did not need to be. `record` is what the log of decisions keeps of it: `kind`, `reason`,
+    and whatever else led to it.
     """
 
     runs: tuple[CellRun, ...]
     round: int = 0
+    whole: bool = False
     only_known: bool = False
     record: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)

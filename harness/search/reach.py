@@ -60,7 +60,7 @@ def _until(states: Sequence[bool | None], spots: Sequence[Spot], start: int, *, 
 def pick(spots: Sequence[Spot], change: Change, reach: Reach, rules: Rules) -> int | None:
     """The version whose next launch tells most about how far the failure reaches; None if that could change nothing."""
     left = [0, *(_left(spots[place], rules) for place in reach.places[1:])]
-    steps = [_steps(spots, place, change) for place in reach.places]
+    steps = _steps(spots, reach.places, change, rules)
     fails = {each: reach.fails(each) for each in set(steps)}
     end = _provable(reach, [_good(each, count) for each, count in zip(steps, left, strict=True)], rules)
     told = {
@@ -99,8 +99,9 @@ def doubt(spots: Sequence[Spot], change: Change) -> float:
 def settling(spots: Sequence[Spot], change: Change, rules: Rules) -> int | None:
     """The side of a change whose next launch, if it ends as those before, leaves less of the doubt."""
     good, bad = (evidence(spots[place], change.metric) for place in (change.good, change.bad))
+    (steps,) = _steps(spots, [change.good], change, rules)
     again = {
-        change.good: good.fine(good.survived[-1]) if good.survived else replace(good, good=good.good + 1),
+        change.good: replace(good, good=good.good + 1) if steps is None else good.fine(steps),
         change.bad: bad.failed(sorted(bad.failed_at)[len(bad.failed_at) // 2]),
     }
     able = [place for place in again if _left(spots[place], rules) > 0]
@@ -117,12 +118,13 @@ def _left(spot: Spot, rules: Rules) -> int:
     return max(0, rules.most - spot.launches) if spot.testable else 0
 
 
-def _steps(spots: Sequence[Spot], place: int, change: Change) -> int | None:
-    """How many steps the next launch of a version does, if it ends well: as many as the last one that did, or as the
+def _steps(spots: Sequence[Spot], places: Sequence[int], change: Change, rules: Rules) -> list[int | None]:
+    """How many steps the next launch of each version does, if it ends well: as many as the last one that did, or as the
     longest one of any version. None where steps are not counted.
     """
-    own = evidence(spots[place], change.metric).survived
-    return own[-1] if own else max((s for spot in spots for s in evidence(spot, change.metric).survived), default=None)
+    survived = [evidence(spot, change.metric).survived for spot in spots]
+    longest = max((max(each) for each in survived if each), default=None)
+    return [survived[place][-1] if survived[place] and not rules.whole else longest for place in places]
 
 
 def _good(steps: int | None, launches: int = 1) -> Evidence:

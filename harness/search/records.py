@@ -70,7 +70,8 @@ class Rules:
     should have failed, of all versions from an accused one on, if the search can still afford it. `least`: launches of
     each end before two alike ends are believed. `most`: launches of any version. `alpha`: the chance of leaving the
     right version out of an answer. `limits`: by level metric, the log of the ratio that counts (log1p of the matrix's
-    limit); a metric without a limit is not compared. `baseline` is launched with the ends.
+    limit); a metric without a limit is not compared. `baseline` is launched with the ends. `whole`: the next launches
+    do as many steps as any can; else a version's next one may stop where its last one did.
     """
 
     agree: int = 2
@@ -80,6 +81,7 @@ class Rules:
     alpha: float = 0.004
     limits: Mapping[str, float] = field(default_factory=dict)
     baseline: int | None = None
+    whole: bool = False
 
 
 Kind = Literal["end", "halve", "repeat", "confirm", "compare", "done"]

@@ -302,14 +302,79 @@ def setup():
 """
 
 
+ANYWHERE = """\
+import os
+import pathlib
+
+VERSION, SEEN = int(os.environ["PLANTED_VERSION"]), pathlib.Path(%r)
+
+
+def setup():
+    made, launches = iter(range(1000)), len(SEEN.read_text()) if SEEN.exists() else 0
+    SEEN.write_text("x" * (launches + 1))
+
+    def step():
+        if next(made) == (launches * 151) %% 400 and VERSION > 2:
+            os.abort()
+
+    return step
+"""
+
+
 def test_a_search_sees_that_crashes_come_at_different_steps(tmp_path: Path) -> None:
-    """By chance, as it looks: good launches may have been lucky, so that they prove less."""
+    """Anywhere in the run, as it looks: good launches may have ended before their time, so that they prove less."""
     matrix = HISTORY % ", ".join(f'"{version}"' for version in range(10))
-    result = run(tmp_path, nothing, CRASHES, matrix=matrix, search="bisect")
+    result = run(tmp_path, nothing, ANYWHERE % str(tmp_path / "seen"), matrix=matrix, search="bisect")
     lines = (result.directory / "decisions.jsonl").read_text().splitlines()
-    assert any("at different steps, so that good ones may be luck" in line for line in lines)
+    assert any("by the steps at which launches failed" in line for line in lines)
     (finding,) = result.findings
     assert int(finding.before or -1) < 3 <= int(finding.after)
+
+
+SECOND_TIME = """\
+import os
+import pathlib
+
+VERSION, SEEN = int(os.environ["PLANTED_VERSION"]), pathlib.Path(%r)
+
+
+def setup():
+    made, launches = iter(range(1000)), len(SEEN.read_text()) if SEEN.exists() else 0
+    if VERSION > 2:
+        SEEN.write_text("x" * (launches + 1))
+
+    def step():
+        if next(made) == %d and VERSION > 2 and launches %% 2 == 0:
+            os.abort()
+
+    return step
+"""
+
+
+def steps_of_good_launches(folder: Path, at: int, mode: SearchMode) -> tuple[RunResult, list[int]]:
+    """The steps that further launches of good versions did, where every second launch of those from 3 on fails."""
+    matrix = (HISTORY % ", ".join(f'"{version}"' for version in range(6))).replace("most: 4", "most: 6")
+    result = run(folder, nothing, SECOND_TIME % (str(folder / "seen"), at), matrix=matrix, search=mode)
+    good = [trial for cell in result.cells if int(cell.cell.image.version) < 3 for trial in cell.trials]
+    return result, [trial.last_step for trial in good if trial.number > 1]
+
+
+@pytest.mark.parametrize("mode", ["full", "bisect"])
+def test_a_failure_that_comes_late_and_in_a_part_of_the_launches_asks_for_whole_launches(
+    tmp_path: Path, mode: SearchMode
+) -> None:
+    """Launches that stop when they are quiet never see it: more of them, up to the last, would tell nothing."""
+    result, steps = steps_of_good_launches(tmp_path, 300, mode)
+    assert set(steps) == {400}
+    (finding,) = result.findings
+    assert int(finding.before or -1) < 3 <= int(finding.after)
+
+
+@pytest.mark.parametrize("at", [20, 2000])
+def test_quiet_launches_stop_where_failures_come_early_or_never(tmp_path: Path, at: int) -> None:
+    """A launch of a whole budget may take an hour."""
+    _, steps = steps_of_good_launches(tmp_path, at, "full")
+    assert steps.count(100) >= 3
 
 
 def test_a_good_version_that_may_be_luck_is_told(tmp_path: Path) -> None:

@@ -127,6 +127,19 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
     assert launches[0] <= launches[1]
 
 
+def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
+    """Else those of good versions stop at the first look, and say nothing of a failure that comes after it."""
+    for after, expected in ((600, [False, True, True]), (40, [False] * 3)):
+
+        def measure(run: CellRun, number: int, after: int = after) -> Trial:
+            quiet = timed(lambda run: 1e-6)(run, number)
+            crash = {"end": "crash", "signal": 11, "last_step": after, "trace": None}
+            return changed(quiet, **crash) if run.cell.image.version == "2" else quiet
+
+        batches = play(Rounds(runs=block(3), asked=Trials(least=3, most=3)), measure)
+        assert [batch.whole for batch in batches] == expected
+
+
 def test_rounds_end_whatever_happens() -> None:
     """A machine that fails at random must end with a report, too."""
     for seed in range(30):

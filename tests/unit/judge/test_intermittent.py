@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harness.judge.history import find_changes, wants_launches
-from harness.judge.verdict import judge_cell, wants_more
-from harness.model import Trial, Trials
-from tests.unit.judge.making import LIMITS, STEPS, failed, trial_of
+from harness.judge.transitions import outcome_changes
+from harness.judge.verdict import fails_late, judge_cell, wants_more
+from harness.model import Change, Trial, Trials
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 from tests.unit.judge.test_history import cell, changes, more_launches, named
 
 
@@ -57,3 +62,81 @@ def test_a_failure_of_every_second_launch_names_no_wrong_version():
             wrong += not held and one.kind != "bad_from_start"
     assert right >= 25
     assert wrong <= 2
+
+
+# ---------------------------------------------------------------- launches that stopped before a failure could come
+
+
+def launch(number: int, *, steps: int, fails: bool = False) -> Trial:
+    """It failed after so many steps, or went well; a quiet one stops at a look."""
+    end = "crash" if fails else "completed" if steps >= STEPS.budget else "stopped"
+    signal = 11 if fails else None
+    return Trial(cell_id="made", number=number, key="made", end=end, signal=signal, last_step=steps)
+
+
+def bad(*after: int) -> list[Trial]:
+    return [launch(number, steps=steps, fails=True) for number, steps in enumerate(after)]
+
+
+def good(*steps: int) -> list[Trial]:
+    return [launch(number, steps=each) for number, each in enumerate(steps)]
+
+
+def found_in(*versions: list[Trial]) -> tuple[Change, ...]:
+    return outcome_changes([cell_of(each) for each in versions], versions, baseline=None)
+
+
+def wanted_in(*versions: list[Trial]) -> dict[int, str]:
+    asked = Trials(least=3, most=8)
+    return dict(wants_launches([cell_of(each) for each in versions], versions, trials_asked=asked))
+
+
+def test_launches_that_stopped_before_others_failed_accuse_nobody():
+    """Versions that fail at step 3,000: seven launches of the one before stopped at 500, and it was called good."""
+    whole, short = good(4000, 4000, 4000), good(4000, *[500] * 7)
+    (found,) = found_in(whole, short, bad(3000, 2900, 3100), bad(2950, 3050, 2990))
+    assert (found.before, found.after, found.untestable) == (0, 2, (1,))
+    (named,) = found_in(whole, good(4000, 4000, 4000), bad(3000, 2900, 3100), bad(2950, 3050, 2990))
+    assert (named.before, named.after) == (1, 2)
+
+
+def test_launches_that_outlived_every_failure_count_whole():
+    (found,) = found_in(good(4000, 500, 500), bad(40, 499, 60))
+    assert (found.before, found.after) == (0, 1)
+    (later,) = found_in(good(4000, 500, 500), bad(40, 500, 60))
+    assert (later.before, later.untestable) == (None, (0,))
+
+
+def test_versions_whose_launches_stopped_too_early_get_more():
+    """Eight launches that always stop at 500 steps settle nothing, and none was asked for."""
+    failing = bad(3000, 2900, 3100), bad(2950, 3050, 2990)
+    wanted = wanted_in(good(4000, 4000, 4000), good(4000, 500, 500), *failing)
+    assert wanted[1].startswith("1 good launches miss a failure that came in 3 of 3 launches beside them")
+    assert wanted_in(good(4000, 4000, 4000), good(4000, 4000, 4000), *failing) == {}
+
+
+quiet = st.lists(st.sampled_from([500, 1000, 2000, 4000]), min_size=3, max_size=8)
+late = st.lists(st.integers(0, STEPS.budget - 1), min_size=3, max_size=8)
+
+
+@given(quiet, late, st.lists(st.sampled_from([500, 1000, 2000]), max_size=5))
+def test_a_launch_that_stopped_before_the_latest_failure_is_worth_nothing(steps, failures, more):
+    """Nor does it make the p of a change smaller."""
+    short = [each for each in more if each <= max(failures)]
+    old, new = [4000, *steps], bad(*failures)
+    first, second = found_in(good(*old), new), found_in(good(*old, *short), new)
+    assert [(one.before, one.after, one.p) for one in first] == [(one.before, one.after, one.p) for one in second]
+
+
+@given(quiet, st.lists(st.integers(0, 499), min_size=3, max_size=8))
+def test_where_failures_come_before_the_first_look_all_launches_count(steps, failures):
+    whole = [4000] * len(steps)
+    assert found_in(good(4000, *steps), bad(*failures)) == found_in(good(4000, *whole), bad(*failures))
+    assert not fails_late(bad(*failures), steps=STEPS)
+
+
+@pytest.mark.parametrize("end", ["crash", "oom", "hang", "setup", "infrastructure", "stopped"])
+def test_only_failures_of_the_image_ask_for_whole_launches(end):
+    """A connection that was lost at step 3,000 makes nothing longer."""
+    trial = Trial(cell_id="made", number=1, key="made", end=end, last_step=3000)
+    assert fails_late([trial], steps=STEPS) == (end in ("crash", "oom", "hang"))

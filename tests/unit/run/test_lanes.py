@@ -73,11 +73,11 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
 class Timed(HostRun):
     """Its launches are quiet traces with steps of a millisecond."""
 
-    def _launch(self, run: CellRun, prepared: Prepared, *, number: int, round_number: int) -> Trial:
+    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         step = np.arange(1.0, 1001.0)
         columns = {"rss_kib": np.full(len(step), 50_000.0), "step_s": np.full(len(step), 1e-3)}
         return Trial(
-            cell_id=run.cell.id, number=number, key="k", end="completed", run="run", round=round_number,
+            cell_id=run.cell.id, number=number, key="k", end="completed", run="run", round=batch.round,
             last_step=1000, trace=Trace(step=step, columns=columns),
         )  # fmt: skip
 
