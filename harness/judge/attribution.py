@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.judge.rules import find_rule
 from harness.judge.square import Answer, Spot, Square, State, answer, model_of
 from harness.judge.standing import Sign, Step, changes_of, may_be_one, metric_of, signs, states_of
+from harness.judge.verdict import AGREE
 from harness.model import GOOD, Attribution, Block, Cell, CellResult, Finding, Install, Lane, Plan, Variant
 
 Place = tuple[Variant, Lane]
@@ -187,9 +188,15 @@ class _Group:
         return {str(name) for name in verdicts - {"untested", "incompatible"}}
 
     def _missing(self, square: Square, told: Answer) -> tuple[Cell, ...]:
-        """The one cell that would tell most: what the matrix leaves out only if nothing else does."""
+        """The one cell that would tell most: one that was launched, and stays undecided, only if no other tells, and
+        what the matrix leaves out only if nothing else does.
+        """
         cells = [cell for spot in told.wanted if (cell := self._cell(square, spot)) is not None]
-        return tuple(sorted(cells, key=lambda cell: cell.excluded is not None)[:1])
+        return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, self._was_tried(cell)))[:1])
+
+    def _was_tried(self, cell: Cell) -> bool:
+        entry = self.known.get(cell.id)
+        return entry is not None and entry.verdict.trials >= AGREE
 
     def _cell(self, square: Square, spot: Spot) -> Cell | None:
         """The cell at a place of the square, of the first variant that was seen bad; None if it can never run."""

@@ -10,7 +10,7 @@ import numpy as np
 from harness.judge.launches import Launch
 from harness.judge.numbers import log_t_interval, median, smallest_visible, t_interval, widest
 from harness.judge.trend import COMPARABLE_S, settled_median
-from harness.model import BAD, GOOD, CellVerdict, Interval, Steps, Trace, TraceVerdict, VerdictName
+from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, Trace, TraceVerdict, VerdictName
 
 TRACEBACK = "Traceback (most recent call last)"
 OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
@@ -23,10 +23,11 @@ def cell_of(
     found = [launch.found for launch in launches if launch.found is not None]
     rated = [k.found for k in _rated(launches, support=support, steps=steps) if k.found is not None]
     times = _known(one.step_ms for one in found)
+    told = _telling(names[0], support)
     return CellVerdict(
         verdict=names[0],
         verdicts=names,
-        why=_why(names[0], launches=launches, support=support, steps=steps),
+        why=_why(names[0], told, launches=launches, support=support, steps=steps),
         trials=len(launches),
         failed=sum(1 for launch in launches if launch.failure is not None),
         signal=next((k.trial.signal for k in support if k.failure is not None and k.trial.signal is not None), None),
@@ -35,7 +36,7 @@ def cell_of(
         plateau_mib=median(_known(one.plateau_mib for one in rated)) if "plateau" in names else None,
         rate_kib_per_step=median(_known(one.rate_kib_per_step for one in rated)),
         rate_ci=_rate_interval(rated),
-        excluded_kib_per_step=min(_known(one.excluded_kib_per_step for one in rated), default=None),
+        excluded_kib_per_step=_excluded(told, rated),
         step_ms=median(times),
         step_ms_ci=log_t_interval(times),
         step_drift=median(_known(one.step_drift for one in found)),
@@ -105,17 +106,37 @@ def _metrics(launches: Sequence[Launch]) -> Mapping[str, float]:
     return {name: float(np.median(each)) for name, each in values.items()}
 
 
-def _why(name: VerdictName, *, launches: Sequence[Launch], support: Sequence[Launch], steps: Steps) -> str:
+def _telling(name: VerdictName, support: Sequence[Launch]) -> Launch:
+    """The launch that the reason quotes: of those that agree the longest, by what it rules out; of unsure ones the first
+    that is bad, or the first.
+    """
+    if name in UNSURE:
+        return next((launch for launch in support if BAD & set(launch.verdicts)), support[0])
+    return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
+
+
+def _rules_out(launch: Launch) -> float | None:
+    return None if launch.found is None else launch.found.excluded_kib_per_step
+
+
+def _excluded(told: Launch, rated: Sequence[TraceVerdict]) -> float | None:
+    """What the launch that the reason quotes rules out, so that both say the same; else the least that any does."""
+    own = None if told.failure is not None else _rules_out(told)
+    return own if own is not None else min(_known(one.excluded_kib_per_step for one in rated), default=None)
+
+
+def _why(
+    name: VerdictName, told: Launch, *, launches: Sequence[Launch], support: Sequence[Launch], steps: Steps
+) -> str:
     """One sentence: the evidence of the launch that tells most, and how many launches say so."""
     count = f"{len(support)} of {len(launches)} trials"
-    if name in ("suspect", "inconclusive"):
-        return _unsure_words(launches, support=support, steps=steps)
-    longest = max(support, key=lambda launch: launch.steps)
-    if longest.failure is not None and name == longest.failure:
-        return f"{name} in {count}: {_failure_words(longest)}"
+    if name in UNSURE:
+        return _unsure_words(told, launches=launches, support=support, steps=steps)
+    if told.failure is not None and name == told.failure:
+        return f"{name} in {count}: {_failure_words(told)}"
     if name in GOOD:
-        return _good_words(longest, launches=launches)
-    return f"{count}: {longest.found.why if longest.found is not None else longest.trial.end}"
+        return _good_words(told, launches=launches)
+    return f"{count}: {told.found.why if told.found is not None else told.trial.end}"
 
 
 def _good_words(longest: Launch, *, launches: Sequence[Launch]) -> str:
@@ -129,10 +150,9 @@ def _good_words(longest: Launch, *, launches: Sequence[Launch]) -> str:
     return f"{of_all} trials {words}; the longest: {longest.found.why}"
 
 
-def _unsure_words(launches: Sequence[Launch], *, support: Sequence[Launch], steps: Steps) -> str:
+def _unsure_words(told: Launch, *, launches: Sequence[Launch], support: Sequence[Launch], steps: Steps) -> str:
     bad = [launch for launch in support if BAD & set(launch.verdicts)]
-    first = bad[0] if bad else support[0]
-    words = _failure_words(first) if first.failure is not None or first.found is None else first.found.why
+    words = _failure_words(told) if told.failure is not None or told.found is None else told.found.why
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.model import Attribution, Cell, Finding, Lane, Metric, Pull, RunResult
+from harness.model import UNSURE, Attribution, Cell, Finding, Lane, Metric, Pull, RunResult
 from harness.report import phrases, words
 from harness.report.clean import plain, version
-from harness.report.episodes import History, histories
+from harness.report.episodes import History, histories, place_of_cell
 from harness.report.rule import evidence, rule_text, when_text
 
 MOST_AT_THE_TOP = 3
@@ -178,6 +178,7 @@ class _Names:
     """What lanes are called: a card by its name where that names one lane only, else as in all reports."""
 
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
+        self._cells = result.cells
         blocks = [block for block in result.plan.blocks if block.series.name == attribution.series]
         self._lanes = dict.fromkeys(
             block.lane for block in blocks if block.variant.scenario.name == attribution.scenario
@@ -216,5 +217,10 @@ class _Names:
         return f"{image} {verb} good on {words.together([self.one(lane) for lane in attribution.good_lanes])}"
 
     def way_out(self, cell: Cell) -> str:
+        """What to run, or what else to do where it was run already."""
+        what = f"{version(cell.image.version)} on {self.one(cell.lane)}"
+        tried = next((one.verdict for one in self._cells if place_of_cell(one.cell) == place_of_cell(cell)), None)
+        if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
+            return f"{what} would tell, but is {tried.verdict} after {tried.trials} launches: give it more steps"
         left_out = ", which the matrix leaves out," if cell.excluded is not None else ""
-        return f"run {version(cell.image.version)} on {self.one(cell.lane)}{left_out} to tell"
+        return f"run {what}{left_out} to tell"

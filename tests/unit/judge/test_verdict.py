@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.judge.verdict import judge_cell, needs_whole_budget, wants_more
 from harness.model import Limits, Look, Trial, Trials
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, times, trace_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
 
 ASKED = Trials(least=3, most=5)
 
@@ -66,6 +66,19 @@ def test_flat_needs_a_launch_over_the_whole_budget():
     assert (cell.verdict, cell.steps) == ("flat", 4000)
     assert cell.excluded_kib_per_step is not None
     assert cell.excluded_kib_per_step < 0.05
+
+
+@pytest.mark.parametrize("noises", [(4000.0, 20000.0), (20000.0, 4000.0, 4000.0), (16.0, 400.0, 100.0)])
+def test_a_cell_rules_out_what_its_reason_says(noises):
+    """The figure was the least of all launches, beside a reason that quoted another one: 0.16, and 7.2."""
+    trials = []
+    for number, noise_kib in enumerate(noises):
+        trace = trace_of(memory(seed=number, noise_kib=noise_kib), step_s=times(seed=number))
+        trials.append(replace(trial_of(number), trace=trace))
+    cell = cell_of(trials)
+    assert cell.excluded_kib_per_step is not None
+    figure = f"{cell.excluded_kib_per_step:{'.0f' if cell.excluded_kib_per_step >= 100 else '.2g'}}"
+    assert f"a leak of more than {figure} KiB a step is ruled out" in cell.why
 
 
 def test_a_leak_beside_a_slowdown():

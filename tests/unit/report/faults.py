@@ -1,6 +1,7 @@
 """Runs whose fault is known, drawn as squares: a row for each lane, a letter for each image.
 
-`b` leaks, `g` is good, `s` is suspect, `u` is untested, `i` is incompatible, `x` is left out by the matrix.
+`b` leaks, `g` is good, `s` is suspect, `n` is noisy in two launches, `u` is untested, `i` is incompatible, `x` is left
+out by the matrix.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ VERDICTS: Mapping[str, Callable[[], CellVerdict]] = {
     "b": lambda: build.leak(24.1),
     "g": build.flat,
     "s": lambda: build.unknown("suspect", "grows, but lacks one sign of a leak"),
+    "n": lambda: replace(build.unknown("inconclusive", "RSS is too noisy to tell"), trials=2, steps=4000),
     "u": lambda: build.unknown("untested", "manifest unknown"),
     "i": lambda: build.unknown("incompatible", "CUDA 11.1 has no code for sm_89"),
     "x": lambda: build.unknown("untested", LEFT_OUT),
