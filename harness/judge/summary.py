@@ -107,7 +107,7 @@ def _metrics(launches: Sequence[Launch]) -> Mapping[str, float]:
 
 
 def _telling(name: VerdictName, support: Sequence[Launch]) -> Launch:
-    """The launch that the reason quotes: of those that agree the longest, by what it rules out; of unsure ones the first
+    """The launch that the reason quotes: of those that agree the longest, by what it rules out; of unsure ones the one
     that is bad, or the first.
     """
     if name in UNSURE:

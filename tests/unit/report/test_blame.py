@@ -39,7 +39,7 @@ def test_the_story_before() -> None:
 
 
 def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -> None:
-    """It was "run 22.12 on the RTX 3090 to tell", of a cell that had been run twice: launches alone never tell there."""
+    """It was "run 22.12 on the RTX 3090 to tell", of a cell that had been run twice: launches tell nothing there."""
     text = sentence(run({OLD: "ggn", NEW: "iib"}))
     assert "22.12 on the RTX 3090 would tell, but is inconclusive after 2 launches: give it more steps." in text
     assert "run 20.12 on the RTX 4090 to tell" in sentence(run({OLD: "ggn", NEW: "unb"}, of=faults.NGC)), "not run yet"
