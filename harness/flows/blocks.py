@@ -83,6 +83,7 @@ def judge_block(
         changes=changes,
         warnings=(
             *_warnings(block, trials, searched=searched is not None),
+            *_not_launched(block, cells, changes),
             *_beside_others(block, changes),
             *_by_luck(block, cells, changes),
             *_of_another_kind(block, cells, changes),
@@ -129,6 +130,16 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
     return (
         f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
         f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them",
+    )
+
+
+def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+    """A search that found one change looks no further: another time of being bad may lie between two good versions."""
+    if not changes or not any(cell.skipped.startswith("not needed") for cell in cells):
+        return ()
+    return (
+        f"{block.series.name} on {block.lane}: searched: versions that were not launched may differ from their "
+        "neighbours; --search full runs them all",
     )
 
 
