@@ -154,12 +154,16 @@ def _undecided(attribution: Attribution, names: _Names) -> str:
         "lane or both": f"{names.good_with(attribution)}; whether {lanes} alone is at fault is undecided",
         "nothing good": "there is nothing good to compare with, so whose fault it is is undecided",
     }
-    way = (
-        names.way_out(attribution.missing[0])
-        if attribution.missing
-        else "no cell of this matrix can tell, so add a host, or a version that runs there"
-    )
-    return f"{doubts[attribution.doubt or 'image or lane']}: {way}"
+    return f"{doubts[attribution.doubt or 'image or lane']}: {_way(attribution, names)}"
+
+
+def _way(attribution: Attribution, names: _Names) -> str:
+    """What would tell."""
+    if attribution.missing:
+        return names.way_out(attribution.missing[0])
+    if attribution.doubt == "nothing good" and names.oldest in attribution.images:
+        return "add an older version; if that is bad too, the scenario may do it by itself"
+    return "no cell of this matrix can tell, so add a host, or a version that runs there"
 
 
 _FAULTS: dict[str, Callable[[Attribution, _Names], str]] = {
@@ -180,6 +184,7 @@ class _Names:
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
         self._cells = result.cells
         blocks = [block for block in result.plan.blocks if block.series.name == attribution.series]
+        self.oldest = blocks[0].series.images[0].version
         self._lanes = dict.fromkeys(
             block.lane for block in blocks if block.variant.scenario.name == attribution.scenario
         )

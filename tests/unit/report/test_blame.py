@@ -102,6 +102,12 @@ def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -
         ({NEW: "uub"},
          "in 22.12, on the RTX 4090; there is nothing good to compare with, so whose fault it is is "
          "undecided: run 21.08 on the RTX 4090 to tell."),
+        ({NEW: "bbb"},
+         "in every version from 20.12, the oldest, on the RTX 4090; there is nothing good to compare with, so whose "
+         "fault it is is undecided: add an older version; if that is bad too, the scenario may do it by itself."),
+        ({NEW: "iib"},
+         "in 22.12, on the RTX 4090; there is nothing good to compare with, so whose fault it is is undecided: "
+         "no cell of this matrix can tell, so add a host, or a version that runs there."),
     ],
 )  # fmt: skip
 def test_each_square_has_its_words(square: Square, text: str) -> None:
