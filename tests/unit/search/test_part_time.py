@@ -121,21 +121,23 @@ STEPS = 4000
 
 
 def crashing(
-    first_bad: int, times: Times, *, rate: float, seed: int, versions: int = 24, quiet: int = STEPS
+    first_bad: int, times: Times, *, rate: float, seed: int, versions: int = 24, quiet: int = STEPS, asks: bool = False
 ) -> tuple[list[Spot], int]:
     """Bad versions crash in a part of the launches, in a step by (random, version); the first launch of a version does
-    all steps, later ones that go well stop after `quiet`. What is known at the end, and the launches.
+    all steps, later ones that go well stop after `quiet`, unless one failed later than that and the search `asks` for
+    whole ones. What is known at the end, and the launches.
     """
     rng = random.Random(seed)
-    spots, count = fresh(versions), 0
-    while (decision := decide(spots, rules=Rules())).launch:
+    spots, count, rules = fresh(versions), 0, Rules()
+    while (decision := decide(spots, rules=rules)).launch:
         for place in decision.launch:
             count += 1
             own = spots[place].states.get("outcome", Evidence())
-            steps = STEPS if not own.good or own.bad else quiet
+            steps = STEPS if not own.good or own.bad or rules.whole else quiet
             at = times(rng, place) if place >= first_bad and rng.random() < rate else STEPS + 1
             told = own.failed(at) if at <= steps else own.fine(steps)
             spots[place] = replace(spots[place], launches=spots[place].launches + 1, states={"outcome": told})
+            rules = replace(rules, whole=rules.whole or (asks and bool(told.failed_at) and max(told.failed_at) > quiet))
     return spots, count
 
 
@@ -207,12 +209,26 @@ def test_a_version_that_is_good_for_fewer_steps_than_others_needed_to_fail_is_no
     assert "ended before its time" in decision.reason
 
 
+def late(rng: random.Random, version: int) -> int:
+    return rng.randrange(2000, STEPS + 1)
+
+
+def test_a_late_failure_is_found_by_whole_launches():
+    """Most versions have eight launches at most: seven that stop at 500 steps leave the answer an interval for ever."""
+    found = {}
+    for asks in (True, False):
+        widths = []
+        for seed in range(40):
+            spots, _ = crashing(1 + seed % 11, late, rate=0.8, seed=seed, versions=12, quiet=500, asks=asks)
+            widths += [
+                each.after - (-1 if each.before is None else each.before) for each in conclude(spots, rules=Rules())
+            ]
+        found[asks] = sum(widths) / len(widths)
+    assert found[True] < found[False] / 1.5
+
+
 def test_launches_that_stop_early_prove_no_more_than_they_did():
     """A failure of every second launch, late: good launches that stopped at 500 steps blame no innocent version."""
-
-    def late(rng: random.Random, version: int) -> int:
-        return rng.randrange(2000, STEPS + 1)
-
     told = [
         verdict(1 + seed % 11, crashing(1 + seed % 11, late, rate=0.5, seed=seed, versions=12, quiet=500)[0], Rules())
         for seed in range(40)
