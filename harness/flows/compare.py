@@ -11,11 +11,13 @@ from harness.errors import UsageError
 from harness.flows.stored import StoredRun, read_run
 from harness.flows.together import called, put_together
 from harness.judge.beside import Side, compare
-from harness.judge.comparable import conditions, differences
+from harness.judge.comparable import Difference, conditions, differences
 from harness.judge.noise import noise_of, pooled
 from harness.model import BAD, UNSURE, Block, Cell, Column, Comparison, Lane, Noise, Pair, RunResult, Steps, Trial
 
 MACHINE = ("name", "cpu", "cpus", "architecture")
+NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
+"""Of what two machines differ in: what is compared elsewhere, and mere names."""
 APART = (
     "not measured side by side (another host, or another day): heat, load and hardware of each are in the ratios, and "
     "trials are not pooled"
@@ -45,7 +47,7 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
         columns=tuple(columns.values()),
         pairs=tuple(pairs),
         together=together,
-        notes=tuple(_notes(pairs)),
+        notes=(*_machines_apart(runs, columns), *_notes(pairs)),
         exit_code=_exit_code(pairs, together),
     )
 
@@ -85,6 +87,21 @@ def _machine(run: StoredRun, lane: Lane) -> str:
         gpus = [card.get("uuid") for card in trial.cards]
         return json.dumps([*(trial.fingerprint.get(name) for name in MACHINE), *gpus], default=str)
     return f"{run.path}: {lane}"
+
+
+def _machines_apart(runs: Sequence[StoredRun], columns: Mapping[Key, Column]) -> Iterator[str]:
+    """A line for each two lanes: in what their machines differ, as the first launch on each tells it."""
+    for one, other in _partners(runs, columns):
+        seen = [conditions(trial) for number, lane in (one, other) for trial in _trials(runs[number], lane)[:1]]
+        found = differences(*seen, axis=NOT_TOLD) if len(seen) == 2 else ()
+        if told := dict.fromkeys(
+            f"{each.name} {_value(each, each.one)} / {_value(each, each.other)}" for each in found
+        ):
+            yield f"{columns[one].label} and {columns[other].label} differ in: {'; '.join(told)}"
+
+
+def _value(found: Difference, value: Any) -> str:
+    return f"{value / 2**30:.3g} GiB" if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
 
 
 def _partners(runs: Sequence[StoredRun], columns: Mapping[Key, Column]) -> Iterator[tuple[Key, Key]]:

@@ -64,8 +64,12 @@ class Difference:
     other: Any
 
     def __str__(self) -> str:
-        name = NAMES.get(self.field, self.field.replace(".", " ").replace("_", " "))
-        return f"{name} {_shown(self.one)} and {_shown(self.other)}"
+        return f"{self.name} {_shown(self.one)} and {_shown(self.other)}"
+
+    @property
+    def name(self) -> str:
+        """In words: `host kernel`."""
+        return NAMES.get(self.field, self.field.replace(".", " ").replace("_", " "))
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], *, axis: Collection[str]) -> tuple[Difference, ...]:

@@ -234,6 +234,27 @@ def test_trials_that_name_their_gpus_otherwise_are_compared(runs: Runs, gpus: ob
     assert compare_runs([runs.write("a", {OLD: "ggg"}), runs.write("b", {OLD: "ggg"}, change=change)]).pairs
 
 
+def test_what_two_machines_differ_in_is_told_with_both_values(runs: Runs) -> None:
+    """They may differ, as that is what is compared; a table that did not say so passed for two equal machines."""
+
+    def on(kernel: str, driver: str, memory_bytes: int) -> Callable[[Trial], Trial]:
+        def change(trial: Trial) -> Trial:
+            seen = {**trial.fingerprint, "kernel": kernel, "memory_bytes": memory_bytes}
+            card = {"uuid": f"GPU-{kernel}", "name": "RTX 3090", "driver": driver}
+            return replace(trial, fingerprint=seen, facts={**trial.facts, "gpus": [card]})
+
+        return change
+
+    old = runs.write("a", {OLD: "ggg"}, change=on("5.10", "520.61", 64 << 30))
+    new = runs.write("b", {OLD: "ggg"}, machine="other", change=on("6.18", "550.54", 32 << 30))
+    note = compare_runs([old, new]).notes[0]
+    assert note.endswith("differ in: GPU driver 520.61 / 550.54; host kernel 5.10 / 6.18; memory 64 GiB / 32 GiB")
+    (code, shown) = called(str(old), str(new))
+    assert (code, "host kernel 5.10 / 6.18" in " ".join(shown.split())) == (0, True)
+    same = runs.write("c", {OLD: "ggg"}, change=on("5.10", "520.61", 64 << 30))
+    assert not [text for text in compare_runs([old, same]).notes if "differ in" in text]
+
+
 def test_one_lane_and_the_same_run_twice_have_nothing_beside_them(runs: Runs) -> None:
     path = runs.write("a", {OLD: "ggg"})
     with pytest.raises(UsageError, match="one lane only"):
