@@ -45,7 +45,7 @@ def probe(
     """
     from harness.cli.results import write_readable
     from harness.flows import probing, rerender
-    from harness.flows.probed import add_to_newest_run
+    from harness.flows.probed import added_to_newest_run
     from harness.flows.sweep import SweepOptions, plan_sweep
     from harness.flows.world import World
     from harness.report import probes as probe_report
@@ -57,9 +57,9 @@ def probe(
         plan = plan_sweep(matrix, options, os.environ)
         world = World(environ=os.environ, watcher=watching, stopped=stopped)
         found, directory = probing.probe(plan, options, world, names=names)
-    run = add_to_newest_run(directory, out=out, matrix=plan.matrix.name)
-    if run is not None:
-        write_readable(rerender.read_result(run), RunDirectory(run))
+    with added_to_newest_run(directory, out=out, matrix=plan.matrix.name) as run:
+        if run is not None:
+            write_readable(rerender.read_result(run), RunDirectory(run))
     with to_stdout():
         click.echo(probe_report.render(found, directory))
         if run is not None:

@@ -72,18 +72,21 @@ def _to_json(probed: Probed) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def add_to_newest_run(found: Path, *, out: Path, matrix: str) -> Path | None:
+@contextmanager
+def added_to_newest_run(found: Path, *, out: Path, matrix: str) -> Iterator[Path | None]:
     """Put the `probes.json` of the directory `found` beside what the newest run of the matrix has already; what was
-    found anew takes the place of the old. Returns that run, or None if there is none that is finished.
+    found anew takes the place of the old. Gives that run, or None if there is none that is finished. Another probe adds
+    what it found only after the end of the context: its reports, written later, have both.
     """
     run = out / matrix / "latest"
     if not (run / "summary.json").exists():
-        return None
+        yield None
+        return
     run = run.resolve()
     with _alone_in(run.parent):
         entries = {_place(entry): entry for path in (run / FILE, found / FILE) for entry in _raw(path)}
         RunDirectory(run).write(FILE, json.dumps(list(entries.values()), indent=1))
-    return run
+        yield run
 
 
 @contextmanager

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UsageError
-from harness.flows.probed import FILE, add_to_newest_run, read_probed
+from harness.flows.probed import FILE, added_to_newest_run, read_probed
 from harness.model import Leak, Probe, Probed, RunResult
 from harness.report import probe_tables, probes
 from tests.unit.report import build
@@ -34,6 +36,11 @@ def a_run(out: Path) -> Path:
     (run / "summary.json").write_text("{}")
     (run.parent / "latest").symlink_to(run.name)
     return run
+
+
+def add_to_newest_run(found: Path, *, out: Path, matrix: str) -> Path | None:
+    with added_to_newest_run(found, out=out, matrix=matrix) as run:
+        return run
 
 
 def test_what_was_found_is_read_back_with_its_cell_and_settings(tmp_path: Path) -> None:
@@ -70,6 +77,20 @@ def test_probes_that_end_at_once_all_get_in(tmp_path: Path) -> None:
     for each in adding:
         each.join()
     assert {entry["params"]["n"] for entry in json.loads((run / FILE).read_text())} == set(range(24))
+
+
+def test_reports_are_written_before_the_next_probe_adds_its_own(tmp_path: Path) -> None:
+    """The slower of two wrote a page without the tables of the other, over the one that had both."""
+    run = a_run(tmp_path)
+    with added_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart"):
+        other = os.open(run.parent, os.O_RDONLY)
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(other)
+    add_to_newest_run(written(tmp_path / "two", ENTRY | {"probe": "lines"}), out=tmp_path, matrix="quickstart")
+    assert len(json.loads((run / FILE).read_text())) == 2
 
 
 def test_a_run_that_is_not_finished_gets_nothing(tmp_path: Path) -> None:
