@@ -64,3 +64,23 @@ def test_a_segfault_in_one_version_is_found_in_the_middle(harness: Harness) -> N
     summary = sweep(harness, "orjson", code=1)
     assert boundaries(summary) == [("outcome", "3.7.8", "3.7.9"), ("outcome", "3.7.9", "3.7.10")]
     assert {cell["signal"] for cell in summary["cells"] if cell["verdict"] == "crash"} == {11}
+
+
+def test_a_leak_of_eighty_bytes_and_its_repair(harness: Harness) -> None:
+    """protobuf 4.21.0 to 4.24.2: the version that repaired it differs from its neighbour by a patch number."""
+    summary = sweep(harness, "protobuf", code=1)
+    assert boundaries(summary) == [("memory", "3.20.3", "4.21.0"), ("memory", "4.24.2", "4.24.3")]
+    rates = [cell["rate_kib_per_step"] for cell in summary["cells"] if cell["verdict"] == "leak"]
+    assert rates == pytest.approx([20 * 80 / 1024] * 2, rel=0.02)
+
+
+def test_two_small_leaks_have_each_their_own_repair(harness: Harness) -> None:
+    """msgspec: one is below the usual limit, and one version has the one repaired and the other not."""
+    summary = sweep(harness, "msgspec", code=1)
+    leaking: dict[str, list[str]] = {"raw": [], "pattern": []}
+    for cell in summary["cells"]:
+        if cell["verdict"] == "leak":
+            leaking[cell["params"]["what"]].append(cell["image"])
+    assert leaking == {"raw": ["0.17.0", "0.18.6"], "pattern": ["0.17.0", "0.18.6", "0.19.0"]}
+    assert {one["first_good"] for one in summary["findings"] if "first_good" in one} == {"0.19.0", "0.20.0"}
+    assert [one["cause"] for one in summary["attribution"]] == ["image", "image"]

@@ -1,0 +1,13 @@
+"""Ask a message 20 times for the size of a part that it does not have."""
+
+
+def setup():
+    from google.protobuf.type_pb2 import Type
+
+    message = Type()
+
+    def step():
+        for _ in range(20):
+            message.source_context.ByteSize()
+
+    return step
