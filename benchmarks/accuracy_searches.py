@@ -213,10 +213,13 @@ CASES: tuple[Mapping[str, Any], ...] = (
     {"versions": 24, "share": 0.5},
     {"versions": 24, "share": 0.2},
     {"versions": 24, "share": 0.2, "gaps": 6},
-    {"versions": 24, "share": 1.0, "step": "own"},
-    *({"versions": 24, "share": share, "step": step} for step in ("early", "any") for share in (1.0, 0.5, 0.2)),
+    *(
+        {"versions": 24, "share": share, "step": step}
+        for step in STEPS_OF
+        if step != "same"
+        for share in (1.0, 0.5, 0.2)
+    ),
     {"versions": 1000, "share": 1.0, "step": "early"},
-    *({"versions": 24, "share": share, "step": "chance"} for share in (1.0, 0.5, 0.2)),
     {"versions": 24, "share": 1.0, "changes": 0},
     {"versions": 24, "effect": 1.1, "spread": 0.01},
     {"versions": 24, "effect": 1.1, "spread": 0.02},

@@ -19,6 +19,11 @@ always come would take more than two launches to be told from others.
 MISS_BETWEEN = 3e-4
 """The same for good versions between two bad ones: two changes more are rare beforehand, too."""
 
+ENOUGH = 4
+"""So many launches should have failed where none of a bad version ended well: of three, a failure of every fifth launch
+comes in all now and then. One more that is lucky tells.
+"""
+
 State = bool | None
 """Whether a cell is bad; None if it cannot be said."""
 
@@ -49,15 +54,17 @@ def wanted(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, asked: Trials
 ) -> Mapping[int, str]:
     """The versions whose launches could settle where a failure began or ended, with the reason: the nearest doubtful
-    one on each side of a bad version that has fewer launches than `asked.most`.
+    one on each side of a bad version that has fewer launches than `asked.most`; and a bad one, if few have failed yet.
     """
     history = _History(states=states, cells=cells)
+    left = [sum(trial.measured for trial in each) < asked.most for each in trials]
     reasons: dict[int, str] = {}
     for bad, direction in history.sides:
-        doubtful = history.doubtful(bad, direction)
-        able = [near for near in doubtful if sum(trial.measured for trial in trials[near]) < asked.most]
+        able = [near for near in history.doubtful(bad, direction) if left[near]]
         if able:
             reasons.setdefault(able[0], history.words(bad, able[0]))
+        if left[bad] and history.seldom:
+            reasons.setdefault(bad, "all its launches failed, but they are few: does it always fail?")
     return reasons
 
 
@@ -72,6 +79,12 @@ class _History:
     def sides(self) -> list[tuple[int, int]]:
         """Every bad place, with each direction away from it."""
         return [(place, direction) for place, bad in enumerate(self.states) if bad for direction in (-1, 1)]
+
+    @property
+    def seldom(self) -> bool:
+        """Whether few launches failed, all of the bad versions, beside good ones."""
+        failed = sum(cell.failed for cell in self._failing)
+        return failed < ENOUGH and failed == sum(cell.trials for cell in self._failing) and False in self.states
 
     def doubtful(self, bad: int, direction: int) -> list[int]:
         """The good places from a bad one on, up to the next, that may only have been lucky; nearest first.

@@ -146,7 +146,7 @@ def test_doubtful_neighbours_of_a_rare_failure_get_launches():
 
 def test_launches_that_settle_nothing_are_not_asked_for():
     always, few, many = cell("crash", failed=3), cell("flat", trials=3), cell("flat", trials=60)
-    assert more_launches(few, always, few) == {}
+    assert more_launches(few, always, always, few) == {}
     assert more_launches(many, cell("crash", trials=8, failed=2), many) == {}
     assert more_launches(few, cell("crash", trials=8, failed=2), most=3) == {}
     assert more_launches(few, few) == {}

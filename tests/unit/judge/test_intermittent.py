@@ -31,6 +31,14 @@ def test_a_version_whose_launches_all_failed_is_seen_beside_the_others():
     assert (found.before, found.after, found.untestable) == (0, 2, (1,))
 
 
+def test_a_version_of_which_three_launches_failed_is_launched_once_more():
+    """Where every fifth launch fails, one version of 125 shows three of three: the next would be called its fix."""
+    few, three = cell("flat", trials=3), cell("crash", failed=3)
+    assert set(more_launches(few, three, few)) == {1}
+    assert more_launches(few, cell("crash", trials=4, failed=4), few) == {}
+    assert more_launches(three) == {}
+
+
 def exit_codes(rng: random.Random, *, first_bad: int, rate: float, versions: int = 8) -> list[list[Trial]]:
     """Launches as rounds ask for them, of a failure that comes in a part of the launches from `first_bad` on."""
     asked, launched = Trials(least=3, most=8), [list[Trial]() for _ in range(versions)]
