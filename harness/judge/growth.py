@@ -32,7 +32,8 @@ class Growth:
 
     `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `rise` is how far the floor
     rose since the first 2 % of the rows. `below` is the limit that a steady growth, which goes on, stays below; None
-    where there is no such growth. `detectable` is the slowest leak that would have been seen in so much noise.
+    where there is no such growth. `due` is the size of the rises of which the next, which may be due, alone keeps the
+    series from being flat. `detectable` is the slowest leak that would have been seen in so much noise.
     """
 
     verdict: VerdictName
@@ -45,6 +46,7 @@ class Growth:
     how: str = ""
     cycles: bool = False
     below: float | None = None
+    due: float | None = None
 
 
 def judge_growth(
@@ -93,7 +95,9 @@ def _no_leak(series: Series, *, rise: float, plateau: float) -> Growth:
     excluded = _excluded(series)
     if excluded >= series.limit:
         verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
-        return replace(found, verdict=verdict, excluded=max(excluded, _fastest(series)), unmet=series.unmet or "")
+        due = series.quantum if excluded - _due(series) < series.limit else None
+        fastest = max(excluded, _fastest(series))
+        return replace(found, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
     if later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
         return replace(found, excluded=excluded, below=series.limit)
     return replace(found, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
@@ -105,7 +109,12 @@ def _excluded(series: Series) -> float:
     highest = min(later.high, series.windows.highest_wide, series.highest_floor)
     if series.losses.possible:
         highest = max(highest, series.losses.highest(alpha=ALPHA_COUNT) / series.steps_per_row)
-    return max(highest, 0.0) + series.quantum / later.span
+    return max(highest, 0.0) + _due(series)
+
+
+def _due(series: Series) -> float:
+    """The pace of one more allocation, which may be due, over B."""
+    return series.quantum / series.windows.later.span
 
 
 def _fastest(series: Series) -> float:

@@ -223,11 +223,14 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
         return f"{slow}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
     if early:
         return f"{grows}: too early to tell it from a buffer that fills"
+    noisy = "is too noisy to tell"
+    if memory.due is not None:
+        noisy = f"rises by {memory.due:.4g} KiB at a time, and the next may be due"
     words = {
         "plateau": f"{what} rose {memory.rise / 1024:.1f} MiB and then stayed",
         "flat": f"{what} is flat",
         "suspect": f"{grows}, but {memory.unmet}; more steps would tell",
-        "inconclusive": f"{what} is too noisy to tell; more steps would tell",
+        "inconclusive": f"{what} {noisy}; more steps would tell",
     }
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
     told = memory.verdict not in GOOD and detectable >= excluded
