@@ -13,7 +13,7 @@ from harness.rates import luck
 
 MISS = 1e-3
 """The chance of having missed the failure that a good version is allowed to have. `benchmarks/accuracy_failures.py`: at
-0.01 a wrong version is named in 2 to 3 of 100 histories, at 0.002 in 1, here in up to 5 of 1,000. Where four launches
+0.01 a wrong version is named in 2 to 3 of 100 histories, at 0.002 in 1, here in up to 6 of 1,000. Where four launches
 failed and none of a bad version ended well, it takes three good ones.
 """
 MISS_BETWEEN = 3e-4
