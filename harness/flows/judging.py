@@ -49,7 +49,7 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
         where = f" at step {trial.last_step}" if trial.last_step and not scenario.judge_exit else ""
-        last_line = (trial.message.strip().splitlines() or [""])[-1]
+        last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
         return f"{trial.end}{where}: {last_line}", trial.end in BAD
     if scenario.judge_exit:
         return "exit 0", False
