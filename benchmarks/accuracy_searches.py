@@ -130,6 +130,7 @@ def searched_thrice(made: Made) -> Named:
 def _searched(made: Made, rules: Rules) -> Named:
     spots, number = [Spot() for _ in made.level], 0
     while (decision := decide(spots, rules=(now := _whole(spots, rules)))).launch:
+        now = replace(now, whole=now.whole or decision.whole)
         asked = [place for place in decision.launch if place not in made.silent]
         for place in set(decision.launch) - set(asked):
             spots[place] = replace(spots[place], testable=False)

@@ -48,7 +48,7 @@ class Searching:
         return Batch(
             runs=tuple(self.runs[place] for place in decision.launch),
             round=self._next_round(),
-            whole=self.rules.whole,
+            whole=self.rules.whole or decision.whole,
             record=self._record(decision),
             skipped={self.runs[place].cell.id: why for place, why in needless.items()},
         )

@@ -74,14 +74,17 @@ def _is_silent(spot: Spot, rules: Rules) -> bool:
 
 
 def _alike(spots: Sequence[Spot], rules: Rules) -> Decision | None:
-    """Ends between which nothing changes are launched again before that is believed."""
+    """Ends between which nothing changes are launched again before that is believed: all else rests on them, and what
+    fails late, in a part of the launches, shows in whole ones only.
+    """
     if any(changes_of(spots, metric) for metric in metrics_of(spots)):
         return None
     again = tuple(p for p in _outer(spots, rules) if not _believed(spots[p], rules))
     if not again:
         return None
     names = " and ".join(name_of(spots, place) for place in again)
-    return Decision(launch=again, kind="confirm", reason=f"both ends are alike so far: {names} once more, to be sure")
+    reason = f"both ends are alike so far: {names} once more, to be sure"
+    return Decision(launch=again, kind="confirm", reason=reason, whole=True)
 
 
 def _accused_once(spots: Sequence[Spot], rules: Rules) -> Decision | None:

@@ -91,7 +91,8 @@ Kind = Literal["end", "halve", "repeat", "confirm", "compare", "done"]
 class Decision:
     """What is launched next, side by side, and why. `launch` is empty once the search is over.
 
-    `posterior`: (version, chance that it is the outermost one of the changed side), likeliest first.
+    `posterior`: (version, chance that it is the outermost one of the changed side), likeliest first. `whole`: these
+    launches run their whole budget even if they are quiet.
     """
 
     launch: tuple[int, ...]
@@ -100,6 +101,7 @@ class Decision:
     metric: str | None = None
     bracket: tuple[int, int] | None = None
     posterior: tuple[tuple[int, float], ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

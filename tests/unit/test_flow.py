@@ -377,6 +377,12 @@ def test_quiet_launches_stop_where_failures_come_early_or_never(tmp_path: Path, 
     assert steps.count(100) >= 3
 
 
+def test_all_launches_of_the_ends_of_a_search_are_whole(tmp_path: Path) -> None:
+    """All else rests on them: what fails late, in every second launch, was missed in half of the searches."""
+    _, steps = steps_of_good_launches(tmp_path, 2000, "bisect")
+    assert set(steps) == {400}
+
+
 def test_a_good_version_that_may_be_luck_is_told(tmp_path: Path) -> None:
     """The table shows it as good and the finding does not rely on it: nobody could make sense of that."""
     matrix = (HISTORY % '"2", "3"').replace("least: 2, most: 4", "least: 2, most: 2")
