@@ -104,6 +104,7 @@ class Searching:
             "kind": decision.kind,
             "reason": decision.reason,
             "metric": decision.metric,
+            "whole": decision.whole or self.rules.whole,
             "bracket": None if decision.bracket is None else [versions[place] for place in decision.bracket],
             "posterior": {versions[place]: chance for place, chance in decision.posterior},
         }
