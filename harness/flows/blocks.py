@@ -14,6 +14,7 @@ from harness.flows.searched import with_boundaries
 from harness.flows.searching import Searching
 from harness.judge import history
 from harness.judge.compared import with_compared
+from harness.judge.intermittent import MISS
 from harness.judge.rounds import visible
 from harness.model import GOOD, Block, CellResult, CellVerdict, Change, Install, Noise, Trace, Trial
 from harness.run.policy import CellRun
@@ -62,18 +63,7 @@ def judge_block(
     trials = [cell.trials for cell in cells]
     scenario = block.variant.scenario
     verdicts: Sequence[CellVerdict] = [cell.verdict for cell in cells]
-    changes = history.find_changes(
-        verdicts,
-        trials,
-        limits=scenario.limits,
-        steps=scenario.steps,
-        seed=seed,
-        baseline=baseline_of(block),
-        exit_only=scenario.judge_exit,
-        noise=noise,
-    )
-    if searched is not None:
-        changes = with_boundaries(changes, searched.boundaries(), cells=verdicts, rules=searched.rules)
+    changes = _changes(block, cells, seed=seed, noise=noise, searched=searched)
     seen = None if scenario.judge_exit else visible(trials, steps=scenario.steps, noise=noise)
     if not scenario.judge_exit:
         verdicts = with_compared(verdicts, trials, steps=scenario.steps, searched=searched is not None)
@@ -131,6 +121,29 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
         f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
         f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them",
     )
+
+
+def _changes(
+    block: Block, cells: Sequence[CellResult], *, seed: int, noise: Noise | None, searched: Searching | None
+) -> tuple[Change, ...]:
+    """What changed, by all launches. A search ended by its own chance of an error, and has launched nothing for that of
+    a whole history.
+    """
+    scenario, verdicts = block.variant.scenario, [cell.verdict for cell in cells]
+    found = history.find_changes(
+        verdicts,
+        [cell.trials for cell in cells],
+        limits=scenario.limits,
+        steps=scenario.steps,
+        seed=seed,
+        baseline=baseline_of(block),
+        exit_only=scenario.judge_exit,
+        noise=noise,
+        miss=MISS if searched is None else searched.rules.alpha,
+    )
+    if searched is None:
+        return found
+    return with_boundaries(found, searched.boundaries(), cells=verdicts, rules=searched.rules)
 
 
 def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:

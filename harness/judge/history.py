@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from harness.judge.comparable import Difference, set_apart
+from harness.judge.intermittent import MISS
 from harness.judge.levels import Rule, peak_changes, step_time_changes
 from harness.judge.noise import floor, noise_of
 from harness.judge.rounds import visible, wants_round
@@ -36,22 +37,24 @@ def find_changes(
     baseline: int | None = None,
     noise: Noise | None = None,
     exit_only: bool = False,
+    miss: float = MISS,
 ) -> tuple[Change, ...]:
     """All changes of one block: cells and trials of one series on one lane, oldest version first.
 
     Versions between two that differ and that cannot be said to be good or bad are `untestable`: none of them is named.
     `baseline` is the position of the image that bad is measured against. `noise` is what two equal images on this lane
-    seem to differ by: a change of a level must be larger. `exit_only`: how launches end decides alone. The same seed
-    gives the same answer.
+    seem to differ by: a change of a level must be larger. `exit_only`: how launches end decides alone. `miss`: the
+    chance of having missed a failure that the last good version is allowed to have; a search has its own, and no
+    launches left for another. The same seed gives the same answer.
     """
     if exit_only:
-        return outcome_changes(cells, trials, baseline=baseline)
+        return outcome_changes(cells, trials, baseline=baseline, miss=miss)
     alike, _ = set_apart(trials)
     block = _Block(cells=cells, trials=alike, limits=limits, steps=steps, seed=seed, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline)
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
-    return (*outcome_changes(cells, trials, baseline=baseline), *memory, *step_time, *_peaks(block))
+    return (*outcome_changes(cells, trials, baseline=baseline, miss=miss), *memory, *step_time, *_peaks(block))
 
 
 def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:

@@ -43,9 +43,9 @@ def outliving(
     ]
 
 
-def proven(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[State]:
-    """The states without the good ones that may be luck."""
-    history = _History(states=states, cells=cells)
+def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float = MISS) -> list[State]:
+    """The states without the good ones that may be luck, with a chance of more than `miss`."""
+    history = _History(states=states, cells=cells, miss=miss)
     doubtful = {near for bad, direction in history.sides for near in history.doubtful(bad, direction)}
     return [None if place in doubtful else state for place, state in enumerate(states)]
 
@@ -74,6 +74,7 @@ class _History:
 
     states: Sequence[State]
     cells: Sequence[CellVerdict]
+    miss: float = MISS
 
     @property
     def sides(self) -> list[tuple[int, int]]:
@@ -89,14 +90,14 @@ class _History:
     def doubtful(self, bad: int, direction: int) -> list[int]:
         """The good places from a bad one on, up to the next, that may only have been lucky; nearest first.
 
-        Good launches add up on the way until missing the failure is less likely than MISS. Between two bad versions
+        Good launches add up on the way until missing the failure is less likely than `miss`. Between two bad versions
         all are doubtful unless luck is less likely than MISS_BETWEEN.
         """
         good, _ = self._outwards(bad, direction)
         if self._lucky.issuperset(good):
             return good
         launches = accumulate(self.cells[place].trials for place in good)
-        return [place for place, count in zip(good, launches, strict=True) if self._luck(bad, count) > MISS]
+        return [place for place, count in zip(good, launches, strict=True) if self._luck(bad, count) > self.miss]
 
     def words(self, bad: int, near: int) -> str:
         count, own = self.cells[near].trials, self.cells[bad]

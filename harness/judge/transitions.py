@@ -8,7 +8,7 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
-from harness.judge.intermittent import State, outliving, proven, wanted
+from harness.judge.intermittent import MISS, State, outliving, proven, wanted
 from harness.judge.verdict import FAILURES, SAME_RATE
 from harness.model import UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
 
@@ -36,15 +36,17 @@ def _usual(cells: Sequence[CellVerdict], baseline: int | None) -> Usual:
 
 
 def outcome_changes(
-    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, baseline: int | None
+    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, baseline: int | None, miss: float = MISS
 ) -> tuple[Change, ...]:
-    """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures."""
+    """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures. `miss`: the chance
+    of having missed the failure that the last good version is allowed to have.
+    """
     usual = _usual(cells, baseline).failures
     states = outcomes(cells)
     if usual:
         states = [bad and not usual & _failures(cell) for bad, cell in zip(states, cells, strict=True)]
     telling = outliving(states, cells, trials)
-    return _changes("outcome", proven(states, telling), telling)
+    return _changes("outcome", proven(states, telling, miss=miss), telling)
 
 
 def _failures(cell: CellVerdict) -> frozenset[str]:

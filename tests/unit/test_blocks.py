@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness.flows.blocks import JudgedBlock, judge_block
-from harness.model import Block, Cell
+from harness.flows.searching import Searching
+from harness.model import Block, Cell, Trials
 from harness.run.policy import CellRun
 from tests.unit.report import build
 
@@ -65,3 +66,21 @@ def test_versions_that_a_search_left_out_may_hide_another_change() -> None:
     told = "versions that were not launched may differ from their neighbours; --search full runs them all"
     assert [warning for warning in judged(PURE, PURE, skipped=True).warnings if warning.endswith(told)]
     assert not judged(PURE, PURE, crashes=False, skipped=True).warnings, "the search's own word is enough"
+
+
+@pytest.mark.parametrize("versions", [4, 8, 16, 24])
+@pytest.mark.parametrize("first_bad", [1, 2, -1])
+def test_the_report_names_the_version_that_the_search_came_to(versions: int, first_bad: int) -> None:
+    """The search said "1.2 is the first bad" and was done; the finding said "between 1.0 and 1.2"."""
+    series = build.series("msgpack", [f"1.{number}" for number in range(versions)])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    runs = tuple(CellRun(cell=cell) for cell in cells)
+    search = Searching(runs=runs, asked=Trials(least=3, most=8))
+    first_bad %= versions
+    while (batch := search.next()).runs:
+        for run in batch.runs:
+            verdict = build.crash() if runs.index(run) >= first_bad else build.flat()
+            run.trials.append(replace(build.trial(run.cell.id, len(run.trials) + 1, verdict), round=batch.round))
+    block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    (found,) = judge_block(block, runs, least=1, seed=1, searched=search).changes
+    assert (found.before, found.after, found.untestable) == (first_bad - 1, first_bad, ())
