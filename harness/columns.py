@@ -36,6 +36,7 @@ _WHOSE = frozenset({"index", "name", "uuid", "pci_bus_id", "gpu_name", "gpu_uuid
 """Columns of nvidia-smi that tell whose a row is."""
 _TIME = re.compile(r"step(?:_time)?_([a-zµ]+)")
 _LIKE_MEMORY = re.compile(r"rss|mem|heap|(?:^|_)(?:bytes|[kmgt]i?b)$")
+_LIKE_RSS = re.compile(r"(?:.*_)?rss(?:_.*)?")
 _LIKE_GPU = re.compile(
     r"(?:.*_)?(?:gpu|vram|cuda|torch)(?:_.*)?_(?:mem|memory|used|allocated|reserved|[kmgt]i?b|bytes)"
 )
@@ -75,11 +76,13 @@ def overlooked(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
 
 
 def unjudged(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
-    """What seems to be a GPU's memory but in no unit that is known, where no column is that can be judged."""
+    """What seems to be a GPU's memory, or resident memory, but in no unit that is known, where no column of that kind
+    can be judged.
+    """
     names = [name for name in names if name not in apart]
-    if any(column.known in GPU for column in recognised(names)):
-        return []
-    return [name for name in names if _recognise(name) is None and _LIKE_GPU.fullmatch(_normal(name))]
+    judged = {column.known for column in recognised(names)}
+    like = [pattern for known, pattern in ((GPU, _LIKE_GPU), ({"rss_kib"}, _LIKE_RSS)) if not known & judged]
+    return [name for name in names if _recognise(name) is None and any(each.fullmatch(_normal(name)) for each in like)]
 
 
 def tells_whose(names: Iterable[str]) -> list[str]:

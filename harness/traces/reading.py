@@ -20,6 +20,8 @@ from harness.traces.tables import disorder, read_columns
 
 EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
 MOST_BYTES = 1 << 30
+ENDING = 10
+"""Samples, a tenth of a second apart, in which a program that ends may be seen to give its memory back."""
 _HEAD_BYTES = 4096
 _PSRECORD = "# Elapsed time"
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -39,8 +41,8 @@ def unheard(text: str) -> None:
 
 def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Callable[[str], None] = unheard) -> Recorded:
     """What is in `path`, which is read once: it may be a pipe. Columns of a CSV in other units are converted. `note` is
-    told of a unit that some programs mean otherwise, of GPU memory in no unit that is known, and of a last line that
-    was cut, which is left out.
+    told of a unit that some programs mean otherwise, of memory in no unit that is known, and of a last line that was
+    cut, which is left out.
 
     `metrics` are further columns that must be there; other numeric columns are kept too. Logs of samplers that know no
     steps (mprof, psrecord) count each sample as one step. Blank cells and infinities are NaN; what is left is within
@@ -157,11 +159,16 @@ def _read_log(
 
 
 def _while_it_lived(memory_mib: Sequence[float]) -> Sequence[float]:
-    """Without the end of the program, which its sampler saw from outside: memory that only falls, to the last line."""
-    last = len(memory_mib)
+    """Without the end of the program, which its sampler saw from outside: memory that only falls, to the last line, or
+    to what is left of a program that ended, which has none. More rows than an end takes are the program's own doing.
+    """
+    alive = len(memory_mib)
+    while alive > 1 and memory_mib[alive - 1] == 0:
+        alive -= 1
+    last = alive
     while last > 1 and memory_mib[last - 1] < memory_mib[last - 2]:
         last -= 1
-    return memory_mib[:last]
+    return memory_mib[: last if alive - last <= ENDING else alive]
 
 
 # ---------------------------------------------------------------- all

@@ -26,7 +26,8 @@ def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[
     _check_header(f"{path}:1:", names, metrics, known)
     _check_whose(path, text, names)
     for name in unjudged(names, apart=metrics):
-        note(f"{path}:1: {listed([name])}: not judged, as its unit is not known; name it as `gpu_mib`, `gpu_pool_mib`")
+        remedy = "name it as `rss_mib`, `gpu_mib`, `gpu_pool_mib`"
+        note(f"{path}:1: {listed([name])}: not judged, as its unit is not known; {remedy}")
     units = dict.fromkeys(("step", *metrics), "") | {column.name: column.cell_unit for column in known}
     columns = _fast_columns(text, names) or _careful_columns(path, text, names, units, note)
     for column in known:

@@ -102,6 +102,15 @@ def test_gpu_memory_in_no_unit_is_told_beside_what_is_judged(tmp_path):
     ]
 
 
+def test_resident_memory_in_no_unit_is_told_of_beside_gpu_memory_that_can_be_judged(tmp_path):
+    """The GPU's memory was flat, RSS leaked, and the answer was "flat", without a word of what was left out."""
+    told: list[str] = []
+    read_trace(written(tmp_path, "gpu_mib,rss\n5,1\n"), note=told.append)
+    (text,) = told
+    assert "rss: not judged, as its unit is not known; name it as `rss_mib`" in text
+    read_trace(written(tmp_path, "gpu_mib,rss_mib,rss_peak\n5,1,1\n"), note=pytest.fail)
+
+
 SMI = "timestamp, index, memory.used [MiB], memory.total [MiB], utilization.gpu [%]\n"
 
 
@@ -184,6 +193,21 @@ def test_the_end_of_the_program_is_left_out_of_a_sampler_s_log(tmp_path):
     """mprof goes on until the process is gone: what a leak took goes with it, and looked like memory given back."""
     ended = "".join(f"MEM {value} 1700.0\n" for value in (10, 12, 11, 13, 9, 4, 0))
     assert read_trace(written(tmp_path, ended)).columns["rss_kib"].tolist() == [10240, 12288, 11264, 13312]
+
+
+@pytest.mark.parametrize("end", [(0, 0), (60, 5, 0, 0)])
+def test_a_program_that_ended_has_no_memory_in_however_many_samples(tmp_path, end):
+    """Its parent was slow to collect it, and two rows of nothing made a real leak "too noisy to tell"."""
+    values = (10, 12, 11, 13, *end)
+    text = "".join(f"MEM {value} 1700.0\n" for value in values)
+    trace = read_trace(written(tmp_path, text))
+    assert list(trace.columns["rss_kib"] / 1024) == ([10, 12, 11, 13] if end[0] == 0 else [10, 12, 11, 13, 60])
+
+
+def test_a_program_whose_memory_falls_all_the_time_is_judged(tmp_path):
+    """Of 400 samples one was left: "too few samples to judge: 1"."""
+    text = "".join(f"MEM {500 - number} 1700.0\n" for number in range(400))
+    assert len(read_trace(written(tmp_path, text)).step) == 400
 
 
 def test_mprof(tmp_path):
