@@ -66,7 +66,7 @@ class HostRun:
         of it is known at once: a cell that can never run settles nothing.
         """
         for run in block.cells:
-            if not run.cell.excluded:
+            if not run.cell.excluded and not run.trials:  # what an early launch showed stands
                 run.incompatible = self.referee.cannot_run(run.cell, None) or ""
             if block.policy.lazy:
                 run.at_hand = self.engine.at_hand(run.cell.image)

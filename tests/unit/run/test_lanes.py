@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -30,7 +31,7 @@ from harness.model.gpus import Gpu
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.fetching import Images
 from harness.run.lanes import HostRun
-from harness.run.policy import Batch, BlockRun, CellRun, Journal
+from harness.run.policy import Batch, BlockRun, CellRun, Journal, Referee, Review
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NEW = Gpu(index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", driver="535.54")
@@ -88,7 +89,12 @@ def launched(order: list[int], *, failing: frozenset[int] = frozenset()) -> list
 
 
 def launches(
-    order: list[int], *, trials: Trials, variants: tuple[str, ...] = ("x",), failing: frozenset[int] = frozenset()
+    order: list[int],
+    *,
+    trials: Trials,
+    variants: tuple[str, ...] = ("x",),
+    failing: frozenset[int] = frozenset(),
+    referee: Referee | None = None,
 ) -> list[tuple[str, str]]:
     """The variant and the version of each launch, of a block for each variant; the images come as in `launched`."""
     lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
@@ -125,7 +131,7 @@ def launches(
     engine.facts = {}
     host = Timed(
         engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
-        trials=trials, rng=random.Random(1), referee=judging.referee(),
+        trials=trials, rng=random.Random(1), referee=referee or judging.referee(),
         journal=create_autospec(Journal, instance=True), watcher=watcher, stopped=lambda: False,
         finished=lambda block: None, reuse=False,
     )  # fmt: skip
@@ -168,3 +174,16 @@ def test_the_time_of_a_pull_is_used_for_the_first_launches_of_what_comes_later()
 def test_no_launch_is_spent_early_where_all_are_needed_undisturbed() -> None:
     order = launches([0, 1, 2], trials=Trials(least=2, most=2), variants=("x", "y"))
     assert {variant for variant, _ in order[: order.index(("x", "2"))]} == {"x"}
+
+
+def test_an_image_that_an_early_launch_showed_to_be_incompatible_is_not_launched_again() -> None:
+    """When its block's turn came this was forgotten, and the card was asked once more."""
+
+    def review(cell: Cell, trial: Trial) -> Review:
+        if str(cell.variant) != "y" or cell.image.version != "0":
+            return Review(trial=trial)
+        return Review(trial=replace(trial, end="infrastructure"), incompatible="has no code for this card")
+
+    referee = replace(judging.referee(), review=review)
+    found = launches([0, 1], trials=Trials(least=1, most=3), variants=("x", "y"), referee=referee)
+    assert found.count(("y", "0")) == 1
