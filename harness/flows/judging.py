@@ -48,8 +48,9 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     """A trial in a few words: its end, or its trace's verdict with the figure that goes with it; and whether bad."""
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
-        where = f" at step {trial.last_step}" if trial.last_step and not scenario.judge_exit else ""
         last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
+        placed = not trial.last_step or scenario.judge_exit or last_line.startswith("step ")
+        where = "" if placed else f" after step {trial.last_step}"
         return f"{trial.end}{where}: {last_line}", trial.end in BAD
     if scenario.judge_exit:
         return "exit 0", False

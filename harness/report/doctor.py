@@ -166,7 +166,8 @@ def _spread(noise: Noise) -> str:
     told = [
         f"{words} ±{100 * noise.spread[metric]:.2g} %" for metric, words in METRICS.items() if metric in noise.spread
     ]
-    return f"{', '.join(told)} ({max(noise.freedom.values(), default=0)} pairs)"
+    pairs = max(noise.freedom.values(), default=0)
+    return f"{', '.join(told)} ({pairs} {'pair' if pairs == 1 else 'pairs'})"
 
 
 def _leftovers(host: HostCheck) -> str:
