@@ -120,8 +120,9 @@ def _peak_figure(trials: Sequence[Sequence[Trial]]) -> Figure:
     def peak_kib(trace: Trace, common: int) -> float | None:
         values = trace.column("rss_kib")
         rows = np.empty(0) if values is None else values[: int(np.searchsorted(trace.step, common, side="right"))]
-        known = [*rows[np.isfinite(rows)], *(peak for step, peak in _peaks(trace).items() if step <= looked)]
-        return float(max(known)) if known else None
+        seen = rows[np.isfinite(rows)]
+        known = [float(seen.max())] if len(seen) else []
+        return max([*known, *(peak for step, peak in _peaks(trace).items() if step <= looked)], default=None)
 
     return peak_kib
 
