@@ -10,7 +10,7 @@ from pathlib import Path
 from harness import compat
 from harness.errors import HarnessError, Interrupted
 from harness.flows.earlier import measured_noise
-from harness.flows.hosts import OpenHost, images_on, open_hosts, side_by_side
+from harness.flows.hosts import OpenHost, images_on, side_by_side, using_hosts
 from harness.flows.needs import Told, architecture_of, bases_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
 from harness.flows.world import World
@@ -39,14 +39,10 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, world: World, regi
     """
     options = SweepOptions(hosts=hosts)
     plan = plan_sweep(matrix, options, world.environ)
-    opened = open_hosts(plan, world)
-    seen = [_Seen() for _ in opened]
-    try:
+    with using_hosts(plan, world) as opened:
+        seen = [_Seen() for _ in opened]
         looks = [functools.partial(_look, each, into, plan, world) for each, into in zip(opened, seen, strict=True)]
         side_by_side(looks, world.stopped)
-    finally:
-        for each in opened:
-            each.close()
     if world.stopped.is_set():
         raise Interrupted("interrupted; nothing was changed")
     plan, told = with_lanes(plan, opened, options), Told(registry=registry, say=_teller("registries", world))

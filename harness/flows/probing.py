@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
-from harness.flows.hosts import OpenHost, at_once, open_hosts
+from harness.flows.hosts import OpenHost, at_once, using_hosts
 from harness.flows.probed import keep
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.flows.world import World
@@ -51,8 +51,7 @@ def probe(plan: Plan, options: SweepOptions, world: World, *, names: Sequence[st
     asked = [(cell, each) for cell in plan.cells for each in _probes(cell.variant, names) if not cell.excluded]
     if not asked:
         raise UsageError(_nothing(plan, names))
-    opened = open_hosts(plan, world)
-    try:
+    with using_hosts(plan, world) as opened:
         if world.stopped.is_set():
             raise Interrupted("interrupted; nothing was started")
         directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=world.now())
@@ -60,9 +59,6 @@ def probe(plan: Plan, options: SweepOptions, world: World, *, names: Sequence[st
         for each in _all(with_lanes(plan, opened, options), opened, names, world):
             found.append(each)
             keep(found, directory)  # at once: an interruption loses nothing that was found
-    finally:
-        for host in opened:
-            host.close()
     return found, directory.path
 
 
