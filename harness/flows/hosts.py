@@ -44,8 +44,10 @@ class OpenHost:
             self.engine.close()
 
 
-def open_hosts(plan: Plan, world: World) -> list[OpenHost]:
-    """Every host of the plan, in its order; what is wrong with one is in its `problem`.
+@contextmanager
+def using_hosts(plan: Plan, world: World) -> Iterator[list[OpenHost]]:
+    """Every host of the plan, in its order; what is wrong with one is in its `problem`. Their engines are closed on
+    leaving, and where opening one of them raises.
 
     Once `world` is stopped, some may have neither an engine nor a problem.
     """
@@ -54,15 +56,8 @@ def open_hosts(plan: Plan, world: World) -> list[OpenHost]:
     def opener(each: OpenHost) -> Callable[[], None]:
         return lambda: _open(each, images_on(plan, each.host), world)
 
-    side_by_side([opener(each) for each in found], world.stopped)
-    return found
-
-
-@contextmanager
-def using_hosts(plan: Plan, world: World) -> Iterator[list[OpenHost]]:
-    """The same; their engines are closed on leaving."""
-    found = open_hosts(plan, world)
     try:
+        side_by_side([opener(each) for each in found], world.stopped)
         yield found
     finally:
         for each in found:
