@@ -93,6 +93,17 @@ def installed_as(trial: Trial, name: str) -> tuple[str, str] | None:
     return "compiled from source, it seems" if "-linux_" in tag else "compiled", tag
 
 
+def installed_otherwise(one: Trial, other: Trial) -> tuple[Changed, ...]:
+    """The packages of both launches that are pure Python in one and compiled in the other, or compiled from source."""
+    left, right = (_texts(trial.facts.get("wheels"), _any) or {} for trial in (one, other))
+    both = {name: (installed_as(one, name), installed_as(other, name)) for name in sorted(left.keys() & right.keys())}
+    return tuple(
+        Changed(name=name, before=f"{before[0]} ({before[1]})", after=f"{after[0]} ({after[1]})")
+        for name, (before, after) in both.items()
+        if before is not None and after is not None and before[0] != after[0]
+    )
+
+
 def _names(title: str, facts: Sequence[Mapping[str, Any]], field: str) -> Section:
     return section(title, [_set(one.get(field)) for one in facts])
 

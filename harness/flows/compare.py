@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.facts import installed_otherwise
 from harness.flows.stored import StoredRun, read_run
 from harness.flows.together import called, put_together
 from harness.judge.beside import Side, compare
@@ -22,6 +23,7 @@ APART = (
     "not measured side by side (another host, or another day): heat, load and hardware of each are in the ratios, and "
     "trials are not pooled"
 )
+TAKEN_OVER = "measured once: the later run took these trials over from the first; sweep with --fresh for another day"
 
 
 def compare_runs(paths: Sequence[Path]) -> Comparison:
@@ -146,9 +148,9 @@ def _pair(one: Place, other: Place, *, columns: tuple[Column, Column]) -> Pair |
     known = {(trial.run, trial.started) for trial in first}
     # A later run takes over trials of an earlier one: those were measured once, and say nothing of two days.
     trials = [first, [trial for trial in second if (trial.run, trial.started) not in known]]
-    if not all(trials):
+    if not first or not second:
         return None
-    refused = tuple(_refused(one, other, first=trials[0][0], second=trials[1][0]))
+    refused = tuple(_refused(one, other, first=first[0], second=trials[1][0])) if trials[1] else (TAKEN_OVER,)
     steps = one[1].variant.scenario.steps
     sides = [
         Side(verdict=cell.verdict, trials=known, noise=_noise(run, block, steps=steps))
@@ -172,6 +174,8 @@ def _refused(one: Place, other: Place, *, first: Trial, second: Trial) -> Iterat
     if one[0].sources[one[1].series.name, one[2].image.version].startswith("build "):
         axis.append("image.digest")
     yield from map(str, differences(conditions(first), conditions(second), axis=axis))
+    for each in installed_otherwise(first, second):
+        yield f"wheel of {each.name} {each.before} and {each.after}"
     yield from _asked_otherwise(one[0], one[1], other[0], other[1])
 
 
@@ -251,14 +255,11 @@ def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
 
 def _nothing(pairs: Sequence[Pair]) -> str:
     if not pairs:
-        return (
-            "nothing to compare: no image and variant was measured anew in two of these lanes; give runs of one "
-            "matrix, and sweep with --fresh for another day"
-        )
+        return "nothing to compare: no image and variant was measured in two of these lanes; give runs of one matrix"
     told = [f"{pair.series} {pair.image}, {pair.variant}: {'; '.join(pair.refused)}" for pair in pairs]
     more = f"\n  and {len(told) - 5} more" if len(told) > 5 else ""
     return (
-        f"not comparable: {pairs[0].one.label} and {pairs[0].other.label} differ in more than host, GPU and day\n  "
+        f"not comparable: {pairs[0].one.label} and {pairs[0].other.label}; only host, GPU and day may differ\n  "
         + "\n  ".join(told[:5])
         + more
     )

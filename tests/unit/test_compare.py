@@ -50,7 +50,12 @@ def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: s
         started=f"{run} {entry.cell.id} {number}",
         trace=Trace(step=steps, columns=columns),
         image_digest=f"sha256:{entry.cell.image.version}",
-        facts={"agent": "1", "python": "3.8", "probes": ["rss"]},
+        facts={
+            "agent": "1",
+            "python": "3.8",
+            "probes": ["rss"],
+            "wheels": {"numpy": "cp38-cp38-manylinux_2_17_x86_64", "six": "py2.py3-none-any"},
+        },
         fingerprint={"name": machine, "cpu": "x", "cpus": 2, "architecture": "x86_64"},
     )
 
@@ -159,11 +164,30 @@ def test_what_is_equal_is_not_called_different(runs: Runs) -> None:
     assert found.exit_code == 0
 
 
+def _taken_over(one: Trial) -> Trial:
+    return replace(one, run="a", started=f"a{one.started[1:]}")
+
+
 def test_trials_that_the_later_run_took_over_are_not_measured_twice(runs: Runs) -> None:
     first = runs.write("a", {OLD: "ggg"})
-    second = runs.write("b", {OLD: "ggg"}, change=lambda one: replace(one, run="a", started=f"a{one.started[1:]}"))
-    with pytest.raises(UsageError, match="--fresh"):
+    second = runs.write("b", {OLD: "ggg"}, change=_taken_over)
+    with pytest.raises(UsageError, match=r"ngc 20.12, signal_ops: measured once: .*took .* over.*--fresh"):
         compare_runs([first, second])
+
+
+def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_measured(runs: Runs) -> None:
+    """They were left out without a word."""
+    first = runs.write("a", {OLD: "ggg"})
+    newest = faults.NGC.images[-1].version
+    second = runs.write(
+        "b", {OLD: "ggg"}, change=lambda one: one if one.image_digest == f"sha256:{newest}" else _taken_over(one)
+    )
+    (code, shown) = called(str(first), str(second))
+    text = " ".join(shown.split())
+    versions = [image.version for image in faults.NGC.images[:-1]]
+    cells = "; ".join(f"ngc {version}, signal_ops" for version in versions)
+    assert f"not comparable: {cells}: old/RTX 3090 (a) and old/RTX 3090 (b): measured once: the later run took" in text
+    assert (code, text.count("measured once")) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +198,11 @@ def test_trials_that_the_later_run_took_over_are_not_measured_twice(runs: Runs) 
         (lambda one: replace(one, facts={**one.facts, "agent": "2"}), "script", "agent version 1 and 2"),
         (lambda one: replace(one, facts={**one.facts, "probes": ["rss", "heap"]}), "script", "probes"),
         (lambda one: one, "edited", "script, its files or the agent: script and edited"),
+        (
+            lambda one: replace(one, facts={**one.facts, "wheels": {"numpy": "py3-none-any", "six": "py3-none-any"}}),
+            "script",
+            "wheel of numpy compiled (cp38-cp38-manylinux_2_17_x86_64) and pure Python (py3-none-any)",
+        ),
     ],
 )
 def test_what_differs_in_more_than_host_and_day_is_refused_by_field(
@@ -292,6 +321,20 @@ def test_no_name_is_broken_where_people_look(runs: Runs, columns: int) -> None:
     assert any(line.split() == ["old/RTX", "3090", "new/RTX", "4090", "ratio", "(95", "%)"] for line in lines)
     assert any(line.startswith("  memory growth  24.1 KiB/step  24.1 KiB/step  0 %") for line in lines)
     assert max(map(len, lines)) <= columns
+
+
+def test_long_names_of_runs_are_whole_on_a_narrow_terminal(runs: Runs) -> None:
+    """In two pieces they cannot be pasted into another command."""
+    names = ["20250301T120000Z-1a2b", "20250401T120000Z-3c4d"]
+    paths = [str(runs.write(name, {OLD: "gb"}, of=OLD_TAGS)) for name in names]
+    shown = CliRunner().invoke(cli, ["compare", *paths], env={"COLUMNS": "80"}).output
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert [f"A: old/RTX 3090 ({names[0]})", f"B: old/RTX 3090 ({names[1]})"] == [
+        line for line in lines if line[:3] in ("A: ", "B: ")
+    ]
+    assert any(line.split() == ["A", "B", "ratio", "(95", "%)"] for line in lines)
+    assert any(line.startswith("  memory growth  24.1 KiB/step  24.1 KiB/step  0 %") for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_same_for_programs(runs: Runs) -> None:
