@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.model import LARGEST
 
 REMEDY = f"rename one ({EXPLAINED}), or judge it with --metric COLUMN"
-CUT = "the last line is cut, and left out"
+CUT = "the last line seems cut, and is left out"
 
 
 def check_columns(where: str, names: Sequence[str], metrics: Sequence[str], *, measured: Iterable[str]) -> None:
@@ -43,6 +43,12 @@ def number(cell: str, *, unit: str = "") -> float | None:
         return float(text) if text else math.nan
     except ValueError:
         return None
+
+
+def seems_cut(cells: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether a last line that has no end lost some of it, beside the line before: cells, or digits of its last one."""
+    shorter = [len(cell.strip()) for cell in cells[-1:]] < [len(cell.strip()) for cell in before[-1:]]
+    return shorter or len(cells) < len(before)
 
 
 def is_number(cell: str) -> bool:

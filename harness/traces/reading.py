@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.errors import UsageError
 from harness.model import Floats, Look, Trace
-from harness.traces.cells import CUT, check_columns, listed, measured, number
+from harness.traces.cells import CUT, check_columns, listed, measured, number, seems_cut
 from harness.traces.tables import disorder, read_columns
 
 EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
@@ -41,8 +41,8 @@ def unheard(text: str) -> None:
 
 def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Callable[[str], None] = unheard) -> Recorded:
     """What is in `path`, which is read once: it may be a pipe. Columns of a CSV in other units are converted. `note` is
-    told of a unit that some programs mean otherwise, of memory in no unit that is known, and of a last line that was
-    cut, which is left out.
+    told of a unit that some programs mean otherwise, of memory in no unit that is known, and of a last line that
+    seems cut, which is left out.
 
     `metrics` are further columns that must be there; other numeric columns are kept too. Logs of samplers that know no
     steps (mprof, psrecord) count each sample as one step. Blank cells and infinities are NaN; what is left is within
@@ -141,14 +141,16 @@ def _read_log(
     path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None], *, keyword: str, column: int
 ) -> Trace:
     """Lines of numbers with MiB in one place. `keyword` begins the lines that count; "": all but comments."""
-    memory_mib = []
+    memory_mib: list[float] = []
+    before: list[str] = []
     for place, line in enumerate(text.splitlines(keepends=True), start=1):
         cells = line.split()
         if not cells or (cells[0] != keyword if keyword else cells[0].startswith("#")):
             continue
-        if not line.endswith(("\n", "\r")):
+        if not line.endswith(("\n", "\r")) and seems_cut(cells, before):
             note(f"{path}:{place}: {CUT}")
             continue
+        before = cells
         value = number(cells[column]) if len(cells) > column else None
         if value is None:
             raise UsageError(f"{path}:{place}: no memory figure in {reprlib.repr(line.strip())}; remove the line")

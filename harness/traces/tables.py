@@ -15,7 +15,7 @@ import numpy as np
 from harness.columns import Column, overlooked, recognised, tells_whose, unjudged
 from harness.errors import UsageError
 from harness.model import LARGEST, Floats
-from harness.traces.cells import CUT, REMEDY, check_columns, is_number, listed, measured, number
+from harness.traces.cells import CUT, REMEDY, check_columns, is_number, listed, measured, number, seems_cut
 
 
 def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> dict[str, Floats]:
@@ -29,6 +29,7 @@ def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[
         remedy = "name it as `rss_mib`, `gpu_mib`, `gpu_pool_mib`"
         note(f"{path}:1: {listed([name])}: not judged, as its unit is not known; {remedy}")
     units = dict.fromkeys(("step", *metrics), "") | {column.name: column.cell_unit for column in known}
+    text = _without_cut_end(path, text, note)
     columns = _fast_columns(text, names) or _careful_columns(path, text, names, units, note)
     for column in known:
         columns[column.known] = columns.pop(column.name) * column.factor
@@ -50,6 +51,16 @@ def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], know
     check_columns(where, names, metrics, measured={column.known for column in known})
     if missed := overlooked(names, apart=metrics):
         raise UsageError(f"{where} not a column that is known: {listed(missed)}; {REMEDY}")
+
+
+def _without_cut_end(path: Path, text: str, note: Callable[[str], None]) -> str:
+    """What is left of a number that was cut is one, too: a row of 80000 that ends at 8 would be a fall of memory."""
+    rows, _, last = text.rpartition("\n")
+    above, _, before = rows.rpartition("\n")
+    if not last or not above or not seems_cut(*(next(csv.reader([line]), []) for line in (last, before))):
+        return text  # of a first row nothing is known: above it is the header
+    note(f"{path}:{above.count(chr(10)) + 3}: {CUT}")
+    return f"{rows}\n"
 
 
 def _check_whose(path: Path, text: str, names: Sequence[str]) -> None:

@@ -140,8 +140,12 @@ def test_rows_of_several_gpus_are_not_one_trace(tmp_path, unit):
         ("step,rss_kib,step_s\n8,5,0.1\n9,6,0.1\n", "1,5,0.1"),
         ("step,rss_kib,step_s\n1,5,0.1\n2,6,0.1\n", "3,6,1e"),
         ("step,rss_kib,note\n1,5,a\n2,6,b\n", "3,"),
+        ("step,rss_kib\n1,80000\n2,80004\n", "3,8"),
+        ("step,rss_kib\r\n1,80000\r\n2,80004\r\n", "3,8000"),
+        ("step,step_s,rss_mib\n1,0.5,80.125\n2,0.25,80.250\n", "3,0.5,80."),
         ("MEM 1.5 1700.0\nMEM 2.0 1700.1\n", "MEM 2."),
         ("MEM 1.5 1700.0\nMEM 2.0 1700.1\n", "MEM"),
+        ("MEM 1.5 1700.0\nMEM 2.0 1700.1\n", "MEM 2.5 17"),
     ],
 )
 def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole, rest):
@@ -151,10 +155,30 @@ def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole
     cut = read_trace(path, note=told.append)
     complete = read_trace(written(tmp_path, whole, "complete.csv"))
     line = whole.count("\n") + 1
-    assert told == [f"{path}:{line}: the last line is cut, and left out"]
+    assert told == [f"{path}:{line}: the last line seems cut, and is left out"]
     assert {name: values.tolist() for name, values in cut.columns.items()} == {
         name: values.tolist() for name, values in complete.columns.items()
     }
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "rss_kib\n5",
+        "step,rss_kib\n9,80000\n10,80004",
+        "step,rss_kib\r\n9,80000\r\n10,80004",
+        "step,step_s,rss_kib\n1,0.25,99999\n2,0.5,100000",
+        "MEM 1.5 1700.0\nMEM 2.0 1700.1",
+        "# Elapsed time   CPU (%)     Real (MB)\n   0.100   1.0   52.125\n   0.200   1.0   52.250",
+    ],
+)
+def test_a_last_line_that_is_whole_but_has_no_end_is_read_without_a_word(tmp_path, whole):
+    """Many programs write none; they were told that their file was cut."""
+    told = []
+    path = written(tmp_path, whole)
+    ended = read_trace(written(tmp_path, f"{whole}\n", "ended.csv"))
+    assert read_trace(path, note=told.append).columns["rss_kib"].tolist() == ended.columns["rss_kib"].tolist()
+    assert told == []
 
 
 def test_a_cut_line_in_the_middle_is_refused(tmp_path):
