@@ -1,7 +1,7 @@
 """What a sweep takes that has to pull its images, beside what the pulls and what the trials take alone.
 
     python -m benchmarks.pulls_beside_trials [--images 12] [--trials 1:1] [--variants 1] [--budget 200] [--large 1]
-        [--disk 1GiB] [--base harness-base:bookworm]
+        [--step-time 10%] [--disk 1GiB] [--base harness-base:bookworm]
 
 A real registry on loopback (Debian's docker-registry), slowed so that all pulls take as long as all trials, and an
 engine of the lab (docs/lab.md; root). Each image is the base, which is there, and a layer of its own; that of
@@ -43,7 +43,8 @@ version: 1
 series: {{s: {{repository: "{repository}", tags: {tags}}}}}
 hosts: {{here: {{engine: "{engine}"{disk}}}}}
 scenarios:
-  sleep: {{script: sleep.py, params: {{part: {parts}}}, steps: {{first: 100, budget: {budget}}}}}
+  sleep: {{script: sleep.py, params: {{part: {parts}}}, steps: {{first: 100, budget: {budget}}},
+          limits: {{step_time: {step_time}}}}}
 trials: {{least: {least}, most: {most}}}
 """
 
@@ -111,6 +112,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--variants", type=int, default=1)
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--large", type=int, default=1)
+    parser.add_argument("--step-time", default="10%", help="the limit, or none: step times are not compared")
     parser.add_argument("--disk", help="what the host gives to images, as in a matrix; without it there is no bound")
     parser.add_argument("--base", default="harness-base:bookworm")
     return parser.parse_args()
@@ -160,6 +162,7 @@ def write(found: Place, options: argparse.Namespace) -> None:
         disk=f", disk: {options.disk}" if options.disk else "",
         parts=list(range(options.variants)),
         budget=options.budget,
+        step_time=options.step_time,
         least=least,
         most=most,
     )

@@ -64,7 +64,7 @@ def judge_block(
     scenario = block.variant.scenario
     verdicts: Sequence[CellVerdict] = [cell.verdict for cell in cells]
     changes = _changes(block, cells, seed=seed, noise=noise, searched=searched)
-    seen = None if scenario.judge_exit else visible(trials, steps=scenario.steps, noise=noise)
+    seen = None if scenario.judge_exit else visible(trials, limits=scenario.limits, steps=scenario.steps, noise=noise)
     if not scenario.judge_exit:
         verdicts = with_compared(verdicts, trials, steps=scenario.steps, searched=searched is not None)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
@@ -207,7 +207,9 @@ def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
 def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> tuple[str, ...]:
     """What the findings are silent about, with the remedy: trials that were not measured alike, or not side by side."""
     place = f"on {block.lane}, {block.variant}"
-    apart = () if searched else history.not_comparable(trials, steps=block.variant.scenario.steps)
+    scenario = block.variant.scenario
+    compared = not searched and scenario.limits.step_time is not None
+    apart = history.not_comparable(trials, steps=scenario.steps) if compared else ()
     versions = ", ".join(block.cells[number].image.version for number in apart)
     refused = "; ".join(map(str, history.refused(trials)))
     usual = baseline_of(block)

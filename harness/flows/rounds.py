@@ -51,13 +51,22 @@ class Rounds:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
         return replace(batch, whole=fails_late(self.runs))
 
-    def early(self) -> Batch:
-        """The first launch of each version, the longest one as it runs the whole budget, if rounds enough are left in
-        which nothing disturbs the step times.
+    def early(self) -> list[Batch]:
+        """Where step times are compared, the first launch of each version, the longest one as it runs the whole budget,
+        if rounds enough are left in which nothing disturbs them; else all that are asked for.
         """
-        spare = self.asked.most > self.asked.least and self.only is None
-        runs = [run for run in self.runs if spare and run.runnable and not run.trials]
-        return Batch(runs=tuple(runs), record=_record("round", "a first launch, while an image was waited for"))
+        if self.only is not None:
+            return []
+        enough = self.asked.least if not self._compares_steps else min(1, self.asked.most - self.asked.least)
+        return [
+            Batch(
+                runs=(run,),
+                round=len(run.trials),
+                record=_record("round", f"trial {len(run.trials) + 1}, while an image was waited for"),
+            )
+            for run in self.runs
+            if run.runnable and len(run.trials) < enough
+        ]
 
     # ------------------------------------------------------------ batches
 
@@ -139,6 +148,11 @@ class Rounds:
         not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
         return {run.cell.id: "not known, and not asked for by --decide" for run in not_asked if not run.trials}
 
+    @property
+    def _compares_steps(self) -> bool:
+        scenario = self.runs[0].cell.variant.scenario
+        return not scenario.judge_exit and scenario.limits.step_time is not None
+
     # ------------------------------------------------------------ the noise of two equal images
 
     def noise(self) -> Noise | None:
@@ -158,9 +172,10 @@ class Rounds:
         It is the same one in every run, in whatever order images come: an older one that is still to be measured is
         waited for.
         """
-        if self.twin is not None or not self.measures_noise or sum(run.runnable for run in self.runs) < 2:
+        wanted = self.measures_noise and self._compares_steps
+        if self.twin is not None or not wanted or sum(run.runnable for run in self.runs) < 2:
             return
-        able = [run for run in self.runs if run.runnable and not run.cell.variant.scenario.judge_exit]
+        able = [run for run in self.runs if run.runnable]
         known = next((run for run in able if _is_compared(run) or (not run.measured and self._may_go_on(run))), None)
         if known is not None and known.measured:
             self.twin = CellRun(cell=replace(known.cell, twin=True))

@@ -31,9 +31,9 @@ class Searching:
     conclusion: str = ""
     """What was found, in a sentence; empty until the search is over."""
 
-    def early(self) -> Batch:
+    def early(self) -> tuple[Batch, ...]:
         """Nothing: what is worth a launch is known only after those before it."""
-        return Batch(runs=())
+        return ()
 
     def next(self) -> Batch:
         doubted = self._doubted_baseline()
@@ -59,7 +59,8 @@ class Searching:
         return search.Rules(
             least=self.asked.least,
             most=self.asked.most,
-            limits={"step_time": math.log1p(limits.step_time)},  # peaks are compared, but not searched for
+            # Peaks are compared, but not searched for.
+            limits={} if limits.step_time is None else {"step_time": math.log1p(limits.step_time)},
             baseline=self.baseline,
             whole=fails_late(self.runs),
         )

@@ -82,9 +82,8 @@ class _Block:
     baseline: int | None
     noise: Noise | None
 
-    def rule(self, metric: Metric, table: Table, *, drifting: Collection[int] = ()) -> Rule:
+    def rule(self, metric: Metric, table: Table, *, limit: float, drifting: Collection[int] = ()) -> Rule:
         """What counts is the limit or more, and more than equal images seem to differ by on this lane."""
-        limit = self.limits.step_time if metric == "step_time" else self.limits.peak_memory
         least = max(math.log1p(limit), floor(self.noise, metric, rounds=len(table.values)))
         return Rule(least=least, seed=self.seed, baseline=self.baseline, drifting=drifting)
 
@@ -104,19 +103,25 @@ def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
 
 
 def _step_times(block: _Block) -> list[Change]:
+    limit = block.limits.step_time
+    if limit is None:
+        return []
     medians = step_time_table(block.trials, median_step_s, least_steps=block.steps.first)
     best = step_time_table(block.trials, best_step_s, least_steps=block.steps.first)
     if medians is None or best is None or medians.positions != best.positions:
         return []
     drifting = {place for place, cell in enumerate(block.cells) if "slowdown" in cell.verdicts}
-    return step_time_changes(medians, best, block.rule("step_time", medians, drifting=drifting))
+    return step_time_changes(medians, best, block.rule("step_time", medians, limit=limit, drifting=drifting))
 
 
 def _peaks(block: _Block) -> list[Change]:
+    limit = block.limits.peak_memory
+    if limit is None:
+        return []
     # The peak of a leak is only a matter of how long it ran.
     both = zip(block.cells, block.trials, strict=True)
     table = peak_table([[] if "leak" in cell.verdicts else each for cell, each in both], least_steps=block.steps.first)
-    return [] if table is None else peak_changes(table, block.rule("peak_memory", table))
+    return [] if table is None else peak_changes(table, block.rule("peak_memory", table, limit=limit))
 
 
 # ---------------------------------------------------------------- one cause, one finding

@@ -43,7 +43,7 @@ def wants_round(
     None also where a version that is compared has had all its launches: rounds without it would tell nothing more.
     """
     alike, _ = set_apart(trials)
-    for metric, limit in (("step_time", limits.step_time), ("peak_memory", limits.peak_memory)):
+    for metric, limit in _compared(limits).items():
         lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
         if lacking is not None:
             return lacking
@@ -79,7 +79,7 @@ def too_wide(metric: str, table: Table, *, limit: float, most: int, noise: Noise
 
 
 def visible(
-    trials: Sequence[Sequence[Trial]], *, steps: Steps, noise: Noise | None = None
+    trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps, noise: Noise | None = None
 ) -> Mapping[str, float] | None:
     """By metric, the smallest relative change between two versions of a block that would have shown.
 
@@ -88,13 +88,19 @@ def visible(
     """
     alike, _ = set_apart(trials)
     seen: dict[str, float] = {}
-    for metric in ("step_time", "peak_memory"):
+    for metric in _compared(limits):
         table = _table(metric, alike, steps=steps)
         found = None if table is None else _precision(metric, table, noise=None)
         if found is not None:
             floor = noises.floor(noise, metric, rounds=found.rounds)
             seen[metric] = math.expm1(max(found.half_width, floor))
     return seen or None
+
+
+def _compared(limits: Limits) -> Mapping[str, float]:
+    """By metric: the limit of what is compared between versions at all."""
+    known = {"step_time": limits.step_time, "peak_memory": limits.peak_memory}
+    return {metric: limit for metric, limit in known.items() if limit is not None}
 
 
 def _table(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Table | None:

@@ -27,6 +27,9 @@ Truth = Annotated[bool, BeforeValidator(values.truth), _json("boolean")]
 Size = Annotated[int, BeforeValidator(values.size_bytes), _json("string", examples=["8GiB", "512MB"])]
 Leak = Annotated[float, BeforeValidator(values.leak_kib), _json("string", examples=["0.5KiB", "80B"])]
 Share = Annotated[float, BeforeValidator(values.fraction), _json(["string", "number"], examples=["10%", 0.1])]
+ShareOrNone = Annotated[
+    float | None, BeforeValidator(values.fraction_or_none), _json(["string", "number"], examples=["10%", 0.1, "none"])
+]
 Duration = Annotated[float, BeforeValidator(values.seconds), _json(["string", "number"], examples=["20m", "1h30m", 90])]
 Scalar = Annotated[
     model.Scalar, BeforeValidator(values.scalar), _json(["string", "number", "boolean", "null"])

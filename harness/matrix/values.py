@@ -168,6 +168,11 @@ def fraction(value: Any) -> float:
     return float(result)
 
 
+def fraction_or_none(value: Any) -> float | None:
+    """As `fraction`; the word none is None."""
+    return None if value == "none" else fraction(value)
+
+
 def scalar(value: Any) -> str | int | float | bool | None:
     """A value of a parameter: text, number, true, false or null, without its written form."""
     if value is None or isinstance(value, bool | str):

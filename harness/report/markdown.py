@@ -34,7 +34,7 @@ def render(result: RunResult) -> str:
     parts += _list("Not measured or not decided", words.gaps(result))
     parts += _list(worth.SLOW, worth.slow_growth(result))
     parts += _list("Warnings", words.warnings(result))
-    parts += [escaped(f"{line}.") for line in (worth.needless(result), worth.quiet_text(result)) if line]
+    parts += [escaped(f"{line}.") for line in worth.asides(result)]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
     return (
         "\n\n".join(

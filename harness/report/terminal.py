@@ -50,8 +50,7 @@ def render(result: RunResult, console: Console) -> None:
         pen.line(needless, style="dim", before=1)
     pen.list(worth.SLOW, worth.slow_growth(result), style="yellow")
     pen.list("Warnings", words.warnings(result), style="yellow")
-    quiet = worth.quiet_text(result)
-    if quiet:
+    for quiet in filter(None, (worth.quiet_text(result), worth.uncompared(result))):
         pen.line(quiet, before=1)
     pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
 

@@ -55,7 +55,7 @@ class HostRun:
             for number, block in enumerate(blocks):
                 self.images.expect([[run.cell for run in each.cells] for each in blocks[number:]])
                 self._prepare_block(block)
-                self._run_block(block, blocks[number + 1 :])
+                self._run_block(block, blocks[number:])
                 self.finished(block)
         finally:
             self.images.close()
@@ -73,14 +73,15 @@ class HostRun:
             if run.at_hand if block.policy.lazy else not self.images.is_coming(run.cell):
                 self._prepare(run)
 
-    def _run_block(self, block: BlockRun, later: Sequence[BlockRun]) -> None:
+    def _run_block(self, block: BlockRun, blocks: Sequence[BlockRun]) -> None:
+        """`blocks`: this one, and those after it."""
         while (batch := block.policy.next()).runs:
             if batch.only_known:
                 for run in batch.runs:
                     self._prepare(run)
                 continue
             begun = [run.launched for run in batch.runs]
-            for run in self._in_turn(batch.runs, later):
+            for run in self._in_turn(batch.runs, blocks):
                 self._run_one(run, batch)
             launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
             if launched:
@@ -89,10 +90,10 @@ class HostRun:
         for run in block.cells:
             run.skipped = batch.skipped.get(run.cell.id, "")
 
-    def _in_turn(self, runs: Sequence[CellRun], later: Sequence[BlockRun]) -> Iterator[CellRun]:
+    def _in_turn(self, runs: Sequence[CellRun], blocks: Sequence[BlockRun]) -> Iterator[CellRun]:
         """In random order, so that no version always comes first; but those that still come by network wait for what is
         there, and for those that come before them. Before any is waited for, the policy is asked again if more is known
-        by now: it may have a use for the time. If it has none, `later` blocks may.
+        by now: it may have a use for the time. If it has none, `blocks` may, this one the first.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
@@ -101,19 +102,20 @@ class HostRun:
             ready = [run for run in waiting if run.prepared is not None or not self.images.is_coming(run.cell)]
             if not ready and _known(runs) > before:
                 return
-            if not ready and self._run_early(later):
+            if not ready and self._run_early(blocks):
                 continue
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
 
-    def _run_early(self, later: Sequence[BlockRun]) -> bool:
+    def _run_early(self, blocks: Sequence[BlockRun]) -> bool:
         """Launch something of the first block that has a use for the time of a pull; False if none has."""
-        for block in later:
-            batch = block.policy.early()
-            here = [run for run in batch.runs if self.images.is_here(run.cell)]
+        for block in blocks:
+            here = [batch for batch in block.policy.early() if self.images.is_here(batch.runs[0].cell)]
             if here:
-                run = self.rng.choice(here)
+                self.rng.shuffle(here)
+                batch = min(here, key=lambda one: one.round)
+                run = batch.runs[0]
                 self._run_one(run, batch)
                 if run.launched:
                     self._log(block, batch, [run])

@@ -115,9 +115,9 @@ class Policy(Protocol):
     def next(self) -> Batch:
         """The next batch. Every run of it must be runnable; each call follows the trials of the batch before."""
 
-    def early(self) -> Batch:
-        """What may be launched before the block's turn, while the lane has nothing to do but to wait for a pull, which
-        spoils its step times. Not all of it need be; without runs there is nothing.
+    def early(self) -> Sequence[Batch]:
+        """What may be launched before its turn, one run a batch, while the lane has nothing to do but to wait for a
+        pull, which spoils step times. Those of the lowest round are the first; none need be launched.
         """
 
 

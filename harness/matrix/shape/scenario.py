@@ -18,6 +18,7 @@ from harness.matrix.fields import (
     Names,
     ParamValues,
     Share,
+    ShareOrNone,
     Size,
     Text,
     Truth,
@@ -43,10 +44,10 @@ class Limits(Shape):
     """Lost memory a step: 0.5KiB."""
     slowdown: Annotated[Share, Field(json_schema_extra={"default": "10%"})] = model.Limits().slowdown
     """Rise of the step time within a trial: 10%."""
-    step_time: Annotated[Share, Field(json_schema_extra={"default": "10%"})] = model.Limits().step_time
-    """Longer steps than the version before: 10%."""
-    peak_memory: Annotated[Share, Field(json_schema_extra={"default": "10%"})] = model.Limits().peak_memory
-    """More memory at the peak than the version before: 10%."""
+    step_time: Annotated[ShareOrNone, Field(json_schema_extra={"default": "10%"})] = model.Limits().step_time
+    """Longer steps than the version before: 10%; none: step times are not compared."""
+    peak_memory: Annotated[ShareOrNone, Field(json_schema_extra={"default": "10%"})] = model.Limits().peak_memory
+    """More memory at the peak than the version before: 10%; none: peaks are not compared."""
     setup: Literal["bad", "untested"] = "untested"
     """bad: a failure before the first step is a crash, not untested."""
 

@@ -53,6 +53,17 @@ def test_a_tighter_limit_takes_more_rounds():
     assert wanted(trials, limits=Limits(step_time=0.01)) is not None
 
 
+def test_what_the_limits_leave_out_is_not_compared():
+    """Who asks for leaks alone pays for no rounds, and reads of no step times."""
+    trials, limits = block([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None)
+    assert wanted(trials, limits=limits) is None
+    assert list(visible(trials, limits=limits, steps=STEPS) or {}) == ["peak_memory"]
+    slower = block([1, 1, 1, 1, 3, 3])
+    cells = [cell_of(each) for each in slower]
+    told = [bool(find_changes(cells, slower, limits=each, steps=STEPS, seed=0)) for each in (LIMITS, limits)]
+    assert told == [True, False]
+
+
 def test_there_is_an_end():
     assert wanted(block([1] * 4, rounds=8, spread=0.3)) is None
 
@@ -98,15 +109,18 @@ def test_memory_peaks_ask_for_rounds_too():
 
 
 def test_what_can_be_seen_is_told_by_metric():
-    seen = visible(block([1] * 8), steps=STEPS)
+    seen = visible(block([1] * 8), limits=LIMITS, steps=STEPS)
     assert seen is not None
     assert 0.01 < seen["step_time"] < 0.04
     assert seen["peak_memory"] < 0.01
-    assert visible([], steps=STEPS) is None
+    assert visible([], limits=LIMITS, steps=STEPS) is None
 
 
 def test_more_noise_more_hidden():
-    quiet, noisy = visible(block([1] * 8), steps=STEPS), visible(block([1] * 8, spread=0.1), steps=STEPS)
+    quiet, noisy = (
+        visible(block([1] * 8), limits=LIMITS, steps=STEPS),
+        visible(block([1] * 8, spread=0.1), limits=LIMITS, steps=STEPS),
+    )
     assert quiet is not None
     assert noisy is not None
     assert noisy["step_time"] > 3 * quiet["step_time"]
@@ -114,7 +128,7 @@ def test_more_noise_more_hidden():
 
 def test_never_below_what_equal_images_differ_by():
     noise = Noise(spread={"step_time": 0.2}, freedom={"step_time": 6})
-    seen = visible(block([1] * 8), steps=STEPS, noise=noise)
+    seen = visible(block([1] * 8), limits=LIMITS, steps=STEPS, noise=noise)
     assert seen is not None
     assert seen["step_time"] == pytest.approx(math.expm1(floor(noise, "step_time", rounds=3)))
 

@@ -44,6 +44,13 @@ def test_shares(percent: int) -> None:
     assert values.fraction(f"{percent}%") == pytest.approx(percent / 100)
 
 
+def test_a_share_that_may_be_none() -> None:
+    assert values.fraction_or_none("none") is None
+    assert values.fraction_or_none("10%") == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="nothing is not a share"):
+        values.fraction_or_none(None)
+
+
 @pytest.mark.parametrize("parse", [values.size, values.seconds, values.fraction, values.whole, values.truth])
 @pytest.mark.parametrize("value", [None, [], {}, "", "x", "-1", "1e5", "٣", "1.5.5", "nan", "inf", "KiB", "1 1"])
 def test_what_is_none_of_these_is_refused(parse: object, value: object) -> None:

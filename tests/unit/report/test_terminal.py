@@ -121,7 +121,7 @@ def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
     text = " ".join(shown(searched).split())
     assert "– not run: not needed ±" in text
     for each in (text, markdown.render(searched), html.render(searched)):
-        assert "would have shown there; ±? where too little could be compared to tell" in each
+        assert "would have shown there; ±? where it was not compared, or too little to tell" in each
 
 
 def test_a_comparison_of_noise_promises_no_figure() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Excluded, Lane, Variant
+from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, Variant
 from harness.report import html, markdown, table, terminal, words, worth
 from tests.unit.report import build
 
@@ -220,6 +220,24 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
     assert (said in " ".join(terminal.text(result).split())) == told
     assert ("below the limit of 0.5" in markdown.render(result)) == told
     assert ("below the limit of 0.5" in html.render(result)) == told
+
+
+def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
+    """Else "ok" reads as if no version were slower."""
+    result = build.quiet()
+    assert worth.uncompared(result) is None
+    limits = Limits(step_time=None)
+
+    def without(entry: CellResult) -> CellResult:
+        scenario = replace(entry.cell.variant.scenario, limits=limits)
+        return replace(entry, cell=replace(entry.cell, variant=replace(entry.cell.variant, scenario=scenario)))
+
+    result = replace(result, cells=tuple(map(without, result.cells)))
+    name = result.cells[0].cell.variant.scenario.name
+    said = f"not compared between versions, as the limits say none: {name}: step times"
+    assert worth.uncompared(result) == said
+    for shown in (terminal.text(result), markdown.render(result), html.render(result)):
+        assert "not compared between versions" in shown
 
 
 def test_a_warning_of_several_variants_is_told_once() -> None:
