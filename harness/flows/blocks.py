@@ -10,7 +10,7 @@ import numpy as np
 
 from harness import facts
 from harness.flows.judging import judge_run
-from harness.flows.searched import with_boundaries
+from harness.flows.searched import with_boundaries, with_confirmation
 from harness.flows.searching import Searching
 from harness.judge import history
 from harness.judge.compared import with_compared
@@ -68,6 +68,8 @@ def judge_block(
     if not scenario.judge_exit:
         verdicts = with_compared(verdicts, trials, steps=scenario.steps, searched=searched is not None)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
+    if searched is not None:
+        cells = list(with_confirmation(cells, changes))
     return JudgedBlock(
         cells=tuple(thinned(_with_visible(cell, seen), rows=rows) for cell in cells),
         changes=changes,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.model import CellVerdict, Change, Effect, Metric
+from harness.flows.judging import describe
+from harness.model import BAD, CellResult, CellVerdict, Change, Effect, Metric
 from harness.search import Boundary, Rules
 
 WORDS: dict[Metric, str] = {"step_time": "slower"}
@@ -110,3 +111,31 @@ def _change(metric: Metric, step: Boundary, *, worse: bool) -> Change:
         p=step.p,
         verdict=WORDS[metric],
     )
+
+
+def with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[CellResult, ...]:
+    """Versions that were seen bad once, beyond one that launches agree is bad: why they had no second launch."""
+    bad_at = {place: at for change in changes for place, at in _beyond(change, changes, len(cells))}
+    return tuple(
+        cell if place not in bad_at else _confirmed(cell, cells[bad_at[place]]) for place, cell in enumerate(cells)
+    )
+
+
+def _beyond(change: Change, changes: Sequence[Change], count: int) -> list[tuple[int, int]]:
+    """The places that are bad by this change, as far as it says, each with the version that it names."""
+    if change.kind == "first_fixed":
+        return []
+    fixes = [each.after for each in changes if each.metric == change.metric and each.kind == "first_fixed"]
+    end = min((place for place in fixes if place > change.after), default=count)
+    return [(place, change.after) for place in range(change.after + 1, end)]
+
+
+def _confirmed(cell: CellResult, named: CellResult) -> CellResult:
+    measured = [trial for trial in cell.trials if trial.measured]
+    if cell.verdict.verdict != "suspect" or len(measured) != 1 or not BAD & set(named.verdict.verdicts):
+        return cell
+    seen, is_bad = describe(cell.cell, measured[0])
+    if not is_bad:
+        return cell
+    told = f"bad since {named.cell.image.version}, where launches agree: the search needed no more of this one"
+    return replace(cell, verdict=replace(cell.verdict, why=f"{seen}; {told}"))

@@ -72,15 +72,30 @@ def test_versions_that_a_search_left_out_may_hide_another_change() -> None:
 @pytest.mark.parametrize("first_bad", [1, 2, -1])
 def test_the_report_names_the_version_that_the_search_came_to(versions: int, first_bad: int) -> None:
     """The search said "1.2 is the first bad" and was done; the finding said "between 1.0 and 1.2"."""
+    found = searched(versions, first_bad=first_bad % versions)
+    (change,) = found.changes
+    assert (change.before, change.after, change.untestable) == (first_bad % versions - 1, first_bad % versions, ())
+
+
+def test_a_version_seen_bad_once_beyond_the_first_bad_one_is_said_to_need_no_more() -> None:
+    """The newest version, which began the search, was told to need more trials, which the search would not make."""
+    found = searched(8, first_bad=3)
+    whys = {cell.cell.image.version: cell.verdict.why for cell in found.cells if cell.verdict.verdict == "suspect"}
+    assert "1.7" in whys
+    told = "bad since 1.3, where launches agree: the search needed no more of this one"
+    assert {why.partition("; ")[2] for why in whys.values()} == {told}
+    assert all(why.startswith("crash: ") for why in whys.values())
+
+
+def searched(versions: int, *, first_bad: int) -> JudgedBlock:
+    """msgpack 1.0 and on, which crashes from a version on, as a search launches it."""
     series = build.series("msgpack", [f"1.{number}" for number in range(versions)])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     runs = tuple(CellRun(cell=cell) for cell in cells)
     search = Searching(runs=runs, asked=Trials(least=3, most=8))
-    first_bad %= versions
     while (batch := search.next()).runs:
         for run in batch.runs:
             verdict = build.crash() if runs.index(run) >= first_bad else build.flat()
             run.trials.append(replace(build.trial(run.cell.id, len(run.trials) + 1, verdict), round=batch.round))
     block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    (found,) = judge_block(block, runs, least=1, seed=1, searched=search).changes
-    assert (found.before, found.after, found.untestable) == (first_bad - 1, first_bad, ())
+    return judge_block(block, runs, least=1, seed=1, searched=search)
