@@ -45,7 +45,7 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, world: World, regi
         side_by_side(looks, world.stopped)
     if world.stopped.is_set():
         raise Interrupted("interrupted; nothing was changed")
-    plan, told = with_lanes(plan, opened, options), Told(registry=registry, say=_teller("registries", world))
+    plan, told = with_lanes(plan, opened, options), Told(registry=registry, say=_teller("registries", "images", world))
     pairs = list(zip(opened, seen, strict=True))
     return Checkup(
         matrix=plan.matrix.name,
@@ -54,23 +54,23 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, world: World, regi
     )
 
 
-def _teller(place: str, world: World) -> Say:
+def _teller(place: str, what: str, world: World) -> Say:
     def say(text: str) -> None:
         if world.stopped.is_set():
             raise Interrupted("interrupted; nothing was changed")
-        world.watcher.preparing(lane=place, image="engine", text=text)
+        world.watcher.preparing(lane=place, image=what, text=text)
 
     return say
 
 
 def _look(each: OpenHost, into: _Seen, plan: Plan, world: World) -> None:
-    say = _teller(each.host.name, world)
     if each.engine is None:
         return
     try:
-        into.condition = each.engine.condition(say)
+        into.condition = each.engine.condition(_teller(each.host.name, "engine", world))
         for image in images_on(plan, each.host):
-            say(f"looking for {image.version}")
+            say = _teller(each.host.name, f"{image.series} {image.version}", world)
+            say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
                 into.images[name_of(image)] = found, each.engine.size_bytes(found)
             elif isinstance(image.source, Install) and not each.host.is_process:

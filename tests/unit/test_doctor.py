@@ -108,7 +108,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(folder: Path, registry: PlantedRegistry | None = None, **options: Any) -> Checkup:
+def check(
+    folder: Path, registry: PlantedRegistry | None = None, progress: io.StringIO | None = None, **options: Any
+) -> Checkup:
     engines: list[Planted] = []
 
     def open_engine(host: Host, **_: Any) -> Planted:
@@ -118,7 +120,7 @@ def check(folder: Path, registry: PlantedRegistry | None = None, **options: Any)
         return engines[-1]
 
     planted: Any = registry or PlantedRegistry()
-    with plain_watcher(io.StringIO()) as watching:
+    with plain_watcher(progress or io.StringIO()) as watching:
         world = World(environ={}, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
         found = doctor.check(
             folder / "matrix.yaml", hosts=(), out=folder / "reports", world=world, registry=planted, **options
@@ -141,6 +143,16 @@ def test_every_host_and_every_image_on_it(folder: Path) -> None:
     sizes = {(fit.host, fit.version): (fit.at_hand, fit.bytes) for fit in found.fits}
     assert sizes["new", "22.12-tf1-py3"] == (True, 12 * GIB)
     assert sizes["old", "22.12-tf1-py3"] == (False, 4 * GIB)
+
+
+def test_progress_names_what_is_looked_at(folder: Path) -> None:
+    """It said "engine: looking for" one version, and then nothing of the others."""
+    progress = io.StringIO()
+    check(folder, progress=progress)
+    lines = progress.getvalue().splitlines()
+    assert "image new: ngc 20.12-tf1-py3: looking for it" in lines
+    assert "image new: ngc 22.12-tf1-py3: looking for it" in lines
+    assert [line for line in lines if line.startswith("image registries: images: asking the registry for")]
 
 
 def test_a_base_that_is_there_needs_no_registry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
