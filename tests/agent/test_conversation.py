@@ -33,7 +33,7 @@ def test_end_of_stdin_kills_the_scenario_and_its_children(tmp_path: Path, python
         agent.process.stdin.close()
         agent.process.wait(5)
 
-        assert all(wait_until_dead(pid, timeout_s=0.5) for pid in pids)
+        assert all(wait_until_dead(pid, timeout_s=10) for pid in pids)
         agent.process.stdin = None
 
 

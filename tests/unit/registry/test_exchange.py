@@ -122,7 +122,7 @@ def test_stopping_does_not_wait_for_the_registry(server: Server, world: World) -
     began = time.monotonic()
     with pytest.raises(Interrupted):
         Exchange(pause=stop).ask(Ask(url=f"http://{server.host}/"))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 # ---------------------------------------------------------------- redirects
