@@ -54,8 +54,8 @@ def answer(square: Square) -> Answer:
 
 
 def model_of(lane: Lane) -> str | None:
-    """The kind of GPU of a lane; None without one."""
-    return lane.gpus[0].short_name if len(lane.gpus) == 1 else lane.gpu
+    """The kind of GPU of a lane, of several all of them: `all` is another thing on each host. None without one."""
+    return " + ".join(sorted(gpu.short_name for gpu in lane.gpus)) or lane.gpu
 
 
 # ---------------------------------------------------------------- no image is good here and bad there
@@ -87,9 +87,9 @@ def _reached(square: Square, turned: set[int]) -> set[int]:
 
 
 def _differ(square: Square, lanes: set[int]) -> bool:
-    """Whether these are different cards, or different hosts where they have none: not two of the same kind."""
+    """Whether these share neither the kind of card nor the host: what is bad on all of them is then neither's fault."""
     kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
-    return len(kinds) > 1
+    return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
 
 
 def _undecided(square: Square, bad: set[int]) -> Answer:
@@ -133,34 +133,65 @@ def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[Spot]:
 
 def _where_lanes_differ(square: Square, split: Sequence[int]) -> Answer:
     bad = square.with_any(True)
+    turned = bad & square.with_any(False)
     clean = {lane for image in split for lane in square.lanes_at(image, False)} - bad
     if not clean:
-        return _bad_everywhere_in_the_end(square, bad)
-    if bad & square.with_any(False):
+        return _bad_everywhere_in_the_end(square, bad, turned)
+    if turned and not _bad_before(square, bad - turned, turned):
         return Answer(cause="interaction", bad=frozenset(bad), good=frozenset(clean))
-    tried = {image for lane in bad for image in square.images_of(lane, True)}
-    if len(tried) < min(2, len(square.images)):
-        return Answer(
-            cause="undecided",
-            bad=frozenset(bad),
-            good=frozenset(clean),
-            doubt="lane or both",
-            wanted=tuple(_neighbours_on(square, bad)),
-        )
-    return Answer(cause=_gpu_or_host(square, bad, clean), bad=frozenset(bad), good=frozenset(clean))
+    cause = None if turned else _gpu_or_host(square, bad, clean)
+    if cause is not None:
+        return Answer(cause=cause, bad=frozenset(bad), good=frozenset(clean))
+    return Answer(
+        cause="undecided",
+        bad=frozenset(bad),
+        good=frozenset(clean),
+        apart=bool(turned),
+        doubt="lane or both",
+        wanted=tuple(_neighbours_on(square, bad - turned)),
+    )
 
 
-def _bad_everywhere_in_the_end(square: Square, bad: set[int]) -> Answer:
+def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) -> Answer:
     """Lanes that became bad in different versions; or that are never bad in the same one, which is no history."""
-    everywhere = any(square.lanes_at(image, True) == bad for image in square.images)
-    return Answer(cause="image" if everywhere else "interaction", bad=frozenset(bad), apart=True)
+    if bad == turned and any(square.lanes_at(image, True) == bad for image in square.images):
+        return Answer(cause="image", bad=frozenset(bad), apart=True)
+    open_images = [image for image in square.images if not bad & square.lanes_at(image, False)]
+    if bad == turned and not open_images:
+        return Answer(cause="interaction", bad=frozenset(bad), apart=True)
+    missing = [(lane, image) for image in open_images for lane in sorted(bad) if square.states[lane][image] is None]
+    return Answer(
+        cause="undecided",
+        bad=frozenset(bad),
+        apart=True,
+        doubt="image or lane",
+        wanted=(*missing, *_neighbours_on(square, bad - turned)),
+    )
 
 
-def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause:
-    """The host, if the bad lanes have no GPU, or another host has one of the same kind and is good."""
-    lanes = [square.lanes[lane] for lane in bad]
-    good = [square.lanes[lane] for lane in clean]
-    if any(lane.gpu is None for lane in lanes):
-        return "host"
-    same = any(model_of(one) == model_of(lane) and one.host != lane.host for one in good for lane in lanes)
-    return "host" if same else "gpu"
+def _bad_before(square: Square, lanes: set[int], turned: set[int]) -> bool:
+    """Whether one of these lanes, on which nothing is good, is bad with an image that others turned bad only after:
+    theirs is another fault."""
+    early = {image for lane in turned for image in square.images_of(lane, False)}
+    return any(early & set(square.images_of(lane, True)) for lane in lanes)
+
+
+def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause | None:
+    """The host, if the bad lanes have no GPU, or another host has one of the same kind and is good. None if that is so
+    of some hosts only, or if one of what is blamed was tried with a single image: it may take that one.
+    """
+    lanes, good = ([square.lanes[lane] for lane in chosen] for chosen in (bad, clean))
+    hosts = {
+        lane.host
+        for lane in lanes
+        if lane.gpu is None or any(model_of(one) == model_of(lane) and one.host != lane.host for one in good)
+    }
+    if hosts and hosts != {lane.host for lane in lanes}:
+        return None
+    tried: dict[object, set[int]] = {}
+    for lane in bad:
+        blamed = square.lanes[lane].host if hosts else model_of(square.lanes[lane])
+        tried.setdefault(blamed, set()).update(square.images_of(lane, True))
+    if any(len(images) < min(2, len(square.images)) for images in tried.values()):
+        return None
+    return "host" if hosts else "gpu"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from harness.judge.attribution import deciding_cells
-from harness.judge.square import Square, answer
+from harness.judge.square import Answer, Square, answer
+from harness.model import Lane
+from harness.model.gpus import Gpu
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, SIGNAL, lane, only, run
 
@@ -50,6 +55,42 @@ def test_two_cards_of_one_kind_do_not_clear_that_kind() -> None:
     """22.12 is bad on two RTX 4090 and unknown elsewhere: that may still be the RTX 4090."""
     assert only(run({OLD: "ggu", NEW: "iib", TWIN: "iib"})).cause == "undecided"
     assert only(run({OLD: "ggu", NEW: "iib", lane("third", "RTX 5090"): "iib"})).cause == "image"
+
+
+def test_two_cards_of_one_host_do_not_clear_that_host() -> None:
+    """Said to be the image's fault, where all that is known is that one machine is bad and another one good."""
+    other = lane(NEW.host.name, "RTX 5090")
+    told = only(run({OLD: "ggu", NEW: "iib", other: "iib"}))
+    assert (told.cause, told.doubt) == ("undecided", "image or lane")
+    assert [(cell.image.version, cell.lane) for cell in told.missing] == [("22.12", OLD)]
+
+
+def test_all_cards_of_two_hosts_are_of_one_kind_only_if_the_cards_are() -> None:
+    """`gpus: all` names every lane alike: the host was accused, though its cards were others."""
+
+    def both(name: str, card: str) -> Lane:
+        cards = [Gpu(uuid=f"GPU-{name}-{n}", name=card, index=n) for n in (0, 1)]
+        return replace(lane(name, "all"), gpus=tuple(cards))
+
+    good = both("a", "NVIDIA GeForce RTX 3090")
+    assert only(run({good: "ggg", both("b", "NVIDIA GeForce RTX 4090"): "bbb"})).cause == "gpu"
+    assert only(run({good: "ggg", both("b", "NVIDIA GeForce RTX 3090"): "bbb"})).cause == "host"
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        ({OLD: "ggb", NEW: "gbu"}, ["22.12 new/RTX 4090"]),  # may become bad on both
+        ({OLD: "ggb", NEW: "bbb"}, []),  # the RTX 4090 may do it by itself, whatever the image
+        ({OLD: "ggb", NEW: "bbu", lane("third", "RTX 5090"): "ggg"}, ["22.12 new/RTX 4090"]),
+        ({OLD: "bub", NEW: "ubu", lane("third", "RTX 5090"): "ggg"}, ["21.08 old/RTX 3090"]),  # one image each
+        ({OLD: "bbb", NEW: "bbb", lane("x", "RTX 4090"): "ggg"}, []),  # host new, and the RTX 3090 or host old
+    ],
+)
+def test_two_lanes_that_fail_in_two_ways_do_not_become_one_cause(rows: faults.Square, wanted: list[str]) -> None:
+    told = only(run(rows))
+    assert told.cause == "undecided"
+    assert [f"{cell.image.version} {cell.lane}" for cell in told.missing][:1] == wanted
 
 
 def test_histories_that_differ_are_told_apart() -> None:
@@ -135,3 +176,72 @@ def test_a_planted_cause_is_found_or_left_open_whatever_is_hidden(
     elif truth == "both" and False not in rows[1]:
         allowed["both"] = {"gpu", "undecided"}
     assert told.cause in allowed[truth]
+
+
+# ---------------------------------------------------------------- one planted cause, on hosts with any cards
+
+Place = tuple[str, str]
+PLACES = list(itertools.product(("h1", "h2", "h3"), ("X", "Y", "Z")))
+
+
+@st.composite
+def planted(draw: st.DrawFn) -> tuple[str, list[Place], Square]:
+    """(truth, lanes as host and card, what is known): one image, card or host is bad, or one of these with an image."""
+    places: list[Place] = draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=4, unique=True))
+    images, since = draw(st.integers(2, 3)), draw(st.integers(1, 2))
+    host, card = draw(st.sampled_from(places))
+    truths: dict[str, Callable[[Place, int], bool]] = {
+        "image": lambda place, image: image >= since,
+        "gpu": lambda place, image: place[1] == card,
+        "host": lambda place, image: place[0] == host,
+        "gpu with image": lambda place, image: place[1] == card and image >= since,
+        "host with image": lambda place, image: place[0] == host and image >= since,
+    }
+    truth = draw(st.sampled_from(sorted(truths)))
+    hidden = draw(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 2))))
+    rows = [
+        [None if (n, image) in hidden else truths[truth](place, image) for image in range(images)]
+        for n, place in enumerate(places)
+    ]
+    assume(any(True in row for row in rows))
+    return truth, places, Square(lanes=[lane(*place) for place in places], states=rows)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(world=planted())
+def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Square]) -> None:
+    """Of what takes an image too, it may be that only the bad side was seen: then the card or the image may be told."""
+    truth, places, square = world
+    told = answer(square)
+    or_its_host = _says_or_its_host(told, places)
+    allowed = {
+        "image": {"image"},
+        "gpu": {"gpu"},
+        "host": {"host", "gpu"} if or_its_host else {"host"},
+        "gpu with image": {"interaction", "gpu", "image"},
+        "host with image": {"interaction", "host", "image", *(["gpu"] if or_its_host else [])},
+    }
+    assert told.cause in {"undecided", *allowed[truth]}, (truth, places, square.states, told)
+
+
+def _says_or_its_host(told: Answer, places: list[Place]) -> bool:
+    """Whether the sentence adds `or of its host`."""
+    hosts = {places[lane][0] for lane in told.bad}
+    return len(hosts) == 1 and not hosts & {places[lane][0] for lane in told.good}
+
+
+@settings(max_examples=300, deadline=None)
+@given(world=planted(), outcomes=st.lists(st.booleans(), min_size=12, max_size=12))
+def test_deciding_comes_to_an_end(world: tuple[str, list[Place], Square], outcomes: list[bool]) -> None:
+    """Whatever the cell that is asked for turns out to be, it is never asked for again; at the end of all none is."""
+    square = world[2]
+    for outcome in outcomes:
+        wanted = answer(square).wanted
+        if not wanted:
+            return
+        at, image = wanted[0]
+        assert square.states[at][image] is None
+        rows = [list(row) for row in square.states]
+        rows[at][image] = outcome
+        square = replace(square, states=rows)
+    assert not answer(square).wanted
