@@ -20,15 +20,28 @@ _METRICS: dict[Metric, str] = {
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
     """`signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's fault. …`"""
-    names = _Names(attribution, result)
-    where = [_story(attribution, result, names), when_text(attribution)]
-    clauses = [", ".join(filter(None, where)), _FAULTS[attribution.cause](attribution, names)]
+    return sentences([attribution], result)[0]
+
+
+def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[str]:
+    """One for each; those of one scenario that end alike are told together: who, and all but what happened, once."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in attributions:
+        names = _Names(one, result)
+        what = ", ".join(filter(None, (_story(one, result, names), when_text(one))))
+        alike.setdefault((_subject(one, result), _rest(one, names)), []).append(what)
+    return [f"{subject} {'; '.join(what)}{rest}" for (subject, rest), what in alike.items()]
+
+
+def _rest(attribution: Attribution, names: _Names) -> str:
+    """`; not the RTX 4090's fault. Layer: native heap.`"""
+    clauses = [_FAULTS[attribution.cause](attribution, names)]
     if attribution.unseen:
         clauses.append(_unseen(attribution, names))
     if attribution.controls:
         clauses.append(_controls(attribution.controls))
     layer = f" Layer: {plain(attribution.layer)}." if attribution.layer else ""
-    return f"{'; '.join(filter(None, clauses))}.{layer}"
+    return f"{''.join(f'; {each}' for each in clauses if each)}.{layer}"
 
 
 def _controls(names: Sequence[str]) -> str:
@@ -68,19 +81,23 @@ def findings_of(attribution: Attribution, result: RunResult) -> list[Finding]:
 
 
 def _story(attribution: Attribution, result: RunResult, names: _Names) -> str:
-    """`signal leaks 24 KiB a step since 22.12, on both cards`"""
+    """`leaks 24 KiB a step since 22.12, on both cards`"""
     found = findings_of(attribution, result)
     told = sorted(histories(replace(result, findings=tuple(found))), key=_vagueness)
-    subject = f"{plain(attribution.series)}: " if _is_named(attribution, result) else ""
-    what = f"{subject}{plain(attribution.scenario)}"
     size = phrases.sizes(phrases.effects([place for one in told for place in one.episodes], 0, result))
     if attribution.apart:
         each = [f"{phrases.when(one.episodes[0][0])} on {names.all_of(_lanes(one))}" for one in told]
-        return f"{what} {phrases.verb(found, size)} {words.together(each)}"
+        return f"{phrases.verb(found, size)} {words.together(each)}"
     where = names.all_of(attribution.bad_lanes)
     if all(one.kind == "bad_from_start" for one in found) and len(attribution.images) == 1:
-        return f"{what} {phrases.verb(found, size)} in {version(attribution.images[0])}, on {where}"
-    return f"{what} {phrases.story(told, result)}, on {where}"
+        return f"{phrases.verb(found, size)} in {version(attribution.images[0])}, on {where}"
+    return f"{phrases.story(told, result)}, on {where}"
+
+
+def _subject(attribution: Attribution, result: RunResult) -> str:
+    """`signal`, `multidict: headers`"""
+    series = f"{plain(attribution.series)}: " if _is_named(attribution, result) else ""
+    return f"{series}{plain(attribution.scenario)}"
 
 
 def _unseen(attribution: Attribution, names: _Names) -> str:

@@ -19,12 +19,11 @@ def sentence(result: RunResult) -> str:
 
 
 def _regression(result: RunResult) -> str:
-    faults = [blame.sentence(one, result) for one in result.attribution]
-    if not faults:
+    if not result.attribution:
         return _untold(result)
-    rest = len(faults) - blame.MOST_AT_THE_TOP
+    rest = len(result.attribution) - blame.MOST_AT_THE_TOP
     more = f" And {figures.count(rest, 'further fault')} below." if rest > 0 else ""
-    return f"{' '.join(faults[: blame.MOST_AT_THE_TOP])}{more}"
+    return f"{' '.join(blame.sentences(result.attribution[: blame.MOST_AT_THE_TOP], result))}{more}"
 
 
 def _untold(result: RunResult) -> str:

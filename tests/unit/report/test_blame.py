@@ -190,8 +190,8 @@ def test_steps_that_get_slower_are_told_from_steps_that_are_slower() -> None:
     both = (*drift, *higher)
     told = replace(result, findings=both, attribution=faults.attribute(result.plan, cells, both))
     assert sentence(told) == (
-        "signal_ops gets slower step by step since 22.12, on both cards; not the card's fault. "
-        "signal_ops has slower steps since 22.12, on both cards; not the card's fault."
+        "signal_ops gets slower step by step since 22.12, on both cards; "
+        "has slower steps since 22.12, on both cards; not the card's fault."
     )
 
 
@@ -271,8 +271,8 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         )
     )
     assert sentence(result) == (
-        "headers leaks 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop. Layer: native heap. "
-        "headers leaks 5.1 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
+        "headers leaks 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop; "
+        "leaks 5.1 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
         "Layer: native heap."
     )
     assert blame.evidence_lines(result)[1].endswith("1 variant bad, 0 good; 1 bad with another history")
