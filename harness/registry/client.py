@@ -189,7 +189,7 @@ def _chosen(index: Index, name: Name, architecture: str) -> str:
     for entry in index.manifests:
         if entry.platform and (entry.platform.os, entry.platform.architecture) == ("linux", architecture):
             return entry.digest
-    raise RegistryTrouble(f"{name.host}: {name.repository} {name.reference} has no image for linux/{architecture}")
+    raise RegistryDenied(f"{name.host}: {name.repository} {name.reference} has no image for linux/{architecture}")
 
 
 def _next_page(answer: Answer, url: str) -> str | None:

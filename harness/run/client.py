@@ -44,6 +44,7 @@ PROXIES = tuple(
 )
 FULL_DISK = "no space left on device"
 HOOK = re.compile(r"^.*error running hook.*stderr: (?=\S)")
+SILENT_HOOK = re.compile(r"^.*error running hook: ([^,]+), stdout: , stderr:\s*$")
 UNKNOWN_CDI_DEVICE = "unresolvable cdi devices"
 CDI_REMEDY = (
     "with NVIDIA Container Toolkit 1.15 or later on that machine, which knows GPUs by their UUID, do"
@@ -187,7 +188,8 @@ def _what_to_do(explained: str) -> str:
 def explanation(error: APIError) -> str:
     """In one line, the reason first: what a hook said stands behind all the programs that it was passed through."""
     said = " ".join(str(error.explanation or error).split())
-    return HOOK.sub("its hook failed: ", said).removesuffix(": unknown")[:600]
+    said = SILENT_HOOK.sub(r"its hook failed and said nothing (\1)", said.removesuffix(": unknown"))
+    return HOOK.sub("its hook failed: ", said)[:600]
 
 
 def ca_bundle(environ: Mapping[str, str]) -> str:

@@ -25,6 +25,10 @@ SUBSET = "CUDA_VISIBLE_DEVICES"
 T = TypeVar("T")
 
 
+class _Odd(ValueError):
+    """What no driver in order says; the text tells what."""
+
+
 def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
     """The GPUs in what the probe printed; None if it found no driver's library at all. Raises InfrastructureError.
 
@@ -35,10 +39,21 @@ def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
         told = json.loads(line)
         if problem := told.get("gpu_problem"):
             raise InfrastructureError(f"{place}: {str(problem)[:200]}; see `nvidia-smi` on that host")
-        return tuple(_gpu(fields) for fields in told["gpus"]) if "gpus" in told else None
+        return _apart([_gpu(fields) for fields in told["gpus"]]) if "gpus" in told else None
+    except _Odd as error:
+        raise InfrastructureError(
+            f"{place}: the driver tells of its GPUs: {error}; see `nvidia-smi -L` there"
+        ) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         last = " ".join(output.split())[-200:] or "nothing"
         raise InfrastructureError(f"{place}: the GPUs could not be asked; the probe said: {last}") from error
+
+
+def _apart(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Raises _Odd for a UUID of two GPUs: nothing could tell which of them was measured."""
+    if len({gpu.uuid for gpu in gpus}) < len(gpus):
+        raise _Odd("two of them have the same UUID")
+    return tuple(gpus)
 
 
 def _gpu(fields: Mapping[str, Any]) -> Gpu:
@@ -63,7 +78,7 @@ def _gpu(fields: Mapping[str, Any]) -> Gpu:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
-        raise ValueError(f"{value!r} is no name")
+        raise _Odd(f"{str(value)[:200]!r} is no name")
     return value
 
 

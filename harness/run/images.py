@@ -18,7 +18,7 @@ from harness.run.client import FULL_DISK, MAKE_ROOM, explanation
 from harness.run.containers import marked, removed
 from harness.run.engine import Say
 from harness.run.marks import IMAGE_LABEL
-from harness.run.retrying import unavailable
+from harness.run.retrying import BUSY, unavailable
 from harness.run.waiting import streamed
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -59,6 +59,10 @@ def _what_to_do(said: str, *, help: str) -> str:  # noqa: A002
         return MAKE_ROOM
     if "verification failed" in said:
         return "the registry, or a proxy before it, sent something else than that image"
+    if "no matching manifest for" in said:
+        return "it is not made for machines of that host's kind; take another image, or exclude it on this host"
+    if not help and BUSY.search(said):
+        return "the registry is busy or broken; the same command again, later, runs what is missing"
     return help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
 
 

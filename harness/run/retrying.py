@@ -12,10 +12,14 @@ from harness.run.engine import Say
 from harness.run.waiting import BEAT_S
 
 WAITS_S = (5.0, 20.0)
+BUSY = re.compile(
+    r"too ?many ?requests|bad gateway|service unavailable|\b(status|error|code|http):? (code )?(429|50[0234])\b",
+    re.IGNORECASE,
+)
+"""Whoever was asked is there, and cannot answer now."""
 NETWORK = re.compile(
     r"time-?out|timed out|connection (refused|reset|aborted|broken)|no such host|name resolution|max retries exceeded"
-    r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|too ?many ?requests"
-    r"|bad gateway|service unavailable|\b(status|error|code|http):? (code )?(429|50[0234])\b",
+    r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|" + BUSY.pattern,
     re.IGNORECASE,
 )
 

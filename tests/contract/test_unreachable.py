@@ -22,7 +22,7 @@ from paramiko import SSHException
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Build, Image, Install
 from harness.run.builds import build
-from harness.run.client import engine_errors
+from harness.run.client import engine_errors, explanation
 from harness.run.docker import DockerEngine, open_engine
 from harness.run.reach import in_time
 from tests.contract.world import BASE, World, host, image, pulled, quiet
@@ -137,6 +137,13 @@ def test_what_a_hook_said_comes_first() -> None:
         engine_errors("m.yaml:1: k"),
     ):
         raise said
+
+
+def test_a_hook_that_says_nothing_is_told_to_be_silent() -> None:
+    hook = "unable to start container process: error running hook #0: error running hook: exit status 3, stdout: , "
+    assert explanation(APIError("x", explanation=f"runc create failed: {hook}stderr: : unknown")) == (
+        "its hook failed and said nothing (exit status 3)"
+    )
 
 
 def test_a_context_that_cannot_be_read_is_not_the_engines_fault(tmp_path: Path) -> None:
@@ -333,7 +340,13 @@ class BusyProxy(NoSuchImage):
 @docker_only
 def test_a_busy_proxy_before_a_registry_is_asked_again(impatient: DockerEngine) -> None:
     said = Said()
-    with serving(BusyProxy) as port, pytest.raises(ImageUnavailable, match=r"cannot be pulled: .*HTTP 429"):
+    with (
+        serving(BusyProxy) as port,
+        pytest.raises(
+            ImageUnavailable,
+            match=r"cannot be pulled: .*HTTP 429.*; the registry is busy or broken; the same command again",
+        ),
+    ):
         impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), said)
     assert said.tries > 0
 
@@ -376,6 +389,27 @@ def test_content_that_is_not_the_images_is_the_registrys_matter(impatient: Docke
             ImageUnavailable, match=r"verification failed .*; the registry, or a proxy before it, sent someth"
         ),
     ):
+        impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)
+
+
+class OtherMachines(NoSuchImage):
+    """A registry that has the image, for machines of another kind."""
+
+    TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
+
+    def answer(self) -> tuple[int, str, bytes]:
+        platform = {"architecture": "s390x", "os": "linux"}
+        entry = {"mediaType": OtherContent.TYPE, "size": 2, "digest": f"sha256:{0:064}", "platform": platform}
+        index = {"schemaVersion": 2, "mediaType": self.TYPE, "manifests": [entry]}
+        return 200, self.TYPE, json.dumps(index).encode()
+
+
+@docker_only
+def test_an_image_for_other_machines_is_not_a_wrong_name(impatient: DockerEngine) -> None:
+    told = pytest.raises(
+        ImageUnavailable, match=r"no matching manifest.*; it is not made for machines of that host's k"
+    )
+    with serving(OtherMachines) as port, told:
         impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)
 
 

@@ -186,7 +186,7 @@ def test_of_an_index_the_image_of_the_architecture(server: Server, world: World)
     index = as_json({"manifests": entries}, kind=INDEX)
     serve(server, {**replies, "/v2/team/app/manifests/many": index})
     assert facts(server, world, "many").digest == digest_of(index.body)
-    with pytest.raises(RegistryTrouble, match="has no image for linux/riscv64"):
+    with pytest.raises(RegistryDenied, match="has no image for linux/riscv64"):
         world.registry().facts(f"{server.host}/team/app:many", architecture="riscv64")
 
 
