@@ -69,7 +69,18 @@ def _separating(names: Sequence[str], size: int, bad: Sequence[Row], good: Seque
             yield _rule(inside, any_of=False)
         outside = {name: [v for v in _values(bad, name) if v not in _values(good, name)] for name in chosen}
         if size > 1 and all(any(row[name] in outside[name] for name in chosen) for row in bad):
-            yield _rule(outside, any_of=True)
+            yield _rule(_needed(outside, bad), any_of=True)
+
+
+def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[Row]) -> dict[str, list[Value]]:
+    """Without values, the rarest first, whose bad rows others explain: nothing shows that these alone would do."""
+    kept = {name: list(chosen) for name, chosen in values.items()}
+    spots = [(name, value) for name, chosen in values.items() for value in chosen]
+    for name, value in sorted(spots, key=lambda spot: sum(row[spot[0]] == spot[1] for row in bad)):
+        fewer = {**kept, name: [one for one in kept[name] if one != value]}
+        if all(any(row[each] in fewer[each] for each in fewer) for row in bad):
+            kept = fewer
+    return kept
 
 
 def _rough(names: Sequence[str], bad: Sequence[Row], good: Sequence[Row]) -> Rule | None:

@@ -69,6 +69,15 @@ def test_either_of_two_params() -> None:
     )  # fmt: skip
 
 
+def test_of_either_of_two_params_no_value_is_named_that_another_explains() -> None:
+    """b = 3 was only bad with a = 1, which is bad with every b: it was said to be enough."""
+    bad = [variant(a=1, b=2), variant(a=1, b=3), variant(a=1, b=4), variant(a=0, b=2)]
+    rule = find_rule(bad, [variant(a=0, b=4), variant(a=0, b=5)])
+    assert rule is not None
+    assert rule.any_of
+    assert rule.conditions == (Condition(param="a", values=(1,)), Condition(param="b", values=(2,)))
+
+
 def test_one_exception_among_many_is_told() -> None:
     """Parity of the third param for one corner: no rule separates, one is nearly right."""
     every = [variant(op=op, input=given, n=n) for op in OPS for given in INPUTS for n in (1, 2, 3, 4)]
@@ -119,7 +128,7 @@ def separates(rule: Rule, bad: Sequence[Variant], good: Sequence[Variant]) -> bo
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.randoms(use_true_random=False), size=st.integers(1, 2), share=st.floats(0.3, 1))
+@given(seed=st.randoms(use_true_random=False), size=st.integers(1, 3), share=st.floats(0.3, 1))
 def test_a_planted_rule_is_found_and_no_smaller_one_exists(seed: object, size: int, share: float) -> None:
     rng = seed
     planted = rng.choice(list(every_rule(size)))  # type: ignore[attr-defined]
@@ -132,7 +141,14 @@ def test_a_planted_rule_is_found_and_no_smaller_one_exists(seed: object, size: i
     assert separates(found, bad, good)
     assert found.exceptions == ()
     smaller = [rule for n in range(1, len(found.conditions)) for rule in every_rule(n)]
-    assert not any(separates(rule, bad, good) for rule in smaller)
+    assert not any(separates(rule, bad, good) for rule in [*smaller, *one_value_less(found)])
+
+
+def one_value_less(rule: Rule) -> Iterator[Rule]:
+    for n, one in enumerate(rule.conditions):
+        for value in one.values:
+            fewer = Condition(param=one.param, values=tuple(each for each in one.values if each is not value))
+            yield Rule(conditions=(*rule.conditions[:n], fewer, *rule.conditions[n + 1 :]), any_of=rule.any_of)
 
 
 @settings(max_examples=60, deadline=None)
