@@ -11,6 +11,8 @@ from harness.judge.rows import even_rows, sampled
 from harness.model import Look, Trace
 
 CYCLES = "reference cycles"
+NATIVE = "native heap"
+OBJECTS = "python objects"
 NATIVE_SHARE = 0.7
 """Of the growth of RSS that the C heap explains when the loss is native."""
 FLAT_SHARE = 0.2
@@ -35,13 +37,18 @@ def layer_of(trace: Trace) -> str | None:
     if _is_mapped(trace.looks, resident=resident):
         return "file or shared memory"
     blocks, heap = _probed(trace, "blocks"), _probed(trace, "heap_kib")
-    if blocks is not None and blocks >= PYTHON_BLOCKS_PER_STEP:
-        return "python objects"
+    if _loses_objects(blocks):
+        return OBJECTS
     if heap is not None and heap >= NATIVE_SHARE * resident:
-        return "native heap"
+        return NATIVE
     if heap is None or heap > FLAT_SHARE * resident:
         return None
     return _without_heap(trace, resident=resident, blocks_known=blocks is not None)
+
+
+def heap_layer_of(trace: Trace) -> str:
+    """The layer of a trace whose C heap in use leaks, whatever resident memory does."""
+    return OBJECTS if _loses_objects(_probed(trace, "blocks")) else NATIVE
 
 
 def gpu_layer_of(trace: Trace) -> str | None:
@@ -59,6 +66,10 @@ def gpu_layer_of(trace: Trace) -> str | None:
     if reserved >= NATIVE_SHARE * device:
         return "gpu fragmentation"
     return "gpu driver" if reserved <= FLAT_SHARE * device else None
+
+
+def _loses_objects(blocks: float | None) -> bool:
+    return blocks is not None and blocks >= PYTHON_BLOCKS_PER_STEP
 
 
 def _device_rate(trace: Trace) -> float | None:

@@ -11,7 +11,9 @@ import numpy as np
 
 from harness.judge.fit import BLOCKS, block_levels, fit_trend
 from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few
-from harness.judge.layer import CYCLES, layer_of
+from harness.judge.heap import WORDS, judge_heap
+from harness.judge.layer import CYCLES, heap_layer_of, layer_of
+from harness.judge.refill import without_refills
 from harness.judge.rows import even_rows, sampled, thinned
 from harness.model import GOOD, Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
 
@@ -53,6 +55,7 @@ def judge_trace(
     """
     last = _last_step(trace)
     memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
+    memory, in_heap = _with_heap(memory, trace, limit=limits.leak_kib_per_step, steps=steps)
     early = steps is not None and last < steps.budget and last <= EARLY_STEPS and _grows(memory)
     if memory is not None and early:
         memory = replace(memory, verdict="suspect")
@@ -65,7 +68,7 @@ def judge_trace(
         verdict=verdicts[0],
         verdicts=verdicts,
         steps=last,
-        why=_why(memory, drift=drift, last=last, early=early),
+        why=_why(memory, drift=drift, last=last, early=early, in_heap=in_heap),
         rate_kib_per_step=None if memory is None else memory.rate,
         rate_ci=None if memory is None else memory.interval,
         excluded_kib_per_step=None if memory is None else memory.excluded,
@@ -73,7 +76,7 @@ def judge_trace(
         step_ms=None if settled_s is None else settled_s * 1000,
         step_drift=drift.relative,
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
-        layer=_layer(memory, trace),
+        layer=_layer(memory, trace, in_heap=in_heap),
         early=early,
         metrics={name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()},
     )
@@ -139,7 +142,8 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str
     """What memory does in all the rows of a trace: resident memory, or that of another column in KiB. None if it was
     not sampled. `limit` in KiB a step.
     """
-    values, steps_per_row = thinned(*even_rows(trace.step, trace.column(column)))
+    rows = without_refills(trace) if column == "rss_kib" else trace.column(column)
+    values, steps_per_row = thinned(*even_rows(trace.step, rows))
     if not len(values):
         return None
     return judge_growth(
@@ -151,6 +155,20 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str
         quanta=(PAGE_KIB, HUGE_PAGE_KIB),
         looks=trace.looks if column == "rss_kib" else (),
     )
+
+
+def _with_heap(memory: Growth | None, trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth | None, bool]:
+    """What memory does by the C heap in use, too, and whether it is the heap alone that shows a leak. A growth of it
+    that stays below the limit is not ruled out, although resident memory may hide it.
+    """
+    if memory is None or memory.verdict == "leak" or memory.cycles:
+        return memory, False
+    heap = judge_heap(trace, limit=limit, alpha=_alpha(steps))
+    if heap is not None and heap.verdict == "leak":
+        return heap, True
+    if heap is not None and heap.below is not None and heap.excluded is not None and memory.excluded is not None:
+        return replace(memory, excluded=max(memory.excluded, heap.excluded)), False
+    return memory, False
 
 
 def _alpha(steps: Steps | None) -> float:
@@ -181,12 +199,14 @@ def _relative(log_ratio: float) -> float:
     return math.expm1(min(log_ratio, 700.0))
 
 
-def _layer(memory: Growth | None, trace: Trace) -> str | None:
+def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:
     if memory is None:
         return None
     if memory.cycles:
         return CYCLES
-    return layer_of(trace) if memory.verdict == "leak" else None
+    if memory.verdict != "leak":
+        return None
+    return heap_layer_of(trace) if in_heap else layer_of(trace)
 
 
 def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[VerdictName, ...]:
@@ -200,8 +220,12 @@ def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[Ve
     return tuple(name for name in ORDER if name in found)
 
 
-def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool) -> str:
-    parts = [memory_words(memory, early=early)] if memory is not None else []
+def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_heap: bool) -> str:
+    parts = []
+    if memory is not None:
+        parts.append(memory_words(memory, what=WORDS if in_heap else "RSS", early=early))
+    if in_heap:
+        parts.append("RSS does not show it yet: it takes memory that was free, or garbage covers it")
     if drift.slowdown and drift.relative is not None:
         parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
     elif memory is None:

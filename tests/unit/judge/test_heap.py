@@ -1,0 +1,70 @@
+"""A leak that resident memory hides, and the C heap in use shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.judge.trend import judge_trace
+from harness.model import Look, Trace, TraceVerdict
+from tests.unit.judge.making import BUDGET, LIMITS, STEPS, memory, trace_of
+
+TIME = np.arange(1.0, BUDGET + 1)
+
+
+def trace(heap_kib: np.ndarray, *, rss_kib: np.ndarray | None = None, looks: tuple[Look, ...] = ()) -> Trace:
+    """Resident memory that stays at 80 MiB, and a heap in it."""
+    made = trace_of(memory(noise_kib=0.0) if rss_kib is None else rss_kib, looks=looks)
+    return replace(made, columns={**made.columns, "heap_kib": heap_kib})
+
+
+def judged(made: Trace) -> TraceVerdict:
+    return judge_trace(made, limits=LIMITS, steps=STEPS)
+
+
+def test_a_leak_into_memory_that_was_free_is_one():
+    """After a warm-up of 40 MiB that was freed again, 4 KiB a step are lost: resident memory stays for 10,000 steps."""
+    found = judged(trace(20_000 + 4.0 * TIME))
+    assert (found.verdicts, found.layer) == (("leak",), "native heap")
+    assert found.rate_kib_per_step == pytest.approx(4.0)
+    assert "the C heap in use grows 4 KiB a step" in found.why
+    assert "RSS does not show it" in found.why
+
+
+def test_it_is_not_called_before_a_buffer_would_be_full():
+    early = trace(20_000 + 4.0 * TIME)
+    cut = replace(early, step=early.step[:500], columns={name: rows[:500] for name, rows in early.columns.items()})
+    found = judged(cut)
+    assert (found.verdict, found.early, found.layer) == ("suspect", True, None)
+
+
+def test_a_slow_growth_of_the_heap_is_not_ruled_out():
+    """0.1 KiB a step is below the limit, but not ruled out, as resident memory would have it."""
+    found = judged(trace(20_000 + 0.1 * TIME))
+    assert found.verdict == "flat"
+    assert found.excluded_kib_per_step == pytest.approx(0.1, abs=0.01)
+
+
+def test_memory_that_is_asked_for_and_never_touched_is_no_leak():
+    """More is in use than is resident: large tables of which a part is ever filled."""
+    assert judged(trace(20_000 + 256.0 * TIME)).verdict == "flat"
+
+
+def test_garbage_in_the_heap_that_a_look_collects_is_no_leak():
+    """As in a program whose collector runs more rarely than looks are taken."""
+    ends = STEPS.looks()
+    begins = np.array((0, *ends))[np.searchsorted(ends, TIME)]
+    looks = tuple(
+        Look(step=end, heap_before_kib=20_000 + 4.0 * (end - begin), heap_kib=20_000.0)
+        for begin, end in zip((0, *ends), ends, strict=False)
+    )
+    assert judged(trace(20_000 + 4.0 * (TIME - begins))).verdict == "leak"
+    assert judged(trace(20_000 + 4.0 * (TIME - begins), looks=looks)).verdict == "flat"
+
+
+def test_resident_memory_that_leaks_has_the_first_word():
+    found = judged(trace(20_000 + 4.0 * TIME, rss_kib=memory(6.0)))
+    assert found.rate_kib_per_step == pytest.approx(6.0, rel=0.05)
+    assert found.why.startswith("RSS grows")
