@@ -13,10 +13,10 @@ from harness.flows.judging import judge_run
 from harness.flows.searched import with_boundaries, with_confirmation
 from harness.flows.searching import Searching
 from harness.judge import history
-from harness.judge.compared import with_compared
+from harness.judge.compared import Compared, with_compared
 from harness.judge.intermittent import MISS
 from harness.judge.rounds import visible
-from harness.model import GOOD, Block, CellResult, CellVerdict, Change, Install, Noise, Trace, Trial
+from harness.model import GOOD, Block, CellResult, Change, Install, Noise, Trace, Trial
 from harness.run.policy import CellRun
 
 SHOWN_ROWS = 240
@@ -62,11 +62,11 @@ def judge_block(
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
     scenario = block.variant.scenario
-    verdicts: Sequence[CellVerdict] = [cell.verdict for cell in cells]
-    changes = _changes(block, cells, seed=seed, noise=noise, searched=searched)
+    compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
+    changes = _changes(block, compared, seed=seed, noise=noise, searched=searched)
     seen = None if scenario.judge_exit else visible(trials, limits=scenario.limits, steps=scenario.steps, noise=noise)
     if not scenario.judge_exit:
-        verdicts = with_compared(verdicts, trials, steps=scenario.steps, searched=searched is not None)
+        verdicts = with_compared(compared, searched=searched is not None)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
@@ -126,17 +126,15 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
 
 
 def _changes(
-    block: Block, cells: Sequence[CellResult], *, seed: int, noise: Noise | None, searched: Searching | None
+    block: Block, compared: Compared, *, seed: int, noise: Noise | None, searched: Searching | None
 ) -> tuple[Change, ...]:
     """What changed, by all launches. A search ended by its own chance of an error, and has launched nothing for that of
     a whole history.
     """
-    scenario, verdicts = block.variant.scenario, [cell.verdict for cell in cells]
+    scenario = block.variant.scenario
     found = history.find_changes(
-        verdicts,
-        [cell.trials for cell in cells],
+        compared,
         limits=scenario.limits,
-        steps=scenario.steps,
         seed=seed,
         baseline=baseline_of(block),
         exit_only=scenario.judge_exit,
@@ -145,7 +143,7 @@ def _changes(
     )
     if searched is None:
         return found
-    return with_boundaries(found, searched.boundaries(), cells=verdicts, rules=searched.rules)
+    return with_boundaries(found, searched.boundaries(), cells=compared.cells, rules=searched.rules)
 
 
 def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:

@@ -4,33 +4,72 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from harness.judge.comparable import set_apart
 from harness.judge.numbers import log_t_interval
-from harness.judge.tables import Columns, Table, level_figures, median_step_s, peak_table, step_time_table
+from harness.judge.tables import (
+    Columns,
+    Table,
+    best_step_s,
+    level_figures,
+    median_step_s,
+    peak_table,
+    step_time_table,
+)
 from harness.model import CellVerdict, Interval, Steps, Trial
 
 Level = tuple[float, Interval | None]
 
 
-def with_compared(
-    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, steps: Steps, searched: bool = False
-) -> tuple[CellVerdict, ...]:
-    """The cells of one block, oldest version first, with what was compared: geometric means over the rounds, of whose
-    logs a finding's size is the difference. `searched`: a search chose the launches, which have no full rounds.
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What can be compared between the versions of one block, oldest first: each figure is worked out once, when it is
+    first asked for, however many ask.
     """
-    alike, _ = set_apart(trials)
-    # The peak of a leak is only a matter of how long it ran: it is compared with nothing.
-    steady = [[] if "leak" in cell.verdicts else each for cell, each in zip(cells, alike, strict=True)]
+
+    cells: Sequence[CellVerdict]
+    trials: Sequence[Sequence[Trial]]
+    steps: Steps
+
+    @cached_property
+    def alike(self) -> Sequence[Sequence[Trial]]:
+        """The trials that differ in nothing but their image."""
+        return set_apart(self.trials)[0]
+
+    @cached_property
+    def steady(self) -> Sequence[Sequence[Trial]]:
+        """Those without leaks: the peak of a leak is only a matter of how long it ran, and compared with nothing."""
+        return [[] if "leak" in cell.verdicts else each for cell, each in zip(self.cells, self.alike, strict=True)]
+
+    @cached_property
+    def medians(self) -> Table | None:
+        """Of the step times of each launch."""
+        return step_time_table(self.alike, median_step_s, least_steps=self.steps.first)
+
+    @cached_property
+    def best(self) -> Table | None:
+        """Of the step times of each launch's best block."""
+        return step_time_table(self.alike, best_step_s, least_steps=self.steps.first)
+
+    @cached_property
+    def peaks(self) -> Table | None:
+        return peak_table(self.steady, least_steps=self.steps.first)
+
+
+def with_compared(compared: Compared, *, searched: bool = False) -> tuple[CellVerdict, ...]:
+    """The cells of one block with what was compared: geometric means over the rounds, of whose logs a finding's size is
+    the difference. `searched`: a search chose the launches, which have no full rounds.
+    """
     if searched:
-        step_s = _of_columns(level_figures(alike, steps=steps)["step_time"])
-        peak_kib = _of_columns(level_figures(steady, steps=steps)["peak_memory"])
+        step_s = _of_columns(level_figures(compared.alike, steps=compared.steps)["step_time"])
+        peak_kib = _of_columns(level_figures(compared.steady, steps=compared.steps)["peak_memory"])
     else:
-        step_s = _of_table(step_time_table(alike, median_step_s, least_steps=steps.first))
-        peak_kib = _of_table(peak_table(steady, least_steps=steps.first))
+        step_s, peak_kib = _of_table(compared.medians), _of_table(compared.peaks)
+    cells = compared.cells
     return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(cells))
 
 

@@ -7,11 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from harness.judge.comparable import Difference, set_apart
+from harness.judge.compared import Compared
 from harness.judge.intermittent import MISS
 from harness.judge.levels import Rule, peak_changes, step_time_changes
 from harness.judge.noise import floor, noise_of
 from harness.judge.rounds import visible, wants_round
-from harness.judge.tables import Table, best_step_s, median_step_s, never_side_by_side, peak_table, step_time_table
+from harness.judge.tables import Table, never_side_by_side
 from harness.judge.transitions import memory_changes, outcome_changes, slowdown_changes, wants_launches
 from harness.model import CellVerdict, Change, Limits, Metric, Noise, Steps, Trial
 
@@ -28,18 +29,16 @@ __all__ = [
 
 
 def find_changes(
-    cells: Sequence[CellVerdict],
-    trials: Sequence[Sequence[Trial]],
+    compared: Compared,
     *,
     limits: Limits,
-    steps: Steps,
     seed: int,
     baseline: int | None = None,
     noise: Noise | None = None,
     exit_only: bool = False,
     miss: float = MISS,
 ) -> tuple[Change, ...]:
-    """All changes of one block: cells and trials of one series on one lane, oldest version first.
+    """All changes of one block.
 
     Versions between two that differ and that cannot be said to be good or bad are `untestable`: none of them is named.
     `baseline` is the position of the image that bad is measured against. `noise` is what two equal images on this lane
@@ -47,14 +46,15 @@ def find_changes(
     chance of having missed a failure that the last good version is allowed to have; a search has its own, and no
     launches left for another. The same seed gives the same answer.
     """
+    cells = compared.cells
+    outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
     if exit_only:
-        return outcome_changes(cells, trials, baseline=baseline, miss=miss)
-    alike, _ = set_apart(trials)
-    block = _Block(cells=cells, trials=alike, limits=limits, steps=steps, seed=seed, baseline=baseline, noise=noise)
+        return outcome
+    block = _Block(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline)
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
-    return (*outcome_changes(cells, trials, baseline=baseline, miss=miss), *memory, *step_time, *_peaks(block))
+    return (*outcome, *memory, *step_time, *_peaks(block))
 
 
 def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:
@@ -72,12 +72,10 @@ def refused(trials: Sequence[Sequence[Trial]]) -> tuple[Difference, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Block:
-    """What is known of one series on one lane, oldest version first, and how to judge it."""
+    """What is compared of one series on one lane, and how to judge it."""
 
-    cells: Sequence[CellVerdict]
-    trials: Sequence[Sequence[Trial]]
+    compared: Compared
     limits: Limits
-    steps: Steps
     seed: int
     baseline: int | None
     noise: Noise | None
@@ -106,22 +104,18 @@ def _step_times(block: _Block) -> list[Change]:
     limit = block.limits.step_time
     if limit is None:
         return []
-    medians = step_time_table(block.trials, median_step_s, least_steps=block.steps.first)
-    best = step_time_table(block.trials, best_step_s, least_steps=block.steps.first)
+    medians, best = block.compared.medians, block.compared.best
     if medians is None or best is None or medians.positions != best.positions:
         return []
-    drifting = {place for place, cell in enumerate(block.cells) if "slowdown" in cell.verdicts}
+    drifting = {place for place, cell in enumerate(block.compared.cells) if "slowdown" in cell.verdicts}
     return step_time_changes(medians, best, block.rule("step_time", medians, limit=limit, drifting=drifting))
 
 
 def _peaks(block: _Block) -> list[Change]:
-    limit = block.limits.peak_memory
-    if limit is None:
+    limit, table = block.limits.peak_memory, block.compared.peaks
+    if limit is None or table is None:
         return []
-    # The peak of a leak is only a matter of how long it ran.
-    both = zip(block.cells, block.trials, strict=True)
-    table = peak_table([[] if "leak" in cell.verdicts else each for cell, each in both], least_steps=block.steps.first)
-    return [] if table is None else peak_changes(table, block.rule("peak_memory", table, limit=limit))
+    return peak_changes(table, block.rule("peak_memory", table, limit=limit))
 
 
 # ---------------------------------------------------------------- one cause, one finding

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.judge.comparable import conditions, differences, set_apart
+from harness.judge.compared import Compared
 from harness.judge.history import find_changes, refused
 from harness.model import Trial
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
@@ -77,9 +78,11 @@ def test_versions_of_two_kernels_are_not_compared():
     trials = [[trial(n, seed=place) for n in range(3)] for place in range(5)]
     trials.append([trial(n, seed=5, ms=2.0, kernel="6.5.0") for n in range(3)])
     cells = [cell_of(each) for each in trials]
-    assert find_changes(cells, trials, limits=LIMITS, steps=STEPS, seed=0) == ()
+    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0) == ()
     assert [str(each) for each in refused(trials)] == ["host kernel 6.1.0 and 6.5.0"]
     same = [*trials[:5], [trial(n, seed=5, ms=2.0) for n in range(3)]]
-    found = find_changes([cell_of(each) for each in same], same, limits=LIMITS, steps=STEPS, seed=0)
+    found = find_changes(
+        Compared(cells=[cell_of(each) for each in same], trials=same, steps=STEPS), limits=LIMITS, seed=0
+    )
     assert [change.after for change in found] == [5]
     assert refused(same) == ()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.compared import with_compared
+from harness.judge.compared import Compared, with_compared
 from harness.judge.history import find_changes
 from harness.model import CellVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
@@ -27,7 +27,9 @@ def launches(
 
 
 def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVerdict, ...]:
-    return with_compared([cell_of(each) for each in trials], trials, steps=STEPS, searched=searched)
+    return with_compared(
+        Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS), searched=searched
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -40,7 +42,9 @@ def test_the_ratio_of_two_levels_is_the_finding_s_size(slower: float, more_kib: 
     cells = shown(trials)
     found = {
         one.metric: one.effect
-        for one in find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=0)
+        for one in find_changes(
+            Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS), limits=LIMITS, seed=0
+        )
     }
     for metric, before, after in (
         ("step_time", cells[0].step_level, cells[1].step_level),

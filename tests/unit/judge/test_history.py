@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.judge.compared import Compared
 from harness.judge.history import find_changes, holm, not_comparable, wants_launches
 from harness.judge.transitions import transitions
 from harness.model import CellVerdict, Change, Look, Trial, Trials, VerdictName
@@ -26,7 +27,7 @@ FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
 
 
 def changes(cells: list[CellVerdict], **more) -> tuple[Change, ...]:
-    return find_changes(cells, [[] for _ in cells], limits=LIMITS, steps=STEPS, seed=0, **more)
+    return find_changes(Compared(cells=cells, trials=[[] for _ in cells], steps=STEPS), limits=LIMITS, seed=0, **more)
 
 
 def named(found: tuple[Change, ...]) -> list[tuple]:
@@ -39,7 +40,9 @@ def measured(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> tupl
         [trial_of(number, ms=each, seed=seed * 100 + place, steps=1000, **more) for number in range(rounds)]
         for place, each in enumerate(ms)
     ]
-    return find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=seed)
+    return find_changes(
+        Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS), limits=LIMITS, seed=seed
+    )
 
 
 # ---------------------------------------------------------------- verdicts
@@ -226,7 +229,9 @@ def test_less_than_the_limit_is_no_finding():
 def levels_against(ms: list[float], baseline: int) -> list[tuple]:
     trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
     cells = [cell_of(each) for each in trials]
-    return named(find_changes(cells, trials, limits=LIMITS, steps=STEPS, seed=0, baseline=baseline))
+    return named(
+        find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0, baseline=baseline)
+    )
 
 
 def test_bad_is_measured_against_the_baseline():
@@ -242,7 +247,7 @@ def test_bad_is_measured_against_the_baseline():
 def test_only_the_exit_code_is_judged_where_it_decides():
     trials = [[trial_of(n, ms=ms, seed=place) for n in range(3)] for place, ms in enumerate([1, 1, 1, 3, 3, 3])]
     cells = [cell_of(each) for each in trials]
-    assert find_changes(cells, trials, limits=LIMITS, steps=STEPS, seed=0, exit_only=True) == ()
+    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0, exit_only=True) == ()
 
 
 def test_an_untestable_version_moves_no_name():
@@ -250,7 +255,9 @@ def test_an_untestable_version_moves_no_name():
     for gap in range(8):
         trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
         trials.insert(gap, [])
-        (found,) = find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=0)
+        (found,) = find_changes(
+            Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS), limits=LIMITS, seed=0
+        )
         places = [place for place in range(8) if place != gap]
         assert (found.before, found.after) == (places[3], places[4])
 
@@ -261,12 +268,12 @@ def test_step_times_that_are_no_numbers_are_not_compared(value):
     for trial in trials[2]:
         assert trial.trace is not None
         trial.trace.columns["step_s"][:] = value
-    assert find_changes([FLAT] * 4, trials, limits=LIMITS, steps=STEPS, seed=0) == ()
+    assert find_changes(Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS), limits=LIMITS, seed=0) == ()
 
 
 def test_empty_traces_and_single_versions_are_quiet():
     empty = [[replace(trial_of(n), trace=trace_of(np.empty(0), step_s=np.empty(0))) for n in range(3)]] * 3
-    assert find_changes([FLAT] * 3, empty, limits=LIMITS, steps=STEPS, seed=0) == ()
+    assert find_changes(Compared(cells=[FLAT] * 3, trials=empty, steps=STEPS), limits=LIMITS, seed=0) == ()
     assert measured([1.0]) == ()
 
 
@@ -284,7 +291,9 @@ def test_a_neighbours_load_is_no_regression():
                 assert trial.trace is not None
                 trial.trace.columns["step_s"][300:900] *= 2
         loaded.append(trials)
-    found = find_changes([cell_of(each) for each in loaded], loaded, limits=LIMITS, steps=STEPS, seed=0)
+    found = find_changes(
+        Compared(cells=[cell_of(each) for each in loaded], trials=loaded, steps=STEPS), limits=LIMITS, seed=0
+    )
     assert [one for one in found if one.metric == "step_time"] == []
 
 
@@ -293,7 +302,9 @@ def test_one_version_with_too_few_launches_does_not_blind_the_rest():
         [trial_of(n, ms=ms, seed=place, steps=1000) for n in range(3)] for place, ms in enumerate([1, 1, 1, 2, 2, 2])
     ]
     trials[2] = trials[2][:1]
-    found = find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=0)
+    found = find_changes(
+        Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS), limits=LIMITS, seed=0
+    )
     assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
 
 
@@ -310,7 +321,11 @@ def history_of(days: list[str], ms: list[float], *, extra_kib: float = 0.0) -> l
 
 
 def levels_of(trials: list[list[Trial]]) -> list[tuple]:
-    return named(find_changes([cell_of(each) for each in trials], trials, limits=LIMITS, steps=STEPS, seed=0))
+    return named(
+        find_changes(
+            Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS), limits=LIMITS, seed=0
+        )
+    )
 
 
 @pytest.mark.parametrize("place", [0, 3, 5])
@@ -361,11 +376,11 @@ def test_peak_memory():
         assert trial.trace is not None
         trial.trace.columns["rss_kib"][:] += 40_000
     cells = [cell_of(each) for each in trials]
-    (found,) = find_changes(cells, trials, limits=LIMITS, steps=STEPS, seed=0)
+    (found,) = find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0)
     assert named((found,)) == [("peak_memory", "first_bad", 3, 4)]
     leaking = [replace(one, verdicts=("leak",), verdict="leak") for one in cells]
     assert "peak_memory" not in {
-        one.metric for one in find_changes(leaking, trials, limits=LIMITS, steps=STEPS, seed=0)
+        one.metric for one in find_changes(Compared(cells=leaking, trials=trials, steps=STEPS), limits=LIMITS, seed=0)
     }
 
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.judge.compared import Compared
 from harness.judge.history import find_changes, noise_of, visible, wants_round
 from harness.judge.noise import floor, pooled
 from harness.judge.rounds import too_wide
 from harness.judge.tables import Table
-from harness.model import Limits, Noise, Trial, Trials
+from harness.model import Change, Limits, Noise, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 
 ASKED = Trials(least=3, most=8)
@@ -60,7 +61,10 @@ def test_what_the_limits_leave_out_is_not_compared():
     assert list(visible(trials, limits=limits, steps=STEPS) or {}) == ["peak_memory"]
     slower = block([1, 1, 1, 1, 3, 3])
     cells = [cell_of(each) for each in slower]
-    told = [bool(find_changes(cells, slower, limits=each, steps=STEPS, seed=0)) for each in (LIMITS, limits)]
+    told = [
+        bool(find_changes(Compared(cells=cells, trials=slower, steps=STEPS), limits=each, seed=0))
+        for each in (LIMITS, limits)
+    ]
     assert told == [True, False]
 
 
@@ -179,10 +183,11 @@ def test_noises_of_two_variants_are_pooled():
 
 def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
     trials = block([1, 1, 1, 1, 1.2, 1.2, 1.2, 1.2])
-    cells = [cell_of(each) for each in trials]
-    changes = lambda noise: find_changes(  # noqa: E731
-        cells, trials, limits=LIMITS, steps=STEPS, seed=0, noise=noise
-    )
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+
+    def changes(noise: Noise | None) -> tuple[Change, ...]:
+        return find_changes(compared, limits=LIMITS, seed=0, noise=noise)
+
     assert [change.after for change in changes(None)] == [4]
     assert [change.after for change in changes(Noise(spread={"step_time": 0.01}, freedom={"step_time": 3}))] == [4]
     assert changes(Noise(spread={"step_time": 0.2}, freedom={"step_time": 9})) == ()
