@@ -93,7 +93,7 @@ def _history(rng: Generator, *, first: int, step: str, rate: float, asked: Trial
         for place in wanted:
             at = _step(rng, step) if place >= first and rng.random() < rate else None
             whole = late or needs_whole_budget(runs[place], limits=LIMITS, steps=STEPS)
-            runs[place].append(_launch(len(runs[place]) + 1, fails_at=at, steps=STEPS.budget if whole else STEPS.first))
+            runs[place].append(launch(len(runs[place]) + 1, fails_at=at, steps=STEPS.budget if whole else STEPS.first))
         cells = [judge_cell(each, limits=LIMITS, steps=STEPS) for each in runs]
         wanted = _wanted(cells, runs, asked)
     return outcome_changes(cells, runs, baseline=None), sum(map(len, runs))
@@ -111,7 +111,7 @@ def _wanted(cells: Sequence[CellVerdict], runs: Sequence[Sequence[Trial]], asked
     return [place for place in sorted(doubtful | unclear) if len(runs[place]) < asked.most]
 
 
-def _launch(number: int, *, fails_at: int | None, steps: int) -> Trial:
+def launch(number: int, *, fails_at: int | None, steps: int) -> Trial:
     """One that fails in a step, if it gets there, or goes well for so many."""
     made: dict[str, Any] = {"cell_id": "made", "number": number, "key": "made", "steps_asked": STEPS.budget}
     if fails_at is not None and fails_at <= steps:

@@ -1,27 +1,37 @@
-"""How often a search names the wrong version, and how many launches it takes, beside plain bisections.
+"""How often a report of a search names the wrong version, and how many launches it takes, beside plain bisections.
 
-The rivals launch both ends and then halve, once or three times a version, and believe what they see: bad is what
-failed in any of the launches, or lies beyond the middle of the two ends.
+What is scored are the findings, as a sweep tells them. The rivals launch both ends and then halve, once or three times
+a version, and believe what they see: bad is what failed in any of the launches, or lies beyond the middle of the two
+ends.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy_failures import launch
 from benchmarks.generators import Generator
+from harness.flows import findings
+from harness.flows.blocks import JudgedBlock
+from harness.flows.searched import with_boundaries
+from harness.judge.transitions import outcome_changes
+from harness.judge.verdict import judge_cell
+from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
 from harness.search import Evidence, Rules, Spot, conclude, decide
+from tests.unit.report import build
 
 ROUND_DRIFT = 0.01
 """By how much a round as a whole is faster or slower than another (sigma of the log)."""
 LIMIT = math.log1p(0.03)
-STEPS, FIRST = 4000, 500
+STEPS, FIRST = Steps().budget, Steps().first
 """The budget, and where a quiet launch stops."""
 Named = Sequence[tuple[int | None, int]]
 
@@ -83,6 +93,8 @@ class Made:
     spread: float
     step: str = "same"
     launches: int = 0
+    trials: Mapping[int, list[Trial]] = field(default_factory=lambda: defaultdict(list))
+    """What was launched of each version, by its place, where launches fail or do not."""
 
     def fails_at(self, place: int) -> int | None:
         """The step in which a launch fails, if it does."""
@@ -138,7 +150,25 @@ def _searched(made: Made, rules: Rules) -> Named:
             spots[place] = _launched(made, spots[place], place, number=number, figure=figure, rules=now)
         made.launches += len(decision.launch)
         number += 1
-    return [(boundary.before, boundary.after) for boundary in conclude(spots, rules=rules)]
+    return _reported(made, spots, rules)
+
+
+def _reported(made: Made, spots: Sequence[Spot], rules: Rules) -> Named:
+    """The findings of a sweep: what all launches show, as wide as the search says, and corrected as all levels are."""
+    trials = [made.trials[place] for place in range(len(spots))]
+    cells = [judge_cell(each, limits=Limits(), steps=Steps()) for each in trials]
+    changes: Sequence[Change] = outcome_changes(cells, trials, baseline=None, miss=rules.alpha)
+    if made.effect != 1:
+        cells = [CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=spot.launches) for spot in spots]
+        changes = ()
+    told = with_boundaries(changes, conclude(spots, rules=rules), cells=cells, rules=rules)
+    images = build.series("made", [str(place) for place in range(len(spots))]).images
+    results = (
+        CellResult(cell=Cell(image=image, lane=build.HERE, variant=build.POP), cell_id=image.version, verdict=cell)
+        for image, cell in zip(images, cells, strict=True)
+    )
+    block = JudgedBlock(cells=tuple(results), changes=told, warnings=())
+    return [(None if one.before is None else int(one.before), int(one.after)) for one in findings.find([block])]
 
 
 def _whole(spots: Sequence[Spot], rules: Rules) -> Rules:
@@ -159,6 +189,8 @@ def _seen(spot: Spot) -> Evidence:
 def _launched(made: Made, spot: Spot, place: int, *, number: int, figure: float, rules: Rules) -> Spot:
     seen, at, steps = _seen(spot), made.fails_at(place), _steps(spot, rules=rules)
     outcome = seen.failed(at) if at is not None and at <= steps else seen.fine(steps)
+    if made.effect == 1:
+        made.trials[place].append(launch(spot.launches + 1, fails_at=at, steps=steps))
     levels = {} if made.effect == 1 else {"step_time": {**spot.levels.get("step_time", {}), number: figure}}
     return Spot(launches=spot.launches + 1, states={"outcome": outcome}, levels=levels)
 
