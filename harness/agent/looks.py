@@ -1,8 +1,9 @@
 """A look: what is measured around gc.collect, where the garbage of the scenario no longer blurs the figures."""
 
 import gc
+import os
 
-from .probes import heap, status
+from .probes import heap, status, tree
 
 
 class Looker(object):
@@ -21,6 +22,7 @@ class Looker(object):
         fields.update(status.read())
         fields.update(self._pool.look())
         fields["cgroup_kib"] = self._cgroup.usage_kib()
+        fields["children_kib"] = tree.rss_kib(tree.descendants(os.getpid()))
         return fields
 
     def last_look(self):

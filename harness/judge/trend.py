@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from harness.judge.children import with_children
 from harness.judge.fit import BLOCKS, block_levels, fit_trend
 from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few
 from harness.judge.heap import WORDS, judge_heap
@@ -64,7 +65,7 @@ def judge_trace(
     verdicts = _verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None)
     settled_s = settled_median(durations)
     rss = sampled(trace.column("rss_kib"))
-    return TraceVerdict(
+    found = TraceVerdict(
         verdict=verdicts[0],
         verdicts=verdicts,
         steps=last,
@@ -80,6 +81,7 @@ def judge_trace(
         early=early,
         metrics={name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()},
     )
+    return with_children(found, trace, limit=limits.leak_kib_per_step)
 
 
 def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:

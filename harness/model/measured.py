@@ -30,7 +30,7 @@ class Look:
     """What was measured at a look, around gc.collect, after `step` steps. Memory in KiB; absent probes are None.
 
     `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the most that was resident since the
-    start, inside steps too.
+    start, inside steps too; `children_kib` what the processes that descend from the scenario hold together.
 
     Of GPUs (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator (in
     use, and reserved). Since the look before: mean clock, the bits of all reasons that held it down, the shares of
@@ -53,6 +53,7 @@ class Look:
     rss_peak_kib: float | None = None
     threads: float | None = None
     cgroup_kib: float | None = None
+    children_kib: float | None = None
     gpu_kib: float | None = None
     gpu_process_kib: float | None = None
     gpu_pool_kib: float | None = None
