@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,22 +24,33 @@ from harness.store import RunDirectory
 MOST_FILE_CHARACTERS = 64 << 20
 NO_OPS = (
     "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
-    "scenario in graph mode, or write trace_step()"
+    "scenario in graph mode, or let trace_step() tell"
 )
+STAGE = re.compile(r"(setup|step \d+)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """One launch with a probe: how it ended, and the files that it left."""
+    """One launch with a probe of `steps` steps: how it ended, and the files that it left. Of a script that made all of
+    them no further step failed, but what the probe asks then. `left_out`: files that are too large.
+    """
 
     trial: Trial
     files: Mapping[str, str]
+    steps: int
+    is_script: bool
+    left_out: Sequence[str] = ()
 
     @property
     def problem(self) -> str:
         if self.trial.ended_well:
-            return ""
-        told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
+            most = f"left out: with it the files are larger than {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
+            return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
+        # The failure's own line is the last of a traceback; notes of how the process went down may follow.
+        lines = self.trial.message.strip().splitlines() or ["no message"]
+        told = next((line for line in reversed(lines) if STAGE.match(line)), lines[0])
+        if self.is_script and self.trial.last_step == self.steps:
+            told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
         return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
 
 
@@ -137,6 +149,28 @@ def _prepared(engine: Engine, cell: Cell, world: World, images: Images) -> Prepa
     return found
 
 
+class _Files:
+    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS; of one that does not fit nothing is kept."""
+
+    def __init__(self) -> None:
+        self.left_out: list[str] = []
+        self._parts: dict[str, list[str]] = {}
+        self._room = MOST_FILE_CHARACTERS
+
+    def note(self, name: str, text: str) -> None:
+        if name in self.left_out:
+            return
+        self._room -= len(text)
+        if self._room >= 0:
+            self._parts.setdefault(name, []).append(text)
+        else:
+            self._room += len(text) + sum(map(len, self._parts.pop(name, ())))
+            self.left_out.append(name)
+
+    def whole(self) -> dict[str, str]:
+        return {name: "".join(parts) for name, parts in self._parts.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Looking:
     """Launches of one cell. `aside`: what a second one beside the first is called where progress is told."""
@@ -158,12 +192,7 @@ class _Looking:
 
     def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
         """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
-        files: dict[str, str] = {}
-
-        def note_file(name: str, text: str) -> None:
-            if sum(map(len, files.values())) + len(text) <= MOST_FILE_CHARACTERS:
-                files[name] = files.get(name, "") + text
-
+        files = _Files()
         cell, watcher = self.cell, self.world.watcher
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
         watcher.trial_started(lane=lane, cell=label, number=1, steps=steps)
@@ -183,11 +212,17 @@ class _Looking:
             decide=lambda trace: "go",
             on_step=lambda step, rss: watcher.step(lane=lane, step=step, rss_kib=rss),
             cancelled=self.world.stopped.is_set,
-            on_file=note_file,
+            on_file=files.note,
         )
         if trial.end == "interrupted":
             raise Interrupted("interrupted")
-        looked = Looked(trial=trial, files=files)
+        looked = Looked(
+            trial=trial,
+            files=files.whole(),
+            left_out=files.left_out,
+            steps=steps,
+            is_script=variant.scenario.script is not None,
+        )
         told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or trial.end}"
         watcher.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
         return looked
@@ -212,7 +247,12 @@ def _ops(looking: _Looking, blank: Probed) -> Probed:
 
 def _lines(looking: _Looking, blank: Probed) -> Probed:
     probed, looked = _plain(looking, blank)
-    return replace(probed, functions=lines(looked.files["lines.json"])) if "lines.json" in looked.files else probed
+    if "lines.json" not in looked.files:
+        return probed
+    functions = lines(looked.files["lines.json"])
+    idle = [each.name for each in functions if not any(row.hits or row.occurrences for row in each.rows)]
+    uncalled = f"{', '.join(idle)}: not called in {blank.probe.steps} steps, in the scenario's own process"
+    return replace(probed, functions=functions, problem=probed.problem or (uncalled if idle else ""))
 
 
 def _artifacts(looking: _Looking, blank: Probed) -> Probed:
@@ -241,6 +281,8 @@ def _leaks(looking: _Looking, blank: Probed) -> Probed:
         looked.files["valgrind.json"], control.files["valgrind.json"], further_steps=blank.probe.steps - 1
     )
     files = {**looked.files, "control.valgrind.json": control.files["valgrind.json"]}
+    if problem:  # a process that does not end is killed before valgrind has written all
+        problem = ": ".join([problem, *dict.fromkeys(filter(None, (looked.trial.message, control.trial.message)))])
     return replace(probed, leaks=found, errors=errors, problem=problem, files=files)
 
 

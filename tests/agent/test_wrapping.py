@@ -61,6 +61,7 @@ def setup(blocks):
 
 
 def probed(tmp_path: Path, python: str, source: str, probe: str, **job: object) -> tuple[Told, dict[str, str]]:
+    tmp_path.mkdir(exist_ok=True)
     script = tmp_path / "probed.py"
     script.write_text(source.lstrip())
     pack(tmp_path / "root", script, probe={"name": probe}, timeout_s=120.0, **job)
@@ -106,15 +107,102 @@ def test_a_scenario_without_operations_is_told_what_to_add(tmp_path: Path, pytho
         ("artifacts", "return ['a']", "it must return {file name: text}, and returned list"),
         ("artifacts", "return {'a/b': ''}", "'a/b' is no name for a file; a to z, 0 to 9, . and -, a letter first"),
         ("artifacts", "return {'a.png': b''}", "a.png must be text, and is bytes"),
+        ("artifacts", "raise KeyError('mine')", "KeyError: 'mine'"),
         ("trace_step", "pass", "trace_step() must return [(op, start_s, duration_s), ...], and returned None"),
+        (
+            "trace_step",
+            "return [('a', 0.0, -1.0)]",
+            "trace_step() must return [(op, start_s, duration_s), ...], and returned [('a', 0.0, -1.0)]",
+        ),
+        ("expected_bytes", "return [1]", "expected_bytes() must return {op: bytes}, and returned [1]"),
     ],
 )
 def test_what_a_script_tells_a_probe_wrongly_is_told_at_its_line(
     tmp_path: Path, python: str, name: str, function: str, message: str
 ) -> None:
     text = f"def setup():\n    return int\n\ndef {name}():\n    {function}\n"
+    text += "" if name == "trace_step" else "\ndef trace_step():\n    return []\n"
     told, _ = probed(tmp_path, python, text, "artifacts" if name == "artifacts" else "optrace", looks=[12])
-    assert told.done["message"].endswith(f": {message} (probed.py:4 in {name})")
+    line = 5 if function.startswith("raise") else 4
+    assert told.done["message"].endswith(f": {message} (probed.py:{line} in {name})")
+
+
+@pytest.mark.parametrize(
+    ("name", "probe"), [("artifacts", "artifacts"), ("trace_step", "optrace"), ("expected_bytes", "optrace")]
+)
+def test_a_function_that_cannot_be_called_is_named_and_not_the_step(tmp_path: Path, name: str, probe: str) -> None:
+    """The message named the line of the step, which is right."""
+    text = f"def {name}(unknown):\n    return []\n\ndef setup():\n    return lambda: None\n"
+    text += "" if name == "trace_step" else "\ndef trace_step():\n    return []\n"
+    told, _ = probed(tmp_path, sys.executable, text, probe, looks=[12])
+    assert told.done["message"].endswith(
+        f"{name}() missing 1 required positional argument: 'unknown' (probed.py:1 in {name})"
+    )
+
+
+def test_operations_may_be_yielded_and_what_fails_then_is_the_author_s(tmp_path: Path) -> None:
+    text = "def setup():\n    return int\n\ndef trace_step():\n    yield 'op', 0.0, 0.25\n"
+    _, files = probed(tmp_path, sys.executable, text, "optrace", looks=[12])
+    assert json.loads(files["optrace.json"])["ops"][0]["ms"] == [250.0, None]
+    told, _ = probed(tmp_path / "again", sys.executable, text + "    raise ValueError('mine')\n", "optrace", looks=[12])
+    assert told.done["message"].endswith("step 10: ValueError: mine (probed.py:6 in trace_step)")
+
+
+STEPS = """
+import functools
+
+def work(size):
+    return len(bytearray(size))
+
+class Step:
+    def __call__(self):
+        return work(9)
+
+def wrapped(function):
+    @functools.wraps(function)
+    def inner():
+        return function()
+    return inner
+
+@wrapped
+def plain():
+    return work(9)
+
+def setup():
+    return STEP
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "line"),
+    [
+        ("functools.partial(work, 9)", "work", "return len(bytearray(size))"),
+        ("Step()", "__call__", "return work(9)"),
+        ("Step().__call__", "__call__", "return work(9)"),
+        ("plain", "plain", "return work(9)"),
+        ("lambda: work(9)", "<lambda>", "return lambda: work(9)"),
+    ],
+)
+def test_a_step_of_any_kind_has_its_lines(tmp_path: Path, python: str, step: str, name: str, line: str) -> None:
+    _, files = probed(tmp_path, python, STEPS.replace("STEP", step), "lines", looks=[4])
+    (function,) = json.loads(files["lines.json"])["functions"]
+    assert function["name"] == name
+    assert [(row["text"].strip(), row["hits"]) for row in function["lines"] if row["hits"]] == [(line, 2)]
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        ("[]", "profile is empty; name a function of the script"),
+        ("'setup'", "profile is no function written in Python: 'setup'; let profile name one in the script"),
+        ("[setup, 7]", "profile is no function written in Python: 7; let profile name one in the script"),
+        ("eval('lambda: 1')", "the lines of <lambda> are in no file that is there: <string>"),
+    ],
+)
+def test_a_profile_without_lines_is_told_before_any_step(tmp_path: Path, profile: str, message: str) -> None:
+    text = f"def setup():\n    return int\n\nprofile = {profile}\n"
+    told, _ = probed(tmp_path, sys.executable, text, "lines", looks=[4])
+    assert told.done["message"] == f"setup: lines: {message} (probed.py)"
 
 
 def test_events_that_overlap_lie_on_lines_of_their_own() -> None:

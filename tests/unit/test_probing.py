@@ -16,7 +16,8 @@ from unittest import mock
 import pytest
 
 from harness.errors import Interrupted, UsageError
-from harness.flows.probing import probe
+from harness.flows import probing
+from harness.flows.probing import MOST_FILE_CHARACTERS, probe
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.flows.world import World
 from harness.model import Host, Probed
@@ -71,6 +72,12 @@ scenarios:
     environment: {PATH: FOLDER/bin}
     probes: {valgrind: {steps: 3}}
 """
+ONE = """\
+version: 1
+series: {s: {install: ["x=={version}"], versions: ["1"]}}
+hosts: {here: {engine: process}}
+scenarios: {one: {script: one.py, timeout: 20s, probes: {%s}}}
+"""
 VALGRIND = f"""\
 #!{sys.executable}
 # Waits for its like, then tells of one block lost at the start and ten a step.
@@ -120,6 +127,25 @@ def probed(
     with plain_watcher(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         world = World(environ=os.environ, watcher=watching, stopped=stopped, open_engine=open_engine)
         return probe(plan, options, world, names=names)
+
+
+def one(folder: Path, script: str, probes: str, *, most: int = MOST_FILE_CHARACTERS) -> tuple[Probed, Path]:
+    """What the one probe of a script finds, and the directory."""
+    (folder / "one.py").write_text(script)
+    (folder / "one.yaml").write_text(ONE % probes)
+    plan = plan_sweep(folder / "one.yaml", SweepOptions(out=folder / "reports"), UNREACHABLE)
+    (folder / "tmp").mkdir()
+    with (
+        plain_watcher(sys.stderr) as watching,
+        mock.patch.object(tempfile, "tempdir", str(folder / "tmp")),
+        mock.patch.object(probing, "MOST_FILE_CHARACTERS", most),
+    ):
+        world = World(
+            environ=os.environ, watcher=watching, stopped=threading.Event(),
+            open_engine=lambda host, **_: Engine(host, nothing),
+        )  # fmt: skip
+        (found,), directory = probe(plan, SweepOptions(out=folder / "reports"), world, names=())
+    return found, directory
 
 
 def by_name(found: list[Probed]) -> dict[str, Probed]:
@@ -219,3 +245,49 @@ def test_valgrind_and_its_control_run_side_by_side(tmp_path: Path) -> None:
 def test_a_probe_that_nobody_asked_for_is_named_with_those_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"valgrind.*kept: optrace, lines, artifacts"):
         probed(tmp_path, only="kept", names=("valgrind",))
+
+
+FAILING_LATE = """
+def artifacts():
+    raise KeyError("mine")
+
+def setup():
+    return int
+"""
+KILLED_AT_ITS_END = """
+import atexit, os, signal
+
+def setup():
+    atexit.register(os.kill, os.getpid(), signal.SIGKILL)
+
+    def step():
+        raise ValueError("mine")
+    return step
+"""
+
+
+def test_what_fails_after_the_last_step_is_no_step_that_was_never_made(tmp_path: Path) -> None:
+    """It told of a crash in step 4, of three."""
+    found, _ = one(tmp_path, FAILING_LATE, "artifacts: {steps: 3}")
+    assert found.problem == "crash: after the last step: KeyError: 'mine' (one.py:3 in artifacts)"
+
+
+def test_notes_of_how_a_process_went_down_do_not_hide_why(tmp_path: Path) -> None:
+    """The problem was "after its last step: killed by SIGKILL"."""
+    found, _ = one(tmp_path, KILLED_AT_ITS_END, "lines: {steps: 3}")
+    assert found.problem == "crash: step 1: ValueError: mine (one.py:8 in step)"
+
+
+def test_a_file_that_is_too_large_is_left_out_whole_and_told(tmp_path: Path) -> None:
+    """Its first 64 MiB were kept under its name, as if they were all of it."""
+    script = "def artifacts():\n    return {'a': 'x' * 600000, 'b': 'y' * 500000}\n\ndef setup():\n    return int\n"
+    found, directory = one(tmp_path, script, "artifacts: {steps: 1}", most=1 << 19)
+    assert found.problem == "a: left out: with it the files are larger than 0.5 MiB"
+    assert [path.stat().st_size for path in directory.glob("*/*")] == [500000]
+
+
+def test_a_function_that_no_step_calls_is_told(tmp_path: Path) -> None:
+    """A table without any figure looked like one of a function that costs nothing."""
+    script = "def work():\n    pass\n\nprofile = work\n\ndef setup():\n    return int\n"
+    found, _ = one(tmp_path, script, "lines: {steps: 4}")
+    assert found.problem == "work: not called in 4 steps, in the scenario's own process"

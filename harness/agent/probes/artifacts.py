@@ -3,7 +3,7 @@
 import re
 
 from .. import failure
-from .optrace import ProbeError
+from .optrace import ProbeError, call
 
 NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
 
@@ -21,7 +21,7 @@ class Artifacts(object):
 
     def files(self):
         """Raises ProbeError for what is no file's name or no text."""
-        made = self._make()
+        made = call(self._make, "artifacts")
         if not isinstance(made, dict):
             raise self._wrong("it must return {file name: text}, and returned %s" % type(made).__name__)
         for name, text in made.items():

@@ -4,8 +4,10 @@ The function is the script's `profile` (a function, or several in a list), else 
 every line takes time, so memory is read in the odd steps and time in the even ones.
 """
 
+import functools
 import inspect
 import json
+import os
 import sys
 import threading
 import time
@@ -18,9 +20,11 @@ class LineTables(object):
     """Follows the profiled functions line by line, in all threads started by Python."""
 
     def __init__(self, module, step, params):
-        asked = getattr(module, "profile", step)
-        self._functions = list(asked) if isinstance(asked, (list, tuple)) else [asked]
-        self._codes = {_code(function) for function in self._functions}
+        asked, what = (module.profile, "profile") if hasattr(module, "profile") else (step, "the step")
+        functions = asked if isinstance(asked, (list, tuple)) else [asked]
+        if not functions:
+            raise ProbeError("lines: profile is empty; name a function of the script" + _script_of(module))
+        self._sources = {_code(function, what, module): _source(function, what, module) for function in functions}
         self._resident_kib = rss.reader()
         self.memory = Ledger(self._resident_kib)
         self.time = Ledger(time.perf_counter)
@@ -31,7 +35,7 @@ class LineTables(object):
         def followed():
             nonlocal made
             made += 1
-            trace = follower(self._codes, self.memory if made % 2 else self.time)
+            trace = follower(self._sources, self.memory if made % 2 else self.time)
             threading.settrace(trace)
             sys.settrace(trace)
             try:
@@ -43,12 +47,10 @@ class LineTables(object):
         return followed
 
     def files(self):
-        tables = [self._table(function) for function in self._functions]
+        tables = [self._table(code, *source) for code, source in self._sources.items()]
         return {"lines.json": json.dumps({"functions": tables})}
 
-    def _table(self, function):
-        code = _code(function)
-        source, first = inspect.getsourcelines(code)
+    def _table(self, code, source, first):
         lines = [self._row(code, first + offset, text.rstrip("\n")) for offset, text in enumerate(source)]
         return {"name": code.co_name, "file": code.co_filename, "first_line": first, "lines": lines}
 
@@ -61,12 +63,31 @@ class LineTables(object):
         }  # fmt: skip
 
 
-def _code(function):
-    """Raises ProbeError for what is not written in Python, and has no lines."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        raise ProbeError("lines: profile = %r is no function written in Python; name one in the script" % (function,))
-    return code
+def _code(function, what, module):
+    """The code that a call runs; of an object that can be called, that of its class. Raises ProbeError."""
+    inner = inspect.unwrap(function)
+    while isinstance(inner, functools.partial):
+        inner = inspect.unwrap(inner.func)
+    if callable(inner):
+        code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+        if code is not None:
+            return code
+    text = "lines: %s is no function written in Python: %.80r; let profile name one in the script" % (what, function)
+    raise ProbeError(text + _script_of(module))
+
+
+def _source(function, what, module):
+    """(its lines of text, the number of the first). Raises ProbeError."""
+    code = _code(function, what, module)
+    try:
+        return inspect.getsourcelines(code)
+    except OSError:
+        text = "lines: the lines of %s are in no file that is there: %s" % (code.co_name, code.co_filename)
+        raise ProbeError(text + _script_of(module)) from None
+
+
+def _script_of(module):
+    return " (%s)" % os.path.basename(module.__file__)
 
 
 class Ledger(object):

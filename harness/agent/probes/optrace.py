@@ -8,7 +8,9 @@ Tracing costs time and memory itself, so a traced trial is no measurement of eit
 """
 
 import collections
+import inspect
 import json
+import math
 import sys
 
 from .. import failure
@@ -20,6 +22,16 @@ bytes (0: not known)."""
 
 class ProbeError(failure.Told):
     """The scenario cannot be probed so; the text says why and what to do."""
+
+
+def call(function, name, **params):
+    """What a function of the script returns. Raises ProbeError with its line where it cannot be called so."""
+    try:
+        return function(**params)
+    except TypeError as error:
+        if error.__traceback__.tb_next is not None:  # from within it
+            raise
+        raise ProbeError("%s: %s%s" % (name, error, failure.line_of(function))) from None
 
 
 class OpTrace(object):
@@ -62,7 +74,14 @@ class OpTrace(object):
 def expected_bytes(module, params):
     """What arithmetic predicts for the outputs of operations, where the scenario says: {op: bytes}."""
     predict = getattr(module, "expected_bytes", None)
-    return {} if predict is None else {str(op): int(count) for op, count in predict(**params).items()}
+    if predict is None:
+        return {}
+    told = call(predict, "optrace: expected_bytes", **params)
+    try:
+        return {str(op): int(count) for op, count in told.items()}
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        text = "optrace: expected_bytes() must return {op: bytes}, and returned %.80r" % (told,)
+        raise ProbeError(text + failure.line_of(predict)) from None
 
 
 # ---------------------------------------------------------------- the table
@@ -150,13 +169,21 @@ def find_tracer(module, step):
 
 def _own_tracer(trace_step):
     def trace(_):
-        told = trace_step()
+        told = call(trace_step, "optrace: trace_step")
+        if inspect.isgenerator(told):
+            told = list(told)
         try:
-            return None, [
-                Event(str(op), str(op), "scenario", start_s * 1e6, took_s * 1e6, 0) for op, start_s, took_s in told
-            ]
+            return None, [_own_event(*row) for row in told]
         except (TypeError, ValueError):
             text = "optrace: trace_step() must return [(op, start_s, duration_s), ...], and returned %.80r" % (told,)
             raise ProbeError(text + failure.line_of(trace_step)) from None
 
     return trace
+
+
+def _own_event(op, start_s, took_s):
+    """Raises TypeError and ValueError, also for times that are none."""
+    start_us, took_us = float(start_s * 1e6), float(took_s * 1e6)
+    if not math.isfinite(start_us) or not 0 <= took_us < math.inf:
+        raise ValueError(start_s, took_s)
+    return Event(str(op), str(op), "scenario", start_us, took_us, 0)
