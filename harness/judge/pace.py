@@ -116,6 +116,10 @@ class Windows:
         kept = min(later.rate, last.rate) >= KEEPS_BEYOND * earlier.rate
         return kept and _beyond_power_law(self.first, earlier, later, ratio=2.0, before=3.0)
 
+    def error(self, window: Trend) -> float:
+        """The standard error of a window's pace, no less than the walk in A and B together makes it."""
+        return max(window.error, math.sqrt(self._walk / window.span))
+
     @cached_property
     def _walk(self) -> float:
         """The variance a step of the walk in the floors of A and B together, of which those of one window tell little;
@@ -135,8 +139,7 @@ class Windows:
 
     def _slower(self, earlier: Trend, later: Trend) -> bool:
         """Whether `later` is clearly slower."""
-        errors = (max(window.error, math.sqrt(self._walk / window.span)) for window in (earlier, later))
-        return earlier.rate - later.rate > CLEAR * math.hypot(*errors)
+        return earlier.rate - later.rate > CLEAR * math.hypot(self.error(earlier), self.error(later))
 
     @property
     def _keeps_roughly(self) -> bool:

@@ -93,13 +93,13 @@ class Series:
     def leak(self) -> Pace | None:
         """How fast it leaks, by the first sign that is met; None if none is."""
         if self.unmet is None:
-            return _pace(self.windows.later, "at the same pace all the time")
+            return self._pace(self.windows.later, "at the same pace all the time")
         if self._late():
-            return _pace(self.windows.last, "at the same pace since it began")
+            return self._pace(self.windows.last, "at the same pace since it began")
         if self._settled():
-            return _pace(self.windows.last, "at the same pace since the warm-up")
+            return self._pace(self.windows.last, "at the same pace since the warm-up")
         if self.teeth is not None and self._rising_teeth(self.teeth):
-            return _pace(self.teeth, "at the floor under its saw-teeth")
+            return self._pace(self.teeth, "at the floor under its saw-teeth")
         if self._steady_losses(self.losses):
             return self._loss_pace(self.losses)
         return None
@@ -180,14 +180,16 @@ class Series:
     def _steady_losses(self, losses: Losses) -> bool:
         return losses.steady and losses.rate / self.steps_per_row >= self.limit
 
+    def _pace(self, trend: Trend, words: str) -> Pace:
+        """Its interval allows for a walk, as what is lost at random is one; the trend's bounds, a test, need not."""
+        margin = -float(stdtrit(trend.count - 3, self.alpha)) * self.windows.error(trend)
+        low, high = min(trend.low, max(0.0, trend.rate - margin)), max(trend.high, trend.rate + margin)
+        return Pace(rate=trend.rate, interval=(low, high), words=words)
+
     def _loss_pace(self, losses: Losses) -> Pace:
         rate, margin = losses.rate / self.steps_per_row, losses.margin(self.alpha) / self.steps_per_row
         words = f"by {len(losses.sizes)} jumps at a steady pace"
         return Pace(rate=rate, interval=(max(0.0, rate - margin), rate + margin), words=words)
-
-
-def _pace(trend: Trend, words: str) -> Pace:
-    return Pace(rate=trend.rate, interval=(trend.low, trend.high), words=words)
 
 
 def _no_walk(trend: Trend) -> bool:
