@@ -45,6 +45,7 @@ REMEDIES = {
         "its certificate and those of DOCKER_CERT_PATH do not fit; see ca.pem, cert.pem and key.pem there"
     ),
     r"(?i)name or service not known|name resolution|nodename nor servname": "no machine of that name is known here",
+    r"SSH-\d": "an SSH server answers there; that is `engine: ssh://…`",
     r"404 Client Error": "what answers there is no Docker Engine; see address, port and http_proxy",
     r"API versions below|has API version": "it is too old; Docker Engine 19.03 or later is needed (API 1.40)",
 }

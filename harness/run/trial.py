@@ -31,6 +31,7 @@ from harness.run.messages import (
     whole,
     whole_text_of,
 )
+from harness.run.reasons import complaint
 from harness.run.samples import Samples
 
 STARTUP_S = 120.0
@@ -133,6 +134,7 @@ class Conversation:
         self._session, self._decide, self._on_step = session, decide, on_step
         self._cancelled, self._on_file, self._clock = cancelled, on_file, clock
         self._lines = Lines(job["marker"])
+        self._keeps_entrypoint = launch.prepared.image.keep_entrypoint
         self._heard_s = clock.monotonic()
         self._handlers = {
             "hello": self._hello, "ready": self._ready, "progress": self._progress,
@@ -247,9 +249,11 @@ class Conversation:
 
     def _not_started(self, what: str, last: Exit | None = None) -> Outcome:
         last = last or Exit()
-        said = (last.error or _last_line(last.stderr_tail) or _last_line(self._lines.noise.text())).strip()
+        said = (last.error or _reason(last.stderr_tail) or _reason(self._lines.noise.text())).strip()
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"
-        hint = "the image's entrypoint did not start the agent; `entrypoint: false` skips it"
+        hint = "its Python did not start"
+        if self._keeps_entrypoint:
+            hint = "the image's entrypoint, or its Python, did not start the agent; `entrypoint: false` skips the first"
         return self._outcome("infrastructure", f"{what}: {said or silent}; {hint}", last)
 
     def _infrastructure(self, message: str) -> Outcome:
@@ -269,5 +273,5 @@ def _with_end(outcome: Outcome, end: End, message: str) -> Outcome:
     return Outcome(**{**vars(outcome), "end": end, "message": message})
 
 
-def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "")[:300]
+def _reason(text: str) -> str:
+    return complaint(text.splitlines())[:300]

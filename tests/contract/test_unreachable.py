@@ -83,6 +83,12 @@ def test_a_port_where_something_else_answers(scheme: str) -> None:
         open_engine(host(f"{scheme}://127.0.0.1:{port}"), environ={}, say=quiet)
 
 
+def test_an_ssh_server_that_is_asked_by_tcp() -> None:
+    told = pytest.raises(EngineUnreachable, match="an SSH server answers there; that is `engine: ssh://")
+    with listening(b"SSH-2.0-OpenSSH_9.2p1\r\n") as port, told:
+        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+
+
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:notaport", "ssh://h:99999", "tcp://[::1"])
 def test_an_address_of_the_environment_that_is_none(address: str) -> None:
     with pytest.raises(EngineUnreachable, match=f"{PLACE}Cannot connect to the Docker daemon at {re.escape(address)}"):

@@ -195,8 +195,15 @@ def test_an_agent_that_never_starts_is_told_with_the_output_and_what_to_do() -> 
     trial, _ = play(b"== Banner ==\nno driver\n", last=Exit(exit_code=1, stderr_tail="exec: python3: not found\n"))
     assert trial.end == "infrastructure"
     assert "exec: python3: not found" in trial.message
-    assert "`entrypoint: false` skips it" in trial.message
+    assert "entrypoint, or its Python, did not start the agent; `entrypoint: false` skips the first" in trial.message
     assert "Banner" in trial.output_tail
+
+
+def test_a_python_that_does_not_start_is_told_by_its_reason() -> None:
+    """It was `<no Python frame>`, the last line, and the entrypoint alone was blamed."""
+    said = "Fatal Python error: init\nModuleNotFoundError: No module named 'encodings'\n\n  <no Python frame>\n"
+    trial, _ = play(b"", last=Exit(exit_code=1, stderr_tail=said))
+    assert "before the agent started: ModuleNotFoundError: No module named 'encodings'; the image's" in trial.message
 
 
 def test_what_the_entrypoint_said_is_kept_beside_what_the_scenario_printed() -> None:
