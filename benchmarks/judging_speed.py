@@ -46,7 +46,7 @@ def judge_versions(first: int) -> float:
     return time.process_time() - begun
 
 
-def _launches(rng: np.random.Generator, source: generators.Source) -> list[Trial]:
+def _launches(rng: np.random.Generator, source: generators.Quiet) -> list[Trial]:
     return [_launch(rng, source(rng, STEPS.budget), number=number) for number in range(LAUNCHES)]
 
 
@@ -80,10 +80,7 @@ def main() -> None:
         spent_s = sum(pool.map(judge_versions, blocks))
     most_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     print(
-        f"{len(blocks) * VERSIONS} cells of {LAUNCHES} launches of {STEPS.budget} steps: {spent_s:.1f} s of CPU, ",
-        end="",
-    )
-    print(
+        f"{len(blocks) * VERSIONS} cells of {LAUNCHES} launches of {STEPS.budget} steps: {spent_s:.1f} s of CPU, "
         f"{spent_s / (os.cpu_count() or 1):.1f} s on {os.cpu_count()} CPUs, at most {most_kib / 1024:.0f} MiB a process"
     )
     print_long()

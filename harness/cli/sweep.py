@@ -64,16 +64,9 @@ def sweep(
     from harness.flows.sweep import SweepOptions, plan_sweep
 
     options = SweepOptions(
-        only=only,
-        hosts=hosts,
-        series=series,
-        trials=_trials(trials),
-        search=search,
-        seed=seed,
-        decide=decide,
-        fresh=fresh,
-        out=out,
-    )
+        only=only, hosts=hosts, series=series, trials=_trials(trials),
+        search=search, seed=seed, decide=decide, fresh=fresh, out=out,
+    )  # fmt: skip
     with stop_on_signals() as stopped:
         plan = plan_sweep(matrix, options, os.environ)
         if dry_run:

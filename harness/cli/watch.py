@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -48,31 +50,33 @@ def watch(
     from harness.flows import watch as watch_flow
     from harness.flows.registries import open_registries
     from harness.matrix import values
-    from harness.report import watch as watch_report
 
     interval_s = None if once else option("--interval", values.seconds, interval)
-
-    def tell(seen: Seen) -> None:
-        with to_stdout():
-            click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))
-
-    def sweep(plan: Plan, *, fresh: bool) -> RunResult:
-        # Only where something is new: to import all that a sweep needs takes longer than to look.
-        from harness.cli.results import print_result, run_plan
-        from harness.flows.sweep import SweepOptions
-
-        result = run_plan(plan, SweepOptions(fresh=fresh, out=out), stopped)
-        print_result(result, as_json=as_json)
-        return result
-
     with stop_on_signals() as stopped:
         code = watch_flow.Watch(
             matrix=matrix,
             options=watch_flow.WatchOptions(out=out, interval_s=interval_s, digests=digests),
             environ=os.environ,
             images=open_registries(os.environ, stopped),
-            run=sweep,
-            tell=tell,
+            run=functools.partial(_sweep, out=out, as_json=as_json, stopped=stopped),
+            tell=functools.partial(_tell, as_json=as_json),
             stopped=stopped,
         ).watch()
     sys.exit(code)
+
+
+def _tell(seen: Seen, *, as_json: bool) -> None:
+    from harness.report import watch as watch_report
+
+    with to_stdout():
+        click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))
+
+
+def _sweep(plan: Plan, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
+    # Only where something is new: to import all that a sweep needs takes longer than to look.
+    from harness.cli.results import print_result, run_plan
+    from harness.flows.sweep import SweepOptions
+
+    result = run_plan(plan, SweepOptions(fresh=fresh, out=out), stopped)
+    print_result(result, as_json=as_json)
+    return result

@@ -26,6 +26,9 @@ PAPER: Palette = dict(
     )
 )  # fmt: skip
 _TRIAL_COLOURS = NAMES[6:]
+_TONES = ("bad", "good", "unsure")
+_SILENT: Definition = {"aria": False}
+"""A mark that repeats what the points say."""
 _STATIC_WIDTH = 560
 _ROOM = 8
 """Pixels between the outermost points and the edge: a point has a size, and a nice scale may end at its middle."""
@@ -79,48 +82,55 @@ def _history(palette: Palette) -> Definition:
     Dataset `changes`: the version that a change begins with, its word, its tone.
     """
     version = {"field": "version", "type": "ordinal", "sort": None, "title": None, "axis": {"labelAngle": -40}}
-    tone = {
-        "field": "tone", "type": "nominal", "legend": None,
-        "scale": {"domain": ["bad", "good", "unsure"], "range": [palette[name] for name in ("bad", "good", "unsure")]},
-    }  # fmt: skip
-    shape = {
-        "field": "tone", "type": "nominal", "legend": None,
-        "scale": {"domain": ["bad", "good", "unsure"], "range": ["diamond", "circle", "triangle-up"]},
-    }  # fmt: skip
+    tone = _by_tone([palette[name] for name in _TONES])
+    points, changes = _points(palette, {"x": version}, tone), _changes({"x": version | {"bandPosition": 0}}, tone)
+    # The points come first: the order of their versions is that of the axis.
+    return _base(palette) | {"height": 150, "layer": [points[0], *changes, *points[1:]]}
+
+
+def _by_tone(values: Sequence[str]) -> Definition:
+    """An encoding that has one of these for each of _TONES."""
+    return {"field": "tone", "type": "nominal", "legend": None, "scale": {"domain": list(_TONES), "range": values}}
+
+
+def _points(palette: Palette, at: Definition, tone: Definition) -> list[Definition]:
+    """The line through the points, what is ruled out, intervals, the points, and words in place of those without."""
     scale = {"zero": False, "nice": True, "padding": _ROOM}
     value = {"field": "value", "type": "quantitative", "title": None, "scale": scale}
+    ruled_out = {"field": "excluded", "type": "quantitative"}
+    interval = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}, "color": tone}
+    shape = _by_tone(["diamond", "circle", "triangle-up"])
     tooltip = [
         {"field": "version", "title": "version"}, {"field": "text", "title": "is"}, {"field": "told", "title": "value"},
     ]  # fmt: skip
-    at, begin = {"x": version}, {"x": version | {"bandPosition": 0}}
-    interval = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}, "color": tone}
     text = {"text": {"field": "text"}, "color": tone, "y": {"value": 146}}
-    ruled_out = {"field": "excluded", "type": "quantitative"}
-    silent = {"aria": False}
-    word = silent | {"type": "text", "align": "left", "dx": 4, "baseline": "middle"}
-    return _base(palette) | {
-        "height": 150,
-        "layer": [
-            # The points come first: the order of their versions is that of the axis.
-            _layer("points", silent | {"type": "line", "color": palette["line"]}, at | {"y": value}),
-            _layer("changes", silent | {"type": "rule", "strokeDash": [4, 3]}, begin | {"color": tone}),
-            # Beside a bad version its point is high: the word stands low, and the other way round.
-            *(
-                _layer("changes", word, begin | {"y": {"value": y}, "text": {"field": "word"}, "color": tone})
-                | {"transform": [{"filter": f"datum.tone === '{name}'"}]}
-                for name, y in (("bad", 140), ("good", 8))
-            ),
-            _layer("points", silent | {"type": "tick", "color": palette["dim"]}, at | {"y": ruled_out}),
-            _layer("points", silent | {"type": "rule", "strokeWidth": 2}, at | interval),
-            _layer(
-                "points",
-                {"type": "point", "filled": True, "size": 70, "opacity": 1},
-                at | {"y": value, "color": tone, "shape": shape, "tooltip": tooltip},
-            ),
-            _layer("points", {"type": "text", "angle": 270, "align": "left", "baseline": "middle"}, at | text)
-            | {"transform": [{"filter": "!isValid(datum.value)"}]},
-        ],
-    }
+    return [
+        _layer("points", _SILENT | {"type": "line", "color": palette["line"]}, at | {"y": value}),
+        _layer("points", _SILENT | {"type": "tick", "color": palette["dim"]}, at | {"y": ruled_out}),
+        _layer("points", _SILENT | {"type": "rule", "strokeWidth": 2}, at | interval),
+        _layer(
+            "points",
+            {"type": "point", "filled": True, "size": 70, "opacity": 1},
+            at | {"y": value, "color": tone, "shape": shape, "tooltip": tooltip},
+        ),
+        _layer("points", {"type": "text", "angle": 270, "align": "left", "baseline": "middle"}, at | text)
+        | {"transform": [{"filter": "!isValid(datum.value)"}]},
+    ]
+
+
+def _changes(begin: Definition, tone: Definition) -> list[Definition]:
+    """A dashed line where a change begins, and its word: low beside a bad version, whose point is high, and the other
+    way round.
+    """
+    word = _SILENT | {"type": "text", "align": "left", "dx": 4, "baseline": "middle"}
+    return [
+        _layer("changes", _SILENT | {"type": "rule", "strokeDash": [4, 3]}, begin | {"color": tone}),
+        *(
+            _layer("changes", word, begin | {"y": {"value": y}, "text": {"field": "word"}, "color": tone})
+            | {"transform": [{"filter": f"datum.tone === '{name}'"}]}
+            for name, y in (("bad", 140), ("good", 8))
+        ),
+    ]
 
 
 def _layer(data: str, mark: Mapping[str, Any], encoding: Mapping[str, Any]) -> dict[str, Any]:
