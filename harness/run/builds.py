@@ -24,7 +24,7 @@ from docker.utils.build import create_archive, exclude_paths
 from harness.errors import ImageUnavailable
 from harness.model import Build, Image
 from harness.run import reasons, stages
-from harness.run.client import ca_bundle, explanation, proxies
+from harness.run.client import ca_bundle, explanation, if_full, proxies
 from harness.run.engine import Say
 from harness.run.images import Found, inspect, local_image
 from harness.run.marks import IMAGE_LABEL
@@ -134,7 +134,8 @@ def _build(
         said = explanation(error)
         cause = "" if said.startswith(STEP_FAILED) else said  # a command that times out is the Dockerfile's matter
         told = reasons.complaint(output) if said.startswith(STEP_FAILED) else ""
-        raise unavailable(f"{place}: {': '.join(filter(None, (told, said)))}", cause=cause) from error
+        why = ": ".join(filter(None, (told, said)))
+        raise unavailable(f"{place}: {why}{if_full(why)}", cause=cause) from error
 
 
 def _lines(events: Iterator[Any], made: stages.Stages) -> Iterator[str]:

@@ -185,6 +185,11 @@ def _what_to_do(explained: str) -> str:
     return "that engine's log tells more (`journalctl -u docker`, or `-u podman`)"
 
 
+def if_full(said: str) -> str:
+    """`; make room on that engine …` where the disk was full, else nothing."""
+    return f"; {MAKE_ROOM}" if FULL_DISK in said.lower() else ""
+
+
 def explanation(error: APIError) -> str:
     """In one line, the reason first: what a hook said stands behind all the programs that it was passed through."""
     said = " ".join(str(error.explanation or error).split())

@@ -19,7 +19,7 @@ from harness.errors import ImageUnavailable
 from harness.model import Image, Install
 from harness.run import reasons
 from harness.run.attach import close_stream, open_stream, read_stream
-from harness.run.client import ca_bundle, proxies
+from harness.run.client import ca_bundle, if_full, proxies
 from harness.run.containers import NAME_LABEL, archive, marked, removed
 from harness.run.engine import Say
 from harness.run.images import Found, find_python, found_locally, inspect, local_image, pull
@@ -166,7 +166,7 @@ def _execute(
 def _failure(place: str, output: str) -> ImageUnavailable:
     reason = _reason(output)
     cause = f"connection broken: {reason}" if reason.startswith(reasons.UNREACHED) else reason
-    return unavailable(f"{place}: {reason}", cause=cause)
+    return unavailable(f"{place}: {reason}{if_full(reason)}", cause=cause)
 
 
 def _reason(output: str) -> str:

@@ -235,6 +235,15 @@ def test_a_failing_build_tells_its_reason_first(docker: World, context: Path) ->
 
 
 @docker_only
+def test_a_build_that_fills_the_disk_says_what_to_do(docker: World, context: Path) -> None:
+    (context / "Dockerfile").write_text(f"FROM {BASE}\nRUN head -c 9 /dev/zero > /dev/full\n")
+    with pytest.raises(
+        ImageUnavailable, match=r"No space left on device.*; make room on that engine: `harness clean --images`"
+    ):
+        docker.engine.prepare(image(build_of(context)), quiet)
+
+
+@docker_only
 def test_entrypoint_that_starts_nothing_can_be_skipped(docker: World, context: Path) -> None:
     (context / "banner").write_text("#!/bin/sh\necho only a banner\nexit 4\n")
     prepared = docker.engine.prepare(image(build_of(context)), quiet)

@@ -81,6 +81,11 @@ def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
     assert not isinstance(_failure("here", "\n".join(lines[1:])), NetworkTrouble)
 
 
+def test_an_install_that_fills_the_disk_says_what_to_do() -> None:
+    told = str(_failure("here", "ERROR: Could not install packages: [Errno 28] No space left on device\n"))
+    assert told.startswith("here: Could not install packages: [Errno 28] No space left on device; make room on that en")
+
+
 def test_a_wheel_that_cannot_be_built_has_its_compiler_s_reason() -> None:
     """`Could not build wheels` alone tells nobody that there is no compiler."""
     lines = [
