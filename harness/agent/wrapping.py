@@ -20,7 +20,9 @@ def find(job, module, step):
 
 def around(job, folder):
     """The job's probe that runs the whole process inside another program, or None."""
-    return valgrind.Valgrind(folder) if (job.get("probe") or {}).get("name") == "valgrind" else None
+    if (job.get("probe") or {}).get("name") != "valgrind":
+        return None
+    return valgrind.Valgrind(folder, whole_tree=bool(job["command"]))
 
 
 def pieces(text):

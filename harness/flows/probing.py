@@ -22,6 +22,8 @@ from harness.run.trial import run_trial
 from harness.store import RunDirectory
 
 MOST_FILE_CHARACTERS = 64 << 20
+MOST_STEPS = 10**6
+"""Of a command that is left to end by itself."""
 NO_OPS = (
     "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
     "scenario in graph mode, or let trace_step() tell"
@@ -51,6 +53,8 @@ class Looked:
         told = next((line for line in reversed(lines) if STAGE.match(line)), lines[0])
         if self.is_script and self.trial.last_step == self.steps:
             told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
+        if not self.is_script and self.trial.output_tail.strip():
+            told += f": {self.trial.output_tail.strip().splitlines()[-1]}"
         return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
 
 
@@ -263,6 +267,8 @@ def _leaks(looking: _Looking, blank: Probed) -> Probed:
     """The cell, and beside it the same with one step: what is in both is lost once. Valgrind keeps one processor busy
     and counts blocks, not seconds, so neither disturbs the other.
     """
+    if blank.variant.scenario.script is None:
+        return _leaks_of_command(looking, blank)
     tables: list[tuple[Probed, Looked]] = []
     controls: list[Looked] = []
     with looking.beside("control") as other:
@@ -284,6 +290,22 @@ def _leaks(looking: _Looking, blank: Probed) -> Probed:
     if problem:  # a process that does not end is killed before valgrind has written all
         problem = ": ".join([problem, *dict.fromkeys(filter(None, (looked.trial.message, control.trial.message)))])
     return replace(probed, leaks=found, errors=errors, problem=problem, files=files)
+
+
+def _leaks_of_command(looking: _Looking, blank: Probed) -> Probed:
+    """A command is run once, to its end, which it finds by itself; what it loses in all is divided by its steps, of
+    which one without `step_pattern` has one. One that failed has a report too, unless it was killed.
+    """
+    looked = looking.launch(blank.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
+    probed = replace(blank, problem=looked.problem, files=looked.files)
+    if "valgrind.json" not in looked.files:
+        missing = ": ".join(filter(None, ("valgrind left no report", looked.trial.message)))
+        return replace(probed, problem=looked.problem or missing)
+    steps = looked.trial.last_step if blank.variant.scenario.step_pattern else 1
+    found, errors, problem = leaks(looked.files["valgrind.json"], None, further_steps=max(1, steps))
+    if problem:  # at the time limit it was killed
+        problem = ": ".join(filter(None, (problem, looked.trial.message)))
+    return replace(probed, leaks=found, errors=errors, problem=probed.problem or problem)
 
 
 def _largest(looking: _Looking, blank: Probed) -> Probed:

@@ -1,8 +1,11 @@
 """Valgrind's leak records, and what each step adds to them.
 
 A control is subtracted: the same program with fewer steps. What is lost once (a table of the library, Python's own
-interned objects) is in both; what each step loses grows with the steps. One stack of native code may be reached
-through different frames of the interpreter, so stacks are cut where the interpreter begins.
+interned objects) is in both; what each step loses grows with the steps. A command makes its steps itself and has no
+control: what nothing points to any more counts as lost in its steps, and what is still held as held since its start.
+
+One stack of native code may be reached through different frames of the interpreter, so stacks are cut where the
+interpreter begins.
 """
 
 from __future__ import annotations
@@ -43,17 +46,21 @@ class _Report(BaseModel):
     left_out: int
 
 
+NOTHING = _Report(records=[], errors={}, complete=True, left_out=0)
+LOST = ("DefinitelyLost", "IndirectlyLost")
 Place = tuple[str, tuple[str, ...]]
 
 
-def leaks(text: str, control: str, *, further_steps: int) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
-    """(leaks, errors by kind, problem) of `valgrind.json` and that of its control, `further_steps` apart.
+def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
+    """(leaks, errors by kind, problem) of `valgrind.json` and that of its control, if any, `further_steps` apart.
 
     Most blocks a step first, then most bytes. Raises Unreadable.
     """
-    report, base = parsed(_Report, text), parsed(_Report, control)
+    report, base = parsed(_Report, text), NOTHING if control is None else parsed(_Report, control)
     size, count = _sums(report.records)
     base_size, base_count = _sums(base.records)
+    if control is None:
+        base_size, base_count = _sums(record for record in report.records if record.kind not in LOST)
     found = [
         Leak(
             kind=place[0],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -76,7 +77,7 @@ ONE = """\
 version: 1
 series: {s: {install: ["x=={version}"], versions: ["1"]}}
 hosts: {here: {engine: process}}
-scenarios: {one: {script: one.py, timeout: 20s, probes: {%s}}}
+scenarios: {one: {script: one.py, timeout: 20s, probes: {PROBES}}}
 """
 VALGRIND = f"""\
 #!{sys.executable}
@@ -129,10 +130,12 @@ def probed(
         return probe(plan, options, world, names=names)
 
 
-def one(folder: Path, script: str, probes: str, *, most: int = MOST_FILE_CHARACTERS) -> tuple[Probed, Path]:
+def one(
+    folder: Path, script: str, probes: str, *, matrix: str = ONE, most: int = MOST_FILE_CHARACTERS
+) -> tuple[Probed, Path]:
     """What the one probe of a script finds, and the directory."""
     (folder / "one.py").write_text(script)
-    (folder / "one.yaml").write_text(ONE % probes)
+    (folder / "one.yaml").write_text(matrix.replace("PROBES", probes))
     plan = plan_sweep(folder / "one.yaml", SweepOptions(out=folder / "reports"), UNREACHABLE)
     (folder / "tmp").mkdir()
     with (
@@ -291,3 +294,41 @@ def test_a_function_that_no_step_calls_is_told(tmp_path: Path) -> None:
     script = "def work():\n    pass\n\nprofile = work\n\ndef setup():\n    return int\n"
     found, _ = one(tmp_path, script, "lines: {steps: 4}")
     assert found.problem == "work: not called in 4 steps, in the scenario's own process"
+
+
+COMMAND = """
+version: 1
+series: {s: {install: ["x=={version}"], versions: ["1"]}}
+hosts: {here: {engine: process}}
+scenarios:
+  one:
+    command: [sh, -c, "for n in 1 2 3 4 5; do echo step $$n; done; CODE"]
+    step_pattern: '^step'
+    timeout: 20s
+    environment: {PATH: "FOLDER/bin:/usr/bin:/bin"}
+    probes: {valgrind: {}}
+"""
+VALGRIND_AT_THE_END = f"""\
+#!{sys.executable}
+# Tells of 20 blocks lost and one held, once what it runs has ended by itself.
+import os, pathlib, subprocess, sys
+(report,) = [word.partition("=")[2] for word in sys.argv if word.startswith("--xml-file=")]
+code = subprocess.call([word for word in sys.argv[1:] if not word.startswith("--")])
+error = "<error><kind>Leak_%s</kind><xwhat><leakedbytes>%d</leakedbytes><leakedblocks>%d</leakedblocks></xwhat></error>"
+errors = error % ("DefinitelyLost", 200, 20) + error % ("StillReachable", 8, 1)
+pathlib.Path(report.replace("%p", str(os.getpid()))).write_text("<valgrindoutput>%s</valgrindoutput>" % errors)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(("code", "problem"), [("true", ""), ("exit 3", "crash: after step 5: .* exit code 3: step 5")])
+def test_a_command_under_valgrind_runs_to_its_own_end(tmp_path: Path, code: str, problem: str) -> None:
+    """It was killed after its third step, when valgrind had no report yet: the probe never showed anything of one."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "valgrind").write_text(VALGRIND_AT_THE_END)
+    (tmp_path / "bin" / "valgrind").chmod(0o755)
+    matrix = COMMAND.replace("FOLDER", str(tmp_path)).replace("CODE", code)
+    found, _ = one(tmp_path, "", "", matrix=matrix)
+    assert re.fullmatch(problem, found.problem)
+    assert found.lost("DefinitelyLost") == (200, 20, 4)
+    assert found.lost("StillReachable") == (8, 1, 0)

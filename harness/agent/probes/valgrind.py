@@ -1,10 +1,12 @@
 """Runs the scenario, or a command, under valgrind's memcheck and reads the leak records that it leaves.
 
-Python's own allocator is switched off there (PYTHONMALLOC=malloc), as it would hide every block from valgrind.
+Python's own allocator is switched off there (PYTHONMALLOC=malloc), as it would hide every block from valgrind. Of a
+command what it starts is looked at too: a shell, or a launcher, is not what anyone asks about.
 """
 
 import json
 import os
+import re
 import shutil
 import xml.etree.ElementTree
 
@@ -13,6 +15,7 @@ OPTIONS = (
     "--error-limit=no", "--xml=yes", "--child-silent-after-fork=yes",
 )  # fmt: skip
 MOST_RECORDS = 2000
+REPORT = re.compile(r"valgrind\.\S+\.xml$")
 
 
 class Missing(Exception):
@@ -24,43 +27,51 @@ class Valgrind(object):
 
     after_end_s = 600.0  # it searches the whole memory for pointers only when the process ends
 
-    def __init__(self, folder):
+    def __init__(self, folder, whole_tree=False):
         self.environment = {"PYTHONMALLOC": "malloc"}
-        self._report = os.path.join(folder, "valgrind.xml")
+        self._folder = folder
+        self._children = "--trace-children=%s" % ("yes" if whole_tree else "no")
 
     def command(self, command):
         """Raises Missing."""
         program = shutil.which("valgrind")
         if program is None:
             raise Missing("valgrind: not in this image; install Debian's package valgrind in the image's Dockerfile")
-        return [program, *OPTIONS, "--xml-file=" + self._report, *command]
+        report = os.path.join(self._folder, "valgrind.%p.xml")  # %p: the process
+        return [program, *OPTIONS, self._children, "--xml-file=" + report, *command]
 
     def files(self):
         """Name -> text; nothing if valgrind left no report."""
-        if not os.path.exists(self._report):
+        names = [name for name in sorted(os.listdir(self._folder)) if REPORT.match(name)]
+        if not names:
             return {}
-        records, errors, whole = read(self._report)
+        records, errors, whole = read([os.path.join(self._folder, name) for name in names])
         found = {"records": records[:MOST_RECORDS], "left_out": len(records[MOST_RECORDS:]), "errors": errors}
         return {"valgrind.json": json.dumps(dict(found, complete=whole))}
 
 
-def read(path):
-    """(leak records, most bytes first; counts of other errors by kind; whether the report is whole)."""
+def read(paths):
+    """(leak records, most bytes first; counts of other errors by kind; whether all the reports are whole)."""
     records, errors, whole = [], {}, True
-    try:
-        for _, element in xml.etree.ElementTree.iterparse(path):
-            if element.tag != "error":
-                continue
-            kind = element.findtext("kind")
-            if kind.startswith("Leak_"):
-                records.append(_record(kind, element))
-            else:
-                errors[kind] = errors.get(kind, 0) + 1
-            element.clear()
-    except xml.etree.ElementTree.ParseError:  # the process was killed while valgrind wrote
-        whole = False
+    for path in paths:
+        try:
+            _read(path, records, errors)
+        except xml.etree.ElementTree.ParseError:  # the process was killed while valgrind wrote
+            whole = False
     records.sort(key=lambda record: (-record["bytes"], record["stack"]))
     return records, errors, whole
+
+
+def _read(path, records, errors):
+    for _, element in xml.etree.ElementTree.iterparse(path):
+        if element.tag != "error":
+            continue
+        kind = element.findtext("kind")
+        if kind.startswith("Leak_"):
+            records.append(_record(kind, element))
+        else:
+            errors[kind] = errors.get(kind, 0) + 1
+        element.clear()
 
 
 def _record(kind, element):
