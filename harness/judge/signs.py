@@ -99,7 +99,7 @@ class Series:
         if self._settled():
             return self._pace(self.windows.last, "at the same pace since the warm-up")
         if self.teeth is not None and self._rising_teeth(self.teeth):
-            return self._pace(self.teeth, "at the floor under its saw-teeth")
+            return _pace(self.teeth, "at the floor under its saw-teeth", error=self.teeth.error, alpha=self.alpha)
         if self._steady_losses(self.losses):
             return self._loss_pace(self.losses)
         return None
@@ -181,15 +181,19 @@ class Series:
         return losses.steady and losses.rate / self.steps_per_row >= self.limit
 
     def _pace(self, trend: Trend, words: str) -> Pace:
-        """Its interval allows for a walk, as what is lost at random is one; the trend's bounds, a test, need not."""
-        margin = -float(stdtrit(trend.count - 3, self.alpha)) * self.windows.error(trend)
-        low, high = min(trend.low, max(0.0, trend.rate - margin)), max(trend.high, trend.rate + margin)
-        return Pace(rate=trend.rate, interval=(low, high), words=words)
+        return _pace(trend, words, error=self.windows.error(trend), alpha=self.alpha)
 
     def _loss_pace(self, losses: Losses) -> Pace:
         rate, margin = losses.rate / self.steps_per_row, losses.margin(self.alpha) / self.steps_per_row
         words = f"by {len(losses.sizes)} jumps at a steady pace"
         return Pace(rate=rate, interval=(max(0.0, rate - margin), rate + margin), words=words)
+
+
+def _pace(trend: Trend, words: str, *, error: float, alpha: float) -> Pace:
+    """Its interval allows for a walk, as what is lost at random is one; the trend's bounds, a test, need not."""
+    margin = -float(stdtrit(trend.count - 3, alpha)) * error
+    low, high = min(trend.low, max(0.0, trend.rate - margin)), max(trend.high, trend.rate + margin)
+    return Pace(rate=trend.rate, interval=(low, high), words=words)
 
 
 def _no_walk(trend: Trend) -> bool:

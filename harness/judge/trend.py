@@ -227,7 +227,7 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_hea
     if memory is not None:
         parts.append(memory_words(memory, what=WORDS if in_heap else "RSS", early=early))
     if in_heap:
-        parts.append("RSS does not show it yet: it takes memory that was free, or garbage covers it")
+        parts.append("RSS alone does not show it: it takes memory that was free, or garbage covers it")
     if drift.slowdown and drift.relative is not None:
         parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
     elif memory is None:

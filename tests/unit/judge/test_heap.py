@@ -30,7 +30,7 @@ def test_a_leak_into_memory_that_was_free_is_one():
     assert (found.verdicts, found.layer) == (("leak",), "native heap")
     assert found.rate_kib_per_step == pytest.approx(4.0)
     assert "the C heap in use grows 4 KiB a step" in found.why
-    assert "RSS does not show it" in found.why
+    assert "RSS alone does not show it" in found.why
 
 
 def test_it_is_not_called_before_a_buffer_would_be_full():
@@ -68,3 +68,25 @@ def test_resident_memory_that_leaks_has_the_first_word():
     found = judged(trace(20_000 + 4.0 * TIME, rss_kib=memory(6.0)))
     assert found.rate_kib_per_step == pytest.approx(6.0, rel=0.05)
     assert found.why.startswith("RSS grows")
+
+
+def with_kept(kept_kib: list[float]) -> Trace:
+    """Resident memory stays where garbage once had it and grows more and more slowly; the looks see what is kept."""
+    looks = tuple(
+        Look(step=step, heap_before_kib=60_000.0, heap_kib=kib)
+        for step, kib in zip(STEPS.looks(), kept_kib, strict=True)
+    )
+    return trace_of(80_000 + np.round(100 * TIME**0.5), looks=looks)
+
+
+def test_what_collections_leave_tells_a_leak_that_garbage_covers():
+    """Six cycles of 100 KB a step, and 1.2 KiB that is lost: resident memory could not tell it."""
+    found = judged(with_kept([2625 + 1.2 * step for step in STEPS.looks()]))
+    assert found.verdict == "leak"
+    assert found.rate_kib_per_step == pytest.approx(1.2)
+    assert found.why.startswith("the C heap in use grows 1.2 KiB a step (1.2 to 1.2), at one pace from look to look")
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 0.9])
+def test_what_is_kept_more_and_more_slowly_is_no_leak(power):
+    assert judged(with_kept([2625 + 10.0 * step**power for step in STEPS.looks()])).verdict == "suspect"
