@@ -177,14 +177,14 @@ def test_an_engine_without_the_toolkit_says_what_to_do(lab: Lab) -> None:
 def test_the_lab_is_data(lab: Lab) -> None:
     """Other doubles than the project's own can be tried: all of a card is told as the file has it."""
     card = {
-        "uuid": "GPU-x",
         "name": "NVIDIA H200",
         "compute_capability": "9.0",
         "memory_mib": 143771,
         "power_limit_w": 700,
         "ecc": 1,
     }
-    with changed(lab.new, driver="570.10", cuda="12.8", gpus=[card] * 3), closing(world(lab.new).engine) as engine:
+    cards = [{**card, "uuid": f"GPU-{number}"} for number in range(3)]
+    with changed(lab.new, driver="570.10", cuda="12.8", gpus=cards), closing(world(lab.new).engine) as engine:
         gpus = engine.gpus([], quiet)
     assert [gpu.index for gpu in gpus] == [0, 1, 2]
     assert (gpus[2].short_name, gpus[2].compute_capability, gpus[2].ecc, gpus[2].driver) == (
