@@ -1,6 +1,7 @@
 """ONNX models written by hand in protobuf's encoding, so that the onnx package is not needed."""
 
 FLOAT = 1  # onnx.TensorProto.FLOAT
+INT = 2  # onnx.AttributeProto.INT
 IR_VERSION = 8
 OPERATORS = 13
 
@@ -11,17 +12,28 @@ def copies(count, metadata, dimension=4):
     `dimension` is the length of each input: a number, or a name for one that may change.
     """
     nodes = [(1, message((1, "input%d" % n), (2, "output%d" % n), (4, "Identity"))) for n in range(count)]
-    inputs = [(11, tensor("input%d" % n, dimension)) for n in range(count)]
-    outputs = [(12, tensor("output%d" % n, dimension)) for n in range(count)]
-    graph = message(*nodes, (2, "copies"), *inputs, *outputs)
+    inputs = [(11, tensor("input%d" % n, [dimension])) for n in range(count)]
+    outputs = [(12, tensor("output%d" % n, [dimension])) for n in range(count)]
     entries = [(14, message((1, key), (2, text))) for key, text in sorted(metadata.items())]
+    return model(message(*nodes, (2, "copies"), *inputs, *outputs), *entries)
+
+
+def normalisation(shape, size):
+    """A model of one node: local response normalisation over `size` channels of `image`, a tensor of `shape`."""
+    node = message((1, "image"), (2, "result"), (4, "LRN"), (5, message((1, "size"), (3, size), (20, INT))))
+    return model(message((1, node), (2, "lrn"), (11, tensor("image", shape)), (12, tensor("result", shape))))
+
+
+def model(graph, *entries):
+    """A ModelProto."""
     return message((1, IR_VERSION), (7, graph), (8, message((2, OPERATORS))), *entries)
 
 
-def tensor(name, dimension):
-    """A ValueInfoProto: `name` is a float tensor of one dimension."""
-    length = message((2, dimension)) if isinstance(dimension, str) else message((1, dimension))
-    return message((1, name), (2, message((1, message((1, FLOAT), (2, message((1, length))))))))
+def tensor(name, shape):
+    """A ValueInfoProto: `name` is a float tensor whose dimensions are numbers, or names of those that may change."""
+    lengths = [message((2, each)) if isinstance(each, str) else message((1, each)) for each in shape]
+    dimensions = [(1, length) for length in lengths]
+    return message((1, name), (2, message((1, message((1, FLOAT), (2, message(*dimensions)))))))
 
 
 def message(*fields):

@@ -235,3 +235,10 @@ def test_the_model_written_by_hand_has_the_entries_and_names():
     model = loaded("parts/onnx_models.py")["copies"](5, {"key": "value"})
     assert model.count(b"Identity") == 5
     assert b"\x72\x0c\n\x03key\x12\x05value" in model  # field 14 of ModelProto: key and value
+
+
+def test_the_model_of_one_node_has_its_shape_and_attribute():
+    model = loaded("parts/onnx_models.py")["normalisation"]((1, 32, 56), size=5)
+    assert model.count(b"LRN") == 1
+    assert b"\n\x04size\x18\x05\xa0\x01\x02" in model  # AttributeProto: name, i, and the type INT
+    assert model.count(b"\n\x02\x08\x01\n\x02\x08\x20\n\x02\x08\x38") == 2  # the dimensions, of image and result
