@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -223,6 +223,7 @@ class _TrialFile(BaseModel):
     output_tail: str
     stacks: str
     disturbed: str = ""
+    pulled: Literal["", "beside", "awaited"] = ""
     image_digest: str
     reference: str = ""
     facts: dict[str, Any]

@@ -66,7 +66,7 @@ def judge_block(
     changes = _changes(block, compared, seed=seed, noise=noise, searched=searched)
     seen = None if scenario.judge_exit else visible(trials, limits=scenario.limits, steps=scenario.steps, noise=noise)
     if not scenario.judge_exit:
-        verdicts = with_compared(compared, searched=searched is not None)
+        verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
     if searched is not None:
         cells = list(with_confirmation(cells, changes))

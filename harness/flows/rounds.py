@@ -8,12 +8,16 @@ from typing import Any
 
 from harness.flows.judging import fails_late, judge_trials
 from harness.judge import verdict
+from harness.judge.acquittal import may_hold
 from harness.judge.noise import noise_of
 from harness.judge.rounds import wants_round
 from harness.judge.summary import comparable
 from harness.judge.transitions import wants_launches
 from harness.model import Noise, Trials
 from harness.run.policy import Batch, CellRun
+
+REFERENCES = 2
+"""In its turn the oldest version is launched so often, beside launches that waited for images."""
 
 
 @dataclass(kw_only=True)
@@ -52,12 +56,16 @@ class Rounds:
         return replace(batch, whole=fails_late(self.runs))
 
     def early(self) -> list[Batch]:
-        """Where step times are compared, the first launch of each version, the longest one as it runs the whole budget,
-        if rounds enough are left in which nothing disturbs them; else all that are asked for.
+        """The launches that are asked for. Where step times are compared, enough are left for rounds in which every
+        version has its turn; and as soon as those rounds are needed, only each version's first launch is made, the
+        longest one, as it runs the whole budget.
         """
         if self.only is not None:
             return []
-        enough = self.asked.least if not self._compares_steps else min(1, self.asked.most - self.asked.least)
+        spare = self.asked.most - self.asked.least
+        enough = min(self.asked.least, spare) if self._compares_steps else self.asked.least
+        if self._compares_steps and not self._may_acquit():
+            enough = min(1, spare)
         return [
             Batch(
                 runs=(run,),
@@ -65,7 +73,7 @@ class Rounds:
                 record=_record("round", f"trial {len(run.trials) + 1}, while an image was waited for"),
             )
             for run in self.runs
-            if run.runnable and len(run.trials) < enough
+            if run.runnable and len(run.trials) < enough and not (run.measured and self._has_to_confirm(run))
         ]
 
     # ------------------------------------------------------------ batches
@@ -76,7 +84,32 @@ class Rounds:
             return None
         number = min(len(run.measured) for run in behind)
         runs = [run for run in behind if len(run.measured) == number]
+        if number and self._compares_steps and any(_awaited(run) for run in self.runs):
+            if not self._may_acquit():
+                return self._round(able, self._next_round(), reason="step times differ: all versions side by side")
+            runs = [*self._reference(able, runs), *runs]
         return self._round(runs, number, reason=f"round {number + 1} of {self.asked.least}")
+
+    def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
+        """The oldest version again, if hardly any of its launches was in its turn: what waiting for images does to step
+        times can then be told.
+        """
+        known = next((run for run in able if _is_compared(run)), None)
+        if known is None or known in runs:
+            return []
+        return [known] if _awaited(known) and len(known.measured) - _awaited(known) < REFERENCES else []
+
+    def _may_acquit(self) -> bool:
+        """Whether launches that waited for images may yet show that no version is slower, so that no rounds of all
+        versions are needed.
+        """
+        scenario = self.runs[0].cell.variant.scenario
+        return may_hold(
+            [run.measured if run.runnable else [] for run in self.runs],
+            limit=scenario.limits.step_time or 0.0,
+            launches=self.asked.least,
+            steps=scenario.steps,
+        )
 
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
         reasons = {run.cell.id: reason for run in able if (reason := self._reason(run))}
@@ -116,6 +149,13 @@ class Rounds:
         trials = [run.measured if run.runnable else [] for run in self.runs]
         return wants_round(
             trials, limits=scenario.limits, steps=scenario.steps, trials_asked=self.asked, noise=self.noise()
+        )
+
+    def _has_to_confirm(self, run: CellRun) -> bool:
+        """Whether its next launch is a whole one again: that has its turn."""
+        scenario = run.cell.variant.scenario
+        return not scenario.judge_exit and verdict.needs_whole_budget(
+            run.measured, limits=scenario.limits, steps=scenario.steps
         )
 
     def _reason(self, run: CellRun) -> str | None:
@@ -196,6 +236,11 @@ def _is_measured(run: CellRun) -> bool:
 
 def _is_compared(run: CellRun) -> bool:
     return any(comparable(trial.trace) for trial in run.measured)
+
+
+def _awaited(run: CellRun) -> int:
+    """How many of its launches waited for images."""
+    return sum(trial.pulled == "awaited" for trial in run.measured)
 
 
 def _record(kind: str, reason: str) -> dict[str, Any]:

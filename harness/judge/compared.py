@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.numbers import log_t_interval
 from harness.judge.tables import (
@@ -18,9 +19,10 @@ from harness.judge.tables import (
     level_figures,
     median_step_s,
     peak_table,
+    step_time_launches,
     step_time_table,
 )
-from harness.model import CellVerdict, Interval, Steps, Trial
+from harness.model import CellVerdict, Interval, Limits, Steps, Trial
 
 Level = tuple[float, Interval | None]
 
@@ -60,15 +62,17 @@ class Compared:
         return peak_table(self.steady, least_steps=self.steps.first)
 
 
-def with_compared(compared: Compared, *, searched: bool = False) -> tuple[CellVerdict, ...]:
+def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:
     """The cells of one block with what was compared: geometric means over the rounds, of whose logs a finding's size is
-    the difference. `searched`: a search chose the launches, which have no full rounds.
+    the difference; or over all launches, where those that waited for images acquitted every version. `searched`: a
+    search chose the launches, which have no full rounds.
     """
     if searched:
         step_s = _of_columns(level_figures(compared.alike, steps=compared.steps)["step_time"])
         peak_kib = _of_columns(level_figures(compared.steady, steps=compared.steps)["peak_memory"])
     else:
-        step_s, peak_kib = _of_table(compared.medians), _of_table(compared.peaks)
+        step_s = _of_acquitted(compared, limits) or _of_table(compared.medians)
+        peak_kib = _of_table(compared.peaks)
     cells = compared.cells
     return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(cells))
 
@@ -79,6 +83,13 @@ def _of_table(table: Table | None) -> Mapping[int, Level]:
     return {
         place: _level(np.exp(column).tolist()) for place, column in zip(table.positions, table.values.T, strict=True)
     }
+
+
+def _of_acquitted(compared: Compared, limits: Limits) -> Mapping[int, Level]:
+    if acquitted(compared.alike, limit=limits.step_time, steps=compared.steps) is None:
+        return {}
+    both_ways = step_time_launches(compared.alike, least_steps=compared.steps.first)
+    return {place: _level([*turn, *wait]) for place, (turn, wait) in enumerate(both_ways) if turn or wait}
 
 
 def _of_columns(columns: Columns) -> Mapping[int, Level]:

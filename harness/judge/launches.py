@@ -67,13 +67,17 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
         return None
     alone = judge_trace(trial.trace, limits=limits, steps=steps)
     found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
-    return _without_times(found, why=trial.disturbed) if trial.disturbed else found
+    return _without_times(found, trial) if trial.unsteady else found
 
 
-def _without_times(found: TraceVerdict, *, why: str) -> TraceVerdict:
-    """What is left of a verdict where something disturbed the step times: memory is judged as ever."""
-    kept = tuple(name for name in found.verdicts if name != "slowdown") or ("inconclusive",)
-    told = f"step times are not judged ({why}); {found.why}"
+def _without_times(found: TraceVerdict, trial: Trial) -> TraceVerdict:
+    """What is left of a verdict where something disturbed the step times: memory is judged as ever. A rise beside a
+    pull may be the pull's or the version's: another launch has to tell.
+    """
+    kept = tuple(name for name in found.verdicts if name != "slowdown")
+    if not kept or (trial.pulled and "slowdown" in found.verdicts and not BAD & set(kept)):
+        kept = ("inconclusive",)
+    told = f"step times are not judged ({trial.unsteady}); {found.why}"
     return replace(found, verdict=kept[0], verdicts=kept, why=told, step_ms=None, step_drift=None)
 
 

@@ -11,10 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.judge import noise as noises
+from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.layout import spread_within, without_rounds
 from harness.judge.levels import PEAK_LEAST_KIB
-from harness.judge.tables import WANTED_ROUNDS, Table, median_step_s, peak_table, rounds_in_common, step_time_table
+from harness.judge.tables import (
+    FEWEST_ROUNDS,
+    WANTED_ROUNDS,
+    Table,
+    median_step_s,
+    peak_table,
+    rounds_in_common,
+    step_time_table,
+)
 from harness.model import Limits, Noise, Steps, Trial, Trials
 
 _WORDS = {"step_time": "step times", "peak_memory": "memory peaks"}
@@ -44,6 +53,8 @@ def wants_round(
     """
     alike, _ = set_apart(trials)
     for metric, limit in _compared(limits).items():
+        if metric == "step_time" and acquitted(alike, limit=limit, steps=steps) is not None:
+            continue
         lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
         if lacking is not None:
             return lacking
@@ -57,15 +68,24 @@ def wants_round(
 
 
 def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
-    """Why a round is to be made up for: one lacks a version, because it was interrupted or its launch was disturbed.
+    """Why a round is to be made up for: one lacks a version, because it was interrupted, its launch was disturbed, or
+    images were waited for.
 
-    Where no round at all has every version, some were added on another day: that is for the user to decide (--fresh).
+    Else, where no round at all has every version, some were added on another day: that is for the user to decide
+    (--fresh).
     """
     wanted = min(WANTED_ROUNDS, asked.least)
     common = rounds_in_common(trials, metric, least_steps=steps.first)
-    if common is None or not 0 < common < wanted or max(map(len, trials)) >= asked.most:
+    if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
+        return None
+    waited = metric == "step_time" and wanted >= FEWEST_ROUNDS and _waited(trials)
+    if not common and not waited:
         return None
     return f"only {common} of {wanted} rounds have the {_WORDS[metric]} of every version"
+
+
+def _waited(trials: Sequence[Sequence[Trial]]) -> bool:
+    return any(trial.pulled == "awaited" for each in trials for trial in each)
 
 
 def too_wide(metric: str, table: Table, *, limit: float, most: int, noise: Noise | None = None) -> str | None:
@@ -84,7 +104,7 @@ def visible(
     """By metric, the smallest relative change between two versions of a block that would have shown.
 
     From all versions and rounds together, and never below the lane's own A/A noise. A metric that was not compared is
-    left out; None if none was.
+    left out; None if none was. Of step times that launches acquitted, what those leave possible.
     """
     alike, _ = set_apart(trials)
     seen: dict[str, float] = {}
@@ -94,6 +114,9 @@ def visible(
         if found is not None:
             floor = noises.floor(noise, metric, rounds=found.rounds)
             seen[metric] = math.expm1(max(found.half_width, floor))
+    most = acquitted(alike, limit=limits.step_time, steps=steps)
+    if most is not None:
+        seen["step_time"] = math.expm1(most)
     return seen or None
 
 

@@ -71,6 +71,18 @@ def level_figures(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Mapping
     return found
 
 
+def step_time_launches(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> list[tuple[list[float], list[float]]]:
+    """Of each version the median step times, in seconds: of launches in their turn, and while images were awaited."""
+    long = [_long_enough(cell, least_steps) for cell in trials]
+    common = _common(long)
+
+    def figures(cell: Sequence[Trial], *, awaited: bool) -> list[float]:
+        chosen = [trial.trace for trial in cell if (trial.pulled == "awaited") == awaited]
+        return [value for trace in chosen if trace is not None and (value := median_step_s(trace, common))]
+
+    return [(figures(cell, awaited=False), figures(cell, awaited=True)) for cell in long]
+
+
 def never_side_by_side(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> tuple[int, ...]:
     """The positions that step_time_table leaves out though they were measured often enough: not in the others' rounds.
 
@@ -92,12 +104,14 @@ def never_side_by_side(trials: Sequence[Sequence[Trial]], *, least_steps: int) -
 
 
 def rounds_in_common(trials: Sequence[Sequence[Trial]], metric: str, *, least_steps: int) -> int | None:
-    """How many rounds have a figure of every version that has any; None if those are not two. Versions that failed do
-    not count: their rounds stay incomplete.
+    """How many rounds have a figure of every version that has any, be it of a launch that waited for images; None if
+    those are not two. Versions that failed do not count: their rounds stay incomplete.
     """
     sound = [each if all(trial.ended_well for trial in each) else [] for each in trials]
+    known = _long_enough if metric == "step_time" else _clean
     usable = _timed(sound, least_steps) if metric == "step_time" else [_clean(each, least_steps) for each in sound]
-    rounds = [{(trial.run, trial.round) for trial in each} for each in usable if each]
+    both = zip(sound, usable, strict=True)
+    rounds = [{(trial.run, trial.round) for trial in each} for all_, each in both if known(all_, least_steps)]
     return len(set.intersection(*rounds)) if len(rounds) > 1 else None
 
 
@@ -153,9 +167,13 @@ def _last(trace: Trace) -> float:
 
 
 def _timed(trials: Sequence[Sequence[Trial]], least_steps: int) -> list[list[Trial]]:
-    """Those whose step times say something: long enough in total, and nothing disturbed them."""
-    clean = [_clean(cell, least_steps) for cell in trials]
-    return [[trial for trial in cell if not trial.disturbed and comparable(trial.trace)] for cell in clean]
+    """Those whose step times can be compared by rounds: launched in their turn."""
+    return [[trial for trial in _long_enough(cell, least_steps) if trial.pulled != "awaited"] for cell in trials]
+
+
+def _long_enough(cell: Sequence[Trial], least_steps: int) -> list[Trial]:
+    """The trials whose step times say something: long enough in total, and the machine did not hold them down."""
+    return [trial for trial in _clean(cell, least_steps) if not trial.disturbed and comparable(trial.trace)]
 
 
 def _columns(trials: Sequence[Sequence[Trial]], figure: Figure) -> Columns:

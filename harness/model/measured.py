@@ -93,6 +93,8 @@ class Trial:
     `run` and `round` say which trials ran side by side, and may be compared in time. `image_digest` and `fingerprint`
     are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine launched, an
     image's id or an interpreter's path. `disturbed`: why its step times say nothing (a GPU's clock that was held down).
+    `pulled`: an image was pulled `beside` it, which is noise as any other; or it was launched while images of its round
+    were `awaited`, too, so that which versions ran beside a pull was not left to chance.
     """
 
     cell_id: str
@@ -114,6 +116,7 @@ class Trial:
     output_tail: str = ""
     stacks: str = ""
     disturbed: str = ""
+    pulled: Literal["", "beside", "awaited"] = ""
     image_digest: str = ""
     reference: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -123,6 +126,11 @@ class Trial:
     def measured(self) -> bool:
         """Whether it says anything about the image."""
         return self.end not in ("infrastructure", "interrupted")
+
+    @property
+    def unsteady(self) -> str:
+        """Why a rise of its step time is not its own; empty if it is."""
+        return self.disturbed or ("an image was pulled beside it" if self.pulled else "")
 
     @property
     def ended_well(self) -> bool:

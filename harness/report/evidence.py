@@ -256,7 +256,7 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     yield "own figures", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())
     costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
     yield "measuring took", f"{figures.number(100 * max(costs))} % of the steps' time" if costs else ""
-    yield "disturbed", "; ".join(dict.fromkeys(trial.disturbed for trial in entry.trials if trial.disturbed))
+    yield "disturbed", "; ".join(dict.fromkeys(trial.unsteady for trial in entry.trials if trial.unsteady))
 
 
 def _tail(entry: CellResult) -> list[str]:

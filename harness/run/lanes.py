@@ -81,8 +81,9 @@ class HostRun:
                     self._prepare(run)
                 continue
             begun = [run.launched for run in batch.runs]
+            awaited = any(self._is_awaited(run) for run in batch.runs)
             for run in self._in_turn(batch.runs, blocks):
-                self._run_one(run, batch)
+                self._run_one(run, batch, awaited=awaited)
             launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
             if launched:
                 self._log(block, batch, launched)
@@ -99,7 +100,7 @@ class HostRun:
         self.rng.shuffle(waiting)
         before = _known(runs)
         while waiting:
-            ready = [run for run in waiting if run.prepared is not None or not self.images.is_coming(run.cell)]
+            ready = [run for run in waiting if not self._is_awaited(run)]
             if not ready and _known(runs) > before:
                 return
             if not ready and self._run_early(blocks):
@@ -107,6 +108,9 @@ class HostRun:
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
+
+    def _is_awaited(self, run: CellRun) -> bool:
+        return run.prepared is None and self.images.is_coming(run.cell)
 
     def _run_early(self, blocks: Sequence[BlockRun]) -> bool:
         """Launch something of the first block that has a use for the time of a pull; False if none has."""
@@ -116,7 +120,7 @@ class HostRun:
                 self.rng.shuffle(here)
                 batch = min(here, key=lambda one: one.round)
                 run = batch.runs[0]
-                self._run_one(run, batch)
+                self._run_one(run, batch, awaited=True)
                 if run.launched:
                     self._log(block, batch, [run])
                 return True
@@ -164,8 +168,9 @@ class HostRun:
 
     # ------------------------------------------------------------ trials
 
-    def _run_one(self, run: CellRun, batch: Batch) -> None:
-        """One trial; infrastructure trouble is tried again by a later batch, up to INFRASTRUCTURE_TRIES times.
+    def _run_one(self, run: CellRun, batch: Batch, *, awaited: bool) -> None:
+        """One trial, in its turn or while images are `awaited`; infrastructure trouble is tried again by a later batch,
+        up to INFRASTRUCTURE_TRIES times.
 
         Where getting the image brings back trials of earlier runs, or fails, the policy is asked again first.
         """
@@ -189,8 +194,8 @@ class HostRun:
             raise Interrupted("interrupted")
         reviewed = self._review(run, trial)
         trial = reviewed.trial
-        if not trial.disturbed and self.images.busy_since(begun_s):
-            trial = replace(trial, disturbed="an image was pulled beside it")
+        if self.images.busy_since(begun_s):
+            trial = replace(trial, pulled="awaited" if awaited else "beside")
         run.trials.append(trial)
         self.journal.write_trial(trial, cell)
         self._tell_end(run, trial, reused=False)

@@ -27,9 +27,8 @@ def launches(
 
 
 def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVerdict, ...]:
-    return with_compared(
-        Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS), searched=searched
-    )
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    return with_compared(compared, limits=LIMITS, searched=searched)
 
 
 @settings(max_examples=25, deadline=None)

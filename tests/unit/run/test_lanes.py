@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -72,12 +73,18 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Timed(HostRun):
-    """Its launches are quiet traces with steps of a millisecond."""
+    """Its launches are quiet traces with steps of a millisecond, or of what `step_s` says of a version."""
+
+    step_s: Mapping[str, float] = field(default_factory=dict)
 
     def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         step = np.arange(1.0, 1001.0)
-        columns = {"rss_kib": np.full(len(step), 50_000.0), "step_s": np.full(len(step), 1e-3)}
+        columns = {
+            "rss_kib": np.full(len(step), 50_000.0),
+            "step_s": np.full(len(step), self.step_s.get(run.cell.image.version, 1e-3)),
+        }
         return Trial(
             cell_id=run.cell.id, number=number, key="k", end="completed", run="run", round=batch.round,
             last_step=1000, trace=Trace(step=step, columns=columns),
@@ -96,6 +103,7 @@ def launches(
     variants: tuple[str, ...] = ("x",),
     failing: frozenset[int] = frozenset(),
     referee: Referee | None = None,
+    step_s: Mapping[str, float] | None = None,
     limits: Limits | None = None,
 ) -> list[tuple[str, str]]:
     """The variant and the version of each launch, of a block for each variant; the images come as in `launched`."""
@@ -127,7 +135,7 @@ def launches(
     images.is_coming.side_effect = lambda cell: cell.image.version not in come
     images.is_here.side_effect = lambda cell: cell.image.version in come and int(cell.image.version) not in failing
     images.turn.side_effect = lambda cell: order.index(int(cell.image.version))
-    images.busy_since.return_value = False
+    images.busy_since.side_effect = lambda begun_s: len(come) < len(order)
     watcher: Any = create_autospec(Watcher, instance=True)
     engine: Any = create_autospec(Engine, instance=True)
     engine.facts = {}
@@ -135,7 +143,7 @@ def launches(
         engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
         trials=trials, rng=random.Random(1), referee=referee or judging.referee(),
         journal=create_autospec(Journal, instance=True), watcher=watcher, stopped=lambda: False,
-        finished=lambda block: None, reuse=False,
+        finished=lambda block: None, reuse=False, step_s=step_s or {},
     )  # fmt: skip
     host.run(blocks)
     cells = [call.kwargs["cell"] for call in watcher.trial_started.call_args_list]
@@ -171,6 +179,25 @@ def test_the_time_of_a_pull_is_used_for_the_first_launches_of_what_comes_later()
     assert order[0] == ("x", "0")
     assert sorted(order[:last]) == sorted([(v, i) for v in "xyz" for i in "01"] + [("x", "0t")])
     assert all(order.count((variant, version)) >= 2 for variant in "xyz" for version in "012")
+
+
+ASKED = Trials(least=3, most=8)
+
+
+def test_after_the_last_pull_hardly_anything_is_left_where_no_version_is_slower() -> None:
+    """Three rounds of all versions followed it: a sweep whose pulls took as long as its trials took 1.64 of either."""
+    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED)
+    last = order.index(("x", "5"))
+    assert sorted(order[:last]) == sorted([("x", version) for version in "01234"] * 3 + [("x", "0t")])
+    assert sorted(order[last:]) == sorted([("x", "5")] * 3 + [("x", "0"), ("x", "0t")] * 2)
+
+
+@pytest.mark.parametrize("slower", ["3", "5"])
+def test_all_versions_have_their_turn_after_the_last_pull_where_one_is_slower(slower: str) -> None:
+    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, step_s={slower: 2e-3})
+    last = order.index(("x", "5"))
+    assert all(order[last + 1 :].count(("x", version)) >= 3 for version in "01234")
+    assert order.count(("x", "4")) <= (6 if slower == "5" else 4)
 
 
 def test_no_launch_is_spent_early_where_all_are_needed_undisturbed() -> None:
