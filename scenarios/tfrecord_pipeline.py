@@ -110,8 +110,9 @@ def records(tf, source, paths, readers, shuffle):
         dataset = tf.data.TFRecordDataset(paths, num_parallel_reads=readers)
     else:
         dataset = tf.data.Dataset.from_tensor_slices(paths)
+        calls = min(readers, len(paths))  # TensorFlow wants no more
         dataset = dataset.interleave(
-            tf.data.TFRecordDataset, cycle_length=len(paths), block_length=1, num_parallel_calls=readers
+            tf.data.TFRecordDataset, cycle_length=len(paths), block_length=1, num_parallel_calls=calls
         )
     if shuffle:
         dataset = dataset.shuffle(len(paths) * IMAGES_A_FILE, seed=0)

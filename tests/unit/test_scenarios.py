@@ -242,3 +242,12 @@ def test_the_model_of_one_node_has_its_shape_and_attribute():
     assert model.count(b"LRN") == 1
     assert b"\n\x04size\x18\x05\xa0\x01\x02" in model  # AttributeProto: name, i, and the type INT
     assert model.count(b"\n\x02\x08\x01\n\x02\x08\x20\n\x02\x08\x38") == 2  # the dimensions, of image and result
+
+
+@pytest.mark.parametrize(("readers", "calls"), [(1, 1), (4, 4), (8, 4)])
+def test_an_interleave_has_no_more_readers_than_files(readers, calls):
+    """A sampled pair has half of the files in each dataset: TensorFlow refused eight readers, and looked guilty."""
+    tf = MagicMock()
+    loaded("tfrecord_pipeline.py")["records"](tf, "interleave", ["a", "b", "c", "d"], readers, False)
+    files = tf.data.Dataset.from_tensor_slices.return_value
+    assert files.interleave.call_args.kwargs["num_parallel_calls"] == calls
