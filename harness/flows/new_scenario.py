@@ -52,13 +52,13 @@ def write(name: str, folder: Path) -> list[Path]:
     """Write `name`.py and `name`.yaml into `folder`. Raises UsageError; overwrites nothing."""
     if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
         raise UsageError(f"{name!r} is no name for a scenario; letters, digits and _, not beginning with a digit")
-    if name in sys.stdlib_module_names:
-        raise UsageError(f"{name}: import {name} would find it, not Python's own module; choose another")
+    if name in sys.stdlib_module_names or name == "numpy":  # numpy: what the matrix installs
+        raise UsageError(f"{name}: import {name} would find it, not the module of that name; choose another")
     files = {folder / f"{name}.py": SCRIPT, folder / f"{name}.yaml": MATRIX.format(name=name)}
-    if taken := [str(path) for path in files if path.exists()]:
-        raise UsageError(f"{', '.join(taken)}: there already; choose another name or --folder")
     made: list[Path] = []
     try:
+        if taken := [str(path) for path in files if path.exists()]:
+            raise UsageError(f"{', '.join(taken)}: there already; choose another name or --folder")
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             with path.open("x", encoding="utf-8") as out:
@@ -67,5 +67,5 @@ def write(name: str, folder: Path) -> list[Path]:
     except OSError as error:
         for path in made:
             path.unlink(missing_ok=True)
-        raise UsageError(f"{folder}: cannot write: {error.strerror}; choose another --folder") from error
+        raise UsageError(f"{folder}: cannot write: {error.strerror}; choose another name or --folder") from error
     return list(files)

@@ -31,7 +31,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
 
 
-@pytest.mark.parametrize("name", ["../mine", "my-scenario", "class", "", "1st", "random"])
-def test_a_name_that_no_module_can_have_or_python_s_own_has_is_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["../mine", "my-scenario", "class", "", "1st", "random", "numpy", "a" * 300])
+def test_a_name_that_no_file_or_module_can_have_or_another_module_has_is_refused(name: str, tmp_path: Path) -> None:
     assert run(["new-scenario", name, "--folder", str(tmp_path)]) == 2
     assert not list(tmp_path.iterdir())
