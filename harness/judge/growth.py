@@ -28,7 +28,7 @@ ALPHA_COUNT = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What one series does. `unmet` says which condition kept a trend from being a leak, `how` how a leak shows.
+    """What one series does. `unmet` says which condition kept a trend from being a leak, `how` how one shows.
 
     `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `rise` is how far the floor
     rose since the first 2 % of the rows. `below` is the limit that a steady growth, which goes on, stays below; None

@@ -15,13 +15,13 @@ import numpy as np
 from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, Growth, judge_growth
 from harness.judge.layer import WRAP_KIB
 from harness.judge.rows import even_rows, sampled, thinned
-from harness.model import GOOD, Look, Trace
+from harness.model import Look, Trace
 
 WORDS = "the C heap in use"
 GRAIN_KIB = 16 / 1024
 """What malloc rounds to."""
 LOOKS = 4
-"""That show a leak: three stretches of one pace, each as long as all before it."""
+"""That make a program suspect: three stretches of one pace, each as long as all before it."""
 KEEPS_AT_LOOKS = 0.95
 """Of its pace in one stretch that a leak has in the next: what is left after a collection is hardly ever noisy, and by
 the power .9 of time it is .93.
@@ -29,14 +29,9 @@ the power .9 of time it is .93.
 
 
 def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
-    """By its samples, and, unless these are good, by what collections at the looks leave of it. None where there are
-    too few of both, or where more is in use than is resident: memory that was never touched. `limit` in KiB a step.
+    """By its samples. None where there are too few, or where more is in use than is resident: memory that was never
+    touched. `limit` in KiB a step.
     """
-    found = _by_samples(trace, limit=limit, alpha=alpha)
-    return found if found is not None and found.verdict in GOOD else _by_looks(trace, limit=limit) or found
-
-
-def _by_samples(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
     values, steps_per_row = thinned(*even_rows(trace.step, trace.column("heap_kib")))
     resident = sampled(trace.column("rss_kib"))
     if len(values) < LEAST_ROWS or not len(resident):
@@ -55,8 +50,10 @@ def _by_samples(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
     )
 
 
-def _by_looks(trace: Trace, *, limit: float) -> Growth | None:
-    """A leak, or None."""
+def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
+    """What collections at the looks leave of it, if that is suspect; else None. Four points accuse nobody: a table that
+    doubles has one pace there, too.
+    """
     left = {look.step: look.heap_kib for look in trace.looks if look.heap_kib is not None}
     last = sorted(left.items())[-LOOKS:]
     resident = sampled(trace.column("rss_kib"))
@@ -65,8 +62,8 @@ def _by_looks(trace: Trace, *, limit: float) -> Growth | None:
     paces = [(b - a) / (after - before) for (before, a), (after, b) in pairwise(last)]
     if min(paces) < limit or any(b < KEEPS_AT_LOOKS * a for a, b in pairwise(paces)):
         return None
-    how = "at one pace from look to look, after the garbage of each was collected"
-    return Growth(verdict="leak", rate=paces[-1], interval=(min(paces), max(paces)), how=how)
+    how = "at one pace from look to look, with garbage collected; a table that doubles would, too"
+    return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how)
 
 
 def _of_heap(look: Look) -> Look:

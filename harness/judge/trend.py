@@ -12,7 +12,7 @@ import numpy as np
 from harness.judge.children import with_children
 from harness.judge.fit import BLOCKS, block_levels, fit_trend
 from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few
-from harness.judge.heap import WORDS, judge_heap
+from harness.judge.heap import WORDS, judge_heap, kept_at_looks
 from harness.judge.layer import CYCLES, heap_layer_of, layer_of
 from harness.judge.refill import without_refills
 from harness.judge.rows import even_rows, sampled, thinned
@@ -160,15 +160,18 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str
 
 
 def _with_heap(memory: Growth | None, trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth | None, bool]:
-    """What memory does by the C heap in use, too, and whether it is the heap alone that shows a leak. A growth of it
-    that stays below the limit is not ruled out, although resident memory may hide it.
+    """What memory does by the C heap in use, too, and whether it is the heap alone that shows a leak, or makes one
+    likely. A growth of it that stays below the limit is not ruled out, although resident memory may hide it.
     """
     if memory is None or memory.verdict == "leak" or memory.cycles:
         return memory, False
     heap = judge_heap(trace, limit=limit, alpha=_alpha(steps))
     if heap is not None and heap.verdict == "leak":
         return heap, True
-    if heap is not None and heap.below is not None and heap.excluded is not None and memory.excluded is not None:
+    if heap is None or heap.verdict not in GOOD:
+        kept = kept_at_looks(trace, limit=limit)
+        return (memory, False) if kept is None else (kept, True)
+    if heap.below is not None and heap.excluded is not None and memory.excluded is not None:
         return replace(memory, excluded=max(memory.excluded, heap.excluded)), False
     return memory, False
 
@@ -242,7 +245,7 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
     grows = f"{what} grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
     if memory.cycles:
         return f"{what} grows {memory.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
-    if memory.verdict == "leak":
+    if memory.how and not early:
         return f"{grows}, {memory.how}"
     if memory.below is not None:
         slow = f"{what} still grows {memory.rate:.2g} KiB a step, below the limit of {memory.below:g}"
