@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.generators import Floats, Generator, Leak, Quiet, ar1, log_uniform, noise
+from benchmarks.generators import Floats, Generator, Leak, Quiet, ar1, few_chunks, log_uniform, noise, staircase
 
 # ---------------------------------------------------------------- quiet
 
@@ -112,6 +112,12 @@ def batches(rng: Generator, count: int) -> Floats:
     return levels[np.searchsorted(edges, np.arange(count), side="right")] + noise(rng, count)
 
 
+def never_given_back(rng: Generator, count: int) -> Floats:
+    """A noisy need that grows ever more rarely, in a heap that never gives anything back: the highest stays."""
+    need = (few_chunks, staircase, late_full_cache, power_law_in_chunks)[int(rng.integers(4))]
+    return np.asarray(np.maximum.accumulate(need(rng, count)), dtype=np.float64)
+
+
 QUIET: Mapping[str, Quiet] = {
     "two arenas": two_arenas,
     "logarithm in chunks": logarithm_in_chunks,
@@ -126,6 +132,7 @@ QUIET: Mapping[str, Quiet] = {
     "doubling": doubling,
     "thread arenas": thread_arenas,
     "batches": batches,
+    "never given back": never_given_back,
 }
 
 

@@ -14,7 +14,7 @@ given the number of jumps:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,12 @@ DECAY = 0.3
 MOST_BACK = 0.1
 """Of what jumped up that may jump down."""
 LARGEST_SHARE = 0.34
+FEWEST_ALIKE = 6
+"""As many jumps of one size must vary as little in sum as these do: four large ones among small ones tell nothing."""
+LARGE = 0.9
+"""Of all that jumped up, by the largest jumps alone: they must be steady, too. Small ones beside them may be noise of
+which the highest stays, and hide that the large ones come more and more rarely.
+"""
 EXPLAINED = 0.8
 """Of the rise that jumps make at least: the rest would be growth of another kind."""
 
@@ -84,17 +90,36 @@ class Losses:
 
     @property
     def detectable(self) -> float:
-        """The pace a row of which every second trace shows FEWEST jumps of this size; infinite if the series does not
+        """The pace a row of which every second trace shows enough jumps of these sizes; infinite if the series does not
         rise by jumps, up and hardly ever down.
         """
         if not (self.most_of_rise and self._rarely_down):
             return math.inf
-        return FEWEST * float(self.sizes.mean()) / self.rows
+        return max(FEWEST, FEWEST_ALIKE * len(self.sizes) / self._alike) * float(self.sizes.mean()) / self.rows
 
     @property
     def steady(self) -> bool:
         """Whether they are those of a leak: up, many, and evenly spread in time and size from the start to the end."""
-        return len(self.times) >= FEWEST and self._no_walk and self.possible and self._likelier_than_decay
+        many = len(self.times) >= FEWEST and self._alike >= FEWEST_ALIKE
+        return many and self._no_walk and self.most_of_rise and self._even and self._large._even
+
+    @property
+    def _even(self) -> bool:
+        """Whether their times and sizes are those of one pace."""
+        return self._even_in_time and self._even_in_size and self._likelier_than_decay
+
+    @property
+    def _alike(self) -> float:
+        """How many jumps of one size have a sum that varies as much (Kish's effective size, 1965)."""
+        return float(self.sizes.sum()) ** 2 / float(self.sizes @ self.sizes)
+
+    @property
+    def _large(self) -> Losses:
+        """The largest, which make LARGE of all that jumped up."""
+        falling = np.argsort(self.sizes)[::-1]
+        reached = np.cumsum(self.sizes[falling])
+        kept = np.sort(falling[: int(np.searchsorted(reached, LARGE * reached[-1])) + 1])
+        return replace(self, times=self.times[kept], sizes=self.sizes[kept])
 
     @property
     def possible(self) -> bool:

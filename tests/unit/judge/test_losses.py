@@ -53,6 +53,16 @@ def test_random_times_are_rarely_given_up_and_records_rarely_taken():
     assert sum(records) <= 2
 
 
+@pytest.mark.parametrize("chunks", [3, 12])
+def test_small_jumps_do_not_make_large_ones_steady(chunks):
+    """A heap that never gives back has its highest need: noise adds small jumps, which come at any time."""
+    rng = np.random.default_rng(5)
+    large = (np.arange(1, chunks + 1) / chunks) ** 2 * 0.9 if chunks > 4 else np.array([0.2, 0.5, 0.8])
+    for _ in range(20):
+        small = stairs(np.sort(rng.uniform(0, 1, 12)), size=300.0)
+        assert not find_losses(stairs(large) + small, grain=4.0).steady
+
+
 def test_too_few_jumps_and_as_many_down_as_up_are_no_leak():
     assert not losses(np.linspace(0.1, 0.95, 8)).steady
     times = np.linspace(0.05, 0.95, 30)
