@@ -77,13 +77,17 @@ class Running:
         for block in self.plan.blocks:
             runs = tuple(CellRun(cell=cell) for cell in block.cells)
             if self.plan.searched(block) and self.only is None:
-                policy: Rounds | Searching = Searching(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
+                policy: Rounds | Searching = self._search(block, runs)
             else:
                 noise = place_of(block) not in measuring
                 policy = Rounds(runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise)
                 measuring.add(place_of(block))
             works.append(_Work(block=block, policy=policy, run=BlockRun(cells=runs, policy=policy)))
         return works
+
+    def _search(self, block: Block, runs: Sequence[CellRun]) -> Searching:
+        """What chooses the launches of a block, or judges those that another search left and `--decide` added to."""
+        return Searching(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
 
     def _finish(self, run: BlockRun) -> None:
         """Judge a block whose launches are done, and let go of its traces."""
@@ -104,7 +108,7 @@ class Running:
             least=least,
             seed=self.plan.seed,
             noise=self.noises.get(place),
-            searched=work.policy if isinstance(work.policy, Searching) else None,
+            searched=self._search(work.block, work.run.cells) if self.plan.searched(work.block) else None,
             rows=shown_rows(len(self.plan.cells) * self.plan.trials.least),
         )
         unfound = () if judged.changes else work.conclusion()

@@ -452,3 +452,19 @@ def test_deciding_again_goes_on_from_what_it_found(tmp_path: Path) -> None:
         expected = "two launch 1" if len(causes) == 3 else "one launch 2"
         assert not decide or set(launched) == {expected}
     assert causes == ["undecided", "undecided", "interaction"]
+
+
+def test_deciding_in_a_searched_plan_judges_as_the_search_does(tmp_path: Path) -> None:
+    """By the full sweep's chance of an error, launches that the search was content with said only "between 1 and 5"."""
+    left_out = ", ".join(
+        f'{{series: s, image: "{version}", host: {"two" if version < 5 else "one"}, why: "not there"}}'
+        for version in range(1, 9)
+    )
+    matrix = (HISTORY % ", ".join(f'"{version}"' for version in range(1, 9))).replace(
+        "scenarios:", f"  two: {{engine: process}}\nexclude: [{left_out}]\nscenarios:"
+    )
+    fails = LEAKS.replace("kept.append(bytearray(64 * 1024)) if", "1 / 0 if") % (5, 99)
+    run(tmp_path, nothing, fails, matrix=matrix, search="bisect")
+    decided = run(tmp_path, nothing, fails, matrix=matrix, search="bisect", decide=True)
+    found = {finding.lane.host.name: (finding.before, finding.after) for finding in decided.findings}
+    assert found == {"one": ("4", "5"), "two": (None, "5")}
