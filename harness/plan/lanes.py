@@ -12,8 +12,9 @@ from harness.model.gpus import Gpu
 def choose_lanes(host: Host, found: Sequence[Gpu]) -> tuple[Lane, ...]:
     """The lanes of `host`: none for a GPU, one with `all`, one for `each`, or one for each that is listed.
 
-    An entry is an index, a UUID or MIG id (or its beginning), or part of a name, whatever its case. Raises
-    InfrastructureError, a line with what is there: a card may have fallen off the bus, and the other hosts go on.
+    An entry is an index, a UUID or MIG id (or its beginning), or a name, whatever its case: a card's whole one, else a
+    part. Raises InfrastructureError, a line with what is there: a card may have fallen off the bus, and the other hosts
+    go on.
     """
     if host.gpus == "none":
         return (Lane(host=host),)
@@ -58,7 +59,15 @@ def _meant(text: str, found: Sequence[Gpu]) -> list[Gpu]:
         whole = [gpu for gpu in found if text in (gpu.uuid, gpu.parent)]
         return whole or [gpu for gpu in found if len(text) > 4 and gpu.uuid.startswith(text)]
     numbered = [gpu for gpu in found if text == str(gpu.index)]
-    return numbered or [gpu for gpu in found if text.lower() in gpu.name.lower() and not _is_index(text)]
+    if numbered or _is_index(text):
+        return numbered
+    named = [gpu for gpu in found if text.lower() in gpu.name.lower()]
+    return [gpu for gpu in named if _is_whole(text.lower(), gpu)] or named
+
+
+def _is_whole(text: str, gpu: Gpu) -> bool:
+    """`gtx 1080`, with the vendor's words before it or without: not a part of `GTX 1080 Ti`."""
+    return gpu.name.lower().endswith(text) and text.endswith(gpu.short_name.lower())
 
 
 def _is_index(text: str) -> bool:

@@ -57,6 +57,19 @@ def test_an_entry_that_is_none_or_several_says_what_is_there(gpus: tuple[str, ..
     assert said is None or str(caught.value) == said
 
 
+@pytest.mark.parametrize("entry", ["GTX 1080", "gtx 1080", "GeForce GTX 1080", "NVIDIA GeForce GTX 1080"])
+def test_a_whole_name_means_no_card_whose_name_goes_on(entry: str) -> None:
+    """`GTX 1080` was two cards beside a GTX 1080 Ti, and no name meant the one."""
+    card = replace(OLD, name="NVIDIA GeForce GTX 1080")
+    more = replace(NEW, name="NVIDIA GeForce GTX 1080 Ti")
+    (lane,) = choose_lanes(host((entry,)), [more, card])
+    assert lane.gpus == (card,)
+    with pytest.raises(InfrastructureError, match="'1080' is 2 GPUs"):
+        choose_lanes(host(("1080",)), [more, card])
+    with pytest.raises(InfrastructureError, match="is 2 GPUs"):
+        choose_lanes(host((entry,)), [more, card, replace(card, uuid="GPU-2", index=2)])
+
+
 def test_all_each_and_none() -> None:
     (lane,) = choose_lanes(host("all"), [OLD, NEW])
     assert (str(lane), lane.gpus) == ("lab/all", (OLD, NEW))
