@@ -84,7 +84,7 @@ class Rounds:
             return None
         number = min(len(run.measured) for run in behind)
         runs = [run for run in behind if len(run.measured) == number]
-        if number and self._compares_steps and any(_awaited(run) for run in self.runs):
+        if number and self._has_waited:
             if not self._may_acquit():
                 return self._round(able, self._next_round(), reason="step times differ: all versions side by side")
             runs = [*self._reference(able, runs), *runs]
@@ -99,6 +99,11 @@ class Rounds:
             return []
         return [known] if _awaited(known) and len(known.measured) - _awaited(known) < REFERENCES else []
 
+    @property
+    def _has_waited(self) -> bool:
+        """Whether step times are compared of launches that waited for images."""
+        return self._compares_steps and any(_awaited(run) for run in self.runs)
+
     def _may_acquit(self) -> bool:
         """Whether launches that waited for images may yet show that no version is slower, so that no rounds of all
         versions are needed.
@@ -112,6 +117,9 @@ class Rounds:
         )
 
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
+        reference = self._reference(able, []) if self._has_waited and self._may_acquit() else []
+        if reference:
+            return self._round(reference, self._next_round(), reason="in its turn: what did waiting for images change?")
         reasons = {run.cell.id: reason for run in able if (reason := self._reason(run))}
         together = self._wants_round()
         if together is not None:

@@ -192,6 +192,11 @@ def test_after_the_last_pull_hardly_anything_is_left_where_no_version_is_slower(
     assert sorted(order[last:]) == sorted([("x", "5")] * 3 + [("x", "0"), ("x", "0t")] * 2)
 
 
+def test_what_had_all_its_launches_while_others_waited_needs_its_oldest_version_only() -> None:
+    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, variants=("x", "y"))
+    assert [order.count(("y", version)) for version in "012345"] == [5, 3, 3, 3, 3, 3]
+
+
 @pytest.mark.parametrize("slower", ["3", "5"])
 def test_all_versions_have_their_turn_after_the_last_pull_where_one_is_slower(slower: str) -> None:
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, step_s={slower: 2e-3})
