@@ -10,7 +10,7 @@ import resource
 import secrets
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -120,10 +120,15 @@ def wanted_gpus(launch: Launch) -> list[str]:
 
 def copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:
     files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
-    client.api.put_archive(container_id, "/", archive({f"{ROOT[1:]}/{name}": data for name, data in files.items()}))
+    under = ROOT[1:]
+    packed = archive(
+        {f"{under}/{name}": data for name, data in files.items()},
+        executable=frozenset(f"{under}/{name}" for name in payload.executable),
+    )
+    client.api.put_archive(container_id, "/", packed)
 
 
-def archive(files: Mapping[str, bytes]) -> bytes:
+def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> bytes:
     """A tar of `files` and their folders, readable by any user: the image's own may not be root."""
     buffer = io.BytesIO()
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
@@ -134,7 +139,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
             tar.addfile(folder)
         for name, content in files.items():
             file = tarfile.TarInfo(name)
-            file.size, file.mode = len(content), 0o644
+            file.size, file.mode = len(content), 0o755 if name in executable else 0o644
             tar.addfile(file, io.BytesIO(content))
     return buffer.getvalue()
 

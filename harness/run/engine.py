@@ -48,10 +48,12 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What is copied in: path under the agent's root -> content. `job` is written as job.json."""
+    """What is copied in: path under the agent's root -> content. `job` is written as job.json. Those of `executable`
+    may be executed there, by any user."""
 
     job: Mapping[str, Any]
     files: Mapping[str, bytes]
+    executable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -33,17 +34,27 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
 
     Raises MatrixError if the script or one of the files is gone, or if two of them want one place.
     """
-    job = {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})}
-    return Payload(job=job, files={**agent_files(), **dict(_scenario_files(variant.scenario))})
+    return _packed(variant.scenario, {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})})
 
 
 def payload_hash(variant: Variant) -> str:
     """A stable hash of all that a trial of `variant` would copy in: agent, files, and the job without its marker."""
-    digest = hashlib.sha256(json.dumps(_job(variant), sort_keys=True).encode())
-    for place, content in sorted({**agent_files(), **dict(_scenario_files(variant.scenario))}.items()):
-        digest.update(os.fsencode(f"\n{place} {len(content)}\n"))
+    payload = _packed(variant.scenario, _job(variant))
+    digest = hashlib.sha256(json.dumps(payload.job, sort_keys=True).encode())
+    for place, content in sorted(payload.files.items()):
+        mark = " executable" if place in payload.executable else ""
+        digest.update(os.fsencode(f"\n{place} {len(content)}{mark}\n"))
         digest.update(content)
     return digest.hexdigest()
+
+
+def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
+    found = {place: (content, executable) for place, content, executable in _scenario_files(scenario)}
+    return Payload(
+        job=job,
+        files={**agent_files(), **{place: content for place, (content, _) in found.items()}},
+        executable=frozenset(place for place, (_, executable) in found.items() if executable),
+    )
 
 
 def _job(variant: Variant) -> dict[str, Any]:
@@ -76,13 +87,14 @@ def agent_files() -> dict[str, bytes]:
     return files
 
 
-def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes]]:
-    """Place under the agent's root, and content, of the script and of `files:`."""
+def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
+    """Of the script and of `files:` the place under the agent's root, the content, and whether its owner may execute
+    it."""
     try:
         for place, path in sorted(_sources(scenario).items()):
             if path.exists() and not path.is_file():
                 raise MatrixError(f"{scenario.where}: {path}: neither a file nor a folder")
-            yield f"scenario/{place}", path.read_bytes()
+            yield f"scenario/{place}", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR)
     except OSError as error:
         raise MatrixError(f"{scenario.where}: {error.filename}: cannot be read: {error.strerror}") from error
 

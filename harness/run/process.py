@@ -187,7 +187,7 @@ def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
         try:
             root.mkdir(mode=0o700)
             for path, content in {**payload.files, "job.json": json.dumps(payload.job).encode()}.items():
-                _write(root, path, content)
+                _write(root, path, content, executable=path in payload.executable)
         except OSError as error:
             text = f"{error.filename or root}: {error.strerror}; make room there, or set TMPDIR to another folder"
             raise InfrastructureError(text) from error
@@ -196,12 +196,14 @@ def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
         leftovers.remove_folder(root)
 
 
-def _write(root: Path, path: str, content: bytes) -> None:
+def _write(root: Path, path: str, content: bytes, *, executable: bool) -> None:
     target = Path(os.path.normpath(root / path))
     if root not in target.parents:
         raise InfrastructureError(f"{path}: leads out of the trial's folder; name `files:` inside the script's folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
+    if executable:
+        target.chmod(0o755)
 
 
 def _temporary_folder() -> Path:

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
-from harness.model import Steps
+from harness.model import Steps, Variant
+from harness.run.payload import pack
+from harness.run.trial import run_trial
 from tests.contract.conftest import SECRET, what_remains
 from tests.contract.world import ROOT, World, quiet
 
@@ -79,6 +82,27 @@ def test_memory_limit_holds_and_meeting_it_is_oom(world: World) -> None:
     trial = world.trial("eat", memory_bytes=256 << 20, steps=Steps(first=100, budget=200))
     assert trial.end == "oom", trial.message
     assert trial.last_step < 16
+
+
+def test_a_program_of_files_is_run_as_a_command(world: World, tmp_path: Path) -> None:
+    """Whoever may run it beside the matrix may run it in the trial."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho it ran\n")
+    program.chmod(0o700)
+    launch = world.launch("quiet")
+    scenario = replace(launch.scenario, script=None, command=("./program",), files=(program,), judge_exit=True)
+    trial = run_trial(
+        world.engine,
+        replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))),
+        cell_id="cell",
+        number=1,
+        key="key",
+        round=0,
+        decide=lambda trace: "go",
+        on_step=lambda step, rss_kib: None,
+        cancelled=lambda: False,
+    )
+    assert (trial.end, trial.output_tail.strip()) == ("completed", "it ran"), trial.message
 
 
 def test_no_progress_is_a_hang_with_stacks(world: World) -> None:

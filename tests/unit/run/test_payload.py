@@ -99,3 +99,15 @@ def test_names_that_are_no_text_are_hashed_and_packed(script: Path) -> None:
     (script.parent / os.fsdecode(b"data/\xff")).write_text("x")
     assert payload_hash(variant(script.parent / "data", script=script))
     assert placed(script.parent / "data", script=script)[os.fsdecode(b"data/\xff")] == "x"
+
+
+def test_a_program_of_files_may_be_executed_and_the_hash_follows_that(script: Path) -> None:
+    program = script.parent / "program"
+    program.write_text("#!/bin/sh\n")
+    plain = payload_hash(variant(program))
+    assert pack(variant(program)).executable == frozenset()
+    program.chmod(0o755)
+    assert pack(variant(program)).executable == {"scenario/program"}
+    assert payload_hash(variant(program)) != plain
+    program.chmod(0o644)
+    assert payload_hash(variant(program)) == plain
