@@ -96,10 +96,15 @@ class Exchange:
             if answer.status not in BUSY:
                 return answer
             trouble = f"answers with HTTP {answer.status}"
-            pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._now_s())
+            pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._theirs_s(answer))
             if pause_s is not None and pause_s > self._patience.most_pause_s:
                 raise RegistryTrouble(f"{host}: {trouble} and asks to wait {pause_s:.0f} s; try again then")
         raise RegistryTrouble(f"{host}: {trouble} ({self._patience.attempts} attempts); try again later")
+
+    def _theirs_s(self, answer: Answer) -> float:
+        """The time of who answers, whose clock may not be ours; ours if it does not tell."""
+        told_s = _date_s(answer.headers.get("Date", ""))
+        return self._now_s() if told_s is None else told_s
 
     def _follow(self, question: Question) -> Answer:
         """The answer behind all redirects. A store of blobs has a signature in the address, and no need of ours."""
@@ -209,8 +214,13 @@ def retry_after_s(text: str, *, now_s: float) -> float | None:
     """Seconds, from either form of Retry-After; None if it says nothing."""
     if text.strip().isdecimal():
         return float(text)
+    date_s = _date_s(text)
+    return None if date_s is None else max(0.0, date_s - now_s)
+
+
+def _date_s(text: str) -> float | None:
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now_s)
+        return email.utils.parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError):
         return None
 

@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(part)
             self.close_connection = True
             return
-        self.send_response(reply.status)
+        self.send_response_only(reply.status)  # with no header but those of the reply
         for name, value in reply.headers.items():
             self.send_header(name, value)
         if "Content-Length" not in reply.headers:

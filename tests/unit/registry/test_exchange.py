@@ -41,6 +41,15 @@ def test_the_pause_is_the_one_asked_for(server: Server, world: World) -> None:
     assert world.pauses == [7, 20]
 
 
+def test_a_date_to_wait_for_is_by_the_clock_of_the_registry(server: Server, world: World) -> None:
+    """By ours, an hour ahead or behind, it was asked again at once, or given up."""
+    theirs = {"Date": "Sun, 09 Sep 2001 02:46:40 GMT", "Retry-After": "Sun, 09 Sep 2001 02:46:47 GMT"}
+    replies(server, Reply(status=429, headers=theirs), Reply(status=429, headers={**theirs, "Date": "soon"}), OK)
+    with pytest.raises(RegistryTrouble, match="asks to wait 3607 s"):
+        tags(server, world)
+    assert world.pauses == [7]
+
+
 def test_a_pause_that_is_too_long_is_told(server: Server, world: World) -> None:
     replies(server, Reply(status=429, headers={"Retry-After": "21600"}))
     with pytest.raises(RegistryTrouble, match=r"answers with HTTP 429 and asks to wait 21600 s; try again then"):
