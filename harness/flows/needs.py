@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.model import Build, Host, Image, Pull
 from harness.model.doctor import Wanted
-from harness.registry import ImageFacts, Registry, RegistryDenied, RegistryTrouble
+from harness.registry import ImageFacts, Registry, RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.names import parse
 from harness.run.disk import Disk, Name, name_of, total_bytes
 from harness.run.engine import Engine
@@ -33,7 +33,7 @@ class Told:
     say: Callable[[str], None] = lambda text: None
     _found: dict[tuple[str, str], Layers | RegistryTrouble] = field(default_factory=dict)
     _facts: dict[tuple[str, str], ImageFacts] = field(default_factory=dict)
-    _silent: dict[str, RegistryTrouble] = field(default_factory=dict)
+    _silent: dict[str, RegistrySilent] = field(default_factory=dict)
 
     def layers(self, reference: str, architecture: str) -> Layers | str:
         """Bytes by layer, packed; or why nothing is known."""
@@ -54,7 +54,7 @@ class Told:
         if asked not in self._found:
             self._found[asked] = self._silent.get(host) or self._answer(reference, architecture)
             found = self._found[asked]
-            if isinstance(found, RegistryTrouble) and not isinstance(found, RegistryDenied):
+            if isinstance(found, RegistrySilent):
                 self._silent[host] = found
         return self._found[asked]
 

@@ -4,7 +4,7 @@ Only what was answered whole counts. Anything else is a RegistryTrouble with one
 """
 
 from harness.registry.client import ImageFacts, Layer, Registry, TagSource
-from harness.registry.errors import RegistryDenied, RegistryTrouble
+from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.order import in_range, is_bound
 from harness.registry.pulls import Pulls, pull_bytes, pull_plan
 
@@ -14,6 +14,7 @@ __all__ = [
     "Pulls",
     "Registry",
     "RegistryDenied",
+    "RegistrySilent",
     "RegistryTrouble",
     "TagSource",
     "in_range",

@@ -10,6 +10,10 @@ class RegistryTrouble(InfrastructureError):
     """A registry does not answer, or not as a registry: nothing is known, and nothing may follow from it."""
 
 
+class RegistrySilent(RegistryTrouble):
+    """It cannot be reached, or stays busy, after all attempts: another question would wait as long."""
+
+
 class RegistryDenied(RegistryTrouble):
     """There is no such repository or image, or it is not for us: a registry need not say which."""
 

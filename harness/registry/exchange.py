@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
-from harness.registry.errors import Fleeting, RegistryTrouble
+from harness.registry.errors import Fleeting, RegistrySilent, RegistryTrouble
 
 Pause = Callable[[float], object]
 """Waits so many seconds; with 0 it only looks whether to stop. May raise Interrupted."""
@@ -82,7 +82,7 @@ class Exchange:
         self._session = _Session()
 
     def ask(self, question: Question) -> Answer:
-        """The answer, whatever its status; a busy registry is asked again. Raises RegistryTrouble."""
+        """The answer, whatever its status; a busy registry is asked again. Raises RegistryTrouble, RegistrySilent."""
         host = host_of(question.url)
         pause_s = trouble = None
         for attempt in range(self._patience.attempts):
@@ -98,8 +98,8 @@ class Exchange:
             trouble = f"answers with HTTP {answer.status}"
             pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._theirs_s(answer))
             if pause_s is not None and pause_s > self._patience.most_pause_s:
-                raise RegistryTrouble(f"{host}: {trouble} and asks to wait {pause_s:.0f} s; try again then")
-        raise RegistryTrouble(f"{host}: {trouble} ({self._patience.attempts} attempts); try again later")
+                raise RegistrySilent(f"{host}: {trouble} and asks to wait {pause_s:.0f} s; try again then")
+        raise RegistrySilent(f"{host}: {trouble} ({self._patience.attempts} attempts); try again later")
 
     def _theirs_s(self, answer: Answer) -> float:
         """The time of who answers, whose clock may not be ours; ours if it does not tell."""

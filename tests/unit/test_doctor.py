@@ -23,7 +23,7 @@ from harness.flows.world import World
 from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.doctor import Checkup, Condition, Room
 from harness.model.gpus import Gpu
-from harness.registry import ImageFacts, Layer, RegistryDenied, RegistryTrouble
+from harness.registry import ImageFacts, Layer, RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.doctor import exit_code, render, to_json
 from harness.report.progress import plain_watcher
 from harness.run.engine import Kept, Prepared, Say
@@ -91,7 +91,9 @@ class PlantedRegistry:
     def layers(self, reference: str, *, architecture: str) -> tuple[Layer, ...]:
         self.asked.append(reference)
         if "silent" in reference:
-            raise RegistryTrouble("silent.example: cannot be reached; try again later")
+            raise RegistrySilent("silent.example: cannot be reached; try again later")
+        if "old-manifest" in reference:
+            raise RegistryTrouble("nvcr.io: does not send a manifest that is still in use for x")
         tag = reference.rpartition(":")[2]
         if tag not in SIZES:
             raise RegistryDenied(f"nvcr.io: has no image {tag} of nvidia/tensorflow; check the name")
@@ -262,6 +264,15 @@ def test_a_registry_that_is_silent_is_waited_for_once() -> None:
     assert planted.asked == ["silent.example/a:1"]
     assert told.is_denied("silent.example/a:1", "amd64") is False
     assert told.layers("nvcr.io/x:22.12-tf1-py3", "amd64") == SIZES["22.12-tf1-py3"]
+
+
+def test_an_image_with_a_wrong_answer_does_not_silence_its_registry() -> None:
+    """One manifest of 2015 made every image of its registry unknown."""
+    planted: Any = PlantedRegistry()
+    told = Told(registry=planted)
+    assert "does not send a manifest" in str(told.layers("nvcr.io/x:old-manifest", "amd64"))
+    assert told.layers("nvcr.io/x:22.12-tf1-py3", "amd64") == SIZES["22.12-tf1-py3"]
+    assert told.is_denied("nvcr.io/x:old-manifest", "amd64") is False
 
 
 def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> None:

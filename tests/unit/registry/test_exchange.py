@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.errors import Interrupted
-from harness.registry import RegistryTrouble
+from harness.registry import RegistrySilent, RegistryTrouble
 from harness.registry.exchange import Exchange, Patience, retry_after_s
 from harness.registry.exchange import Question as Ask
 from tests.unit.registry.conftest import Reply, Request, Server, World
@@ -52,14 +52,14 @@ def test_a_date_to_wait_for_is_by_the_clock_of_the_registry(server: Server, worl
 
 def test_a_pause_that_is_too_long_is_told(server: Server, world: World) -> None:
     replies(server, Reply(status=429, headers={"Retry-After": "21600"}))
-    with pytest.raises(RegistryTrouble, match=r"answers with HTTP 429 and asks to wait 21600 s; try again then"):
+    with pytest.raises(RegistrySilent, match=r"answers with HTTP 429 and asks to wait 21600 s; try again then"):
         tags(server, world)
     assert (len(server.asked), world.pauses) == (1, [])
 
 
 def test_one_that_stays_busy_is_left(server: Server, world: World) -> None:
     replies(server, Reply(status=503))
-    with pytest.raises(RegistryTrouble, match=r"answers with HTTP 503 \(3 attempts\); try again later"):
+    with pytest.raises(RegistrySilent, match=r"answers with HTTP 503 \(3 attempts\); try again later"):
         tags(server, world)
     assert len(server.asked) == 3
 
@@ -105,7 +105,7 @@ def test_an_answer_that_never_ends_is_given_up(server: Server, world: World, eve
     world.patience = Patience(socket_s=0.3, answer_s=0.5, attempts=2)
     server.answer = lambda request: Reply(raw=trickle(every_s))
     began = time.monotonic()
-    with pytest.raises(RegistryTrouble, match="2 attempts"):
+    with pytest.raises(RegistrySilent, match="2 attempts"):
         tags(server, world)
     assert time.monotonic() - began < 5
 
