@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -17,7 +17,7 @@ from harness.judge import noise as noises
 from harness.judge.launches import judge_launches
 from harness.judge.layout import NEGLIGIBLE
 from harness.judge.numbers import CONFIDENCE, SEPARATED
-from harness.judge.tables import level_figures
+from harness.judge.tables import FEWEST_ROUNDS, level_figures
 from harness.model import BAD, GOOD, CellVerdict, Interval, Limits, Measured, Metric, Noise, Standing, Steps, Trial
 
 SAME_LEAK = 0.01
@@ -35,7 +35,7 @@ class Side:
 
 def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
     """Step time (s), peak and growth of memory (KiB, KiB a step), and outcome, in `one` and `other`."""
-    levels = level_figures([one.trials, other.trials], steps=steps)
+    levels = level_figures([_countable(one), _countable(other)], steps=steps)
     step_time, peak = (
         _level(metric, [list(levels[metric][place].values()) for place in (0, 1)], noises=(one.noise, other.noise))
         for metric in ("step_time", "peak_memory")
@@ -44,6 +44,16 @@ def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Me
         metric="outcome", one=None, other=None, ratio=None, ci=None, floor=None, standing=_standing(one, other)
     )
     return step_time, _growth(one, other, steps=steps, limits=limits), peak, outcome
+
+
+def _countable(side: Side) -> Sequence[Trial]:
+    """Its trials, with those that waited for images as any other where they acquitted their version: nothing else had
+    its step times compared with hardly a launch in its turn.
+    """
+    in_turn = sum(trial.pulled != "awaited" for trial in side.trials)
+    if side.verdict.compared_step_ms is None or in_turn >= FEWEST_ROUNDS:
+        return side.trials
+    return [replace(trial, pulled="") for trial in side.trials]
 
 
 def ratio_of(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:

@@ -105,8 +105,11 @@ def _level(values: Sequence[float]) -> Level:
 def _with(cell: CellVerdict, step_s: Level | None, peak_kib: Level | None) -> CellVerdict:
     step, step_ci = _scaled(step_s, 1000.0)
     peak, peak_ci = _scaled(peak_kib, 1 / 1024)
+    own = (cell.step_ms, cell.step_ms_ci) if cell.step_ms is not None else (step, step_ci)
     return replace(
         cell,
+        step_ms=own[0],  # launches beside pulls tell none by themselves
+        step_ms_ci=own[1],
         compared_step_ms=step,
         compared_step_ms_ci=step_ci,
         compared_peak_mib=peak,

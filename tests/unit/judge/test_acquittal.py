@@ -5,11 +5,13 @@ rounds of all versions, or a slower one passes because a pull ran beside the oth
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from harness.judge.acquittal import acquitted, bound_of, may_hold
+from harness.judge.beside import Side, compare
 from harness.judge.compared import Compared, with_compared
 from harness.judge.history import find_changes
 from harness.judge.launches import judge_launches
@@ -42,6 +44,21 @@ def test_versions_that_are_alike_need_no_rounds() -> None:
     assert 0.01 < seen["step_time"] < LIMITS.step_time  # type: ignore[operator]
     told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
     assert [cell.step_level[0] for cell in told] == [pytest.approx(1.0, rel=0.03)] * 6
+
+
+def test_what_is_cleared_has_step_times_elsewhere() -> None:
+    """Left out, a cell was undecided where hosts are compared or blamed."""
+    trials = in_wait([1.0] * 6)
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    sides = [
+        Side(verdict=cell, trials=each)
+        for cell, each in zip(with_compared(compared, limits=LIMITS), trials, strict=True)
+    ]
+    assert all(side.verdict.step_ms is not None for side in sides)
+    step_time, *_ = compare(sides[1], sides[2], steps=STEPS, limits=LIMITS)
+    assert step_time.ratio == pytest.approx(1.0, rel=0.05)
+    alone = [replace(side, verdict=cell_of(list(side.trials))) for side in sides]
+    assert compare(alone[1], alone[2], steps=STEPS, limits=LIMITS)[0].ratio is None
 
 
 @pytest.mark.parametrize(
