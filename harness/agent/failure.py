@@ -6,6 +6,7 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_LINES = 40
 MOST_CHARACTERS = 8192
+HEADER = "Traceback (most recent call last)"
 OOM_NAMES = {"ResourceExhaustedError", "OutOfMemoryError"}
 OOM_TEXTS = (
     "CUDA out of memory",
@@ -57,7 +58,10 @@ def _described(error, where, script, else_place):
     if not place:
         return last
     lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()
-    return "\n".join(lines[-MOST_LINES:])[-MOST_CHARACTERS:] + "\n" + last
+    text = "\n".join(lines[-MOST_LINES:])[-MOST_CHARACTERS:]
+    if HEADER not in text:  # cut off, and what follows is to be known for a traceback
+        text = "%s:\n  ...\n%s" % (HEADER, text)
+    return text + "\n" + last
 
 
 def _without_ours(trace):

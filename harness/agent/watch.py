@@ -82,8 +82,8 @@ class Watch(object):
             self.open()
             while self.done is None:
                 self._turn(self._pause_s())
-        except Exception:  # our own fault: the harness hears of it, and the image is not blamed
-            self.end("infrastructure", "the agent failed:\n" + traceback.format_exc())
+        except Exception as error:  # our own fault: the harness hears of it, and the image is not blamed
+            self.end("infrastructure", "%sthe agent failed: %r" % (traceback.format_exc(), error))
         self._finish()
         self._flush()
 
@@ -270,7 +270,8 @@ class Watch(object):
             peak_rss_kib=wire.tidy(self._peak_rss_kib()),
             probe_cost=wire.tidy(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             output_tail=self.tail.text(),
-            **dict(self.done, message="\n".join([self.done["message"], *notes]).strip()),
+            # How it ended is the last word: what reads only the last line must not take a note for it.
+            **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
         )
 
     def _send_files(self):

@@ -28,7 +28,6 @@ NO_OPS = (
     "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
     "scenario in graph mode, or let trace_step() tell"
 )
-STAGE = re.compile(r"(setup|step \d+)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +47,8 @@ class Looked:
         if self.trial.ended_well:
             most = f"left out: with it the files are larger than {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
             return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
-        # The failure's own line is the last of a traceback; notes of how the process went down may follow.
-        lines = self.trial.message.strip().splitlines() or ["no message"]
-        told = next((line for line in reversed(lines) if STAGE.match(line)), lines[0])
+        # The failure's own line is the last: of a traceback, and after notes of how the process went down.
+        told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
         if self.is_script and self.trial.last_step == self.steps:
             told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
         if not self.is_script and self.trial.output_tail.strip():

@@ -13,6 +13,7 @@ import pytest
 from harness.agent import ending, failure, hello, libc, samples, stepping, watch, wire
 from harness.agent.child import Death
 from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
+from harness.judge.summary import gist
 
 
 def died(*, number: int | None = None, code: int | None = None) -> Death:
@@ -56,6 +57,27 @@ def test_an_exception_whose_text_cannot_be_had() -> None:
             raise KeyError("nothing to say")
 
     assert "its __str__ raised KeyError" in failure.describe(Mute(), "step 1", "x.py")
+
+
+@pytest.mark.parametrize("text", ["short", "long " * 2000])
+def test_a_traceback_that_is_cut_is_known_for_one(text: str) -> None:
+    """All its lines stood in the tables, where the last one says it."""
+
+    def deep(levels: int) -> None:
+        if not levels:
+            raise ValueError(text)
+        (deep if levels % 2 else other)(levels - 1)
+
+    def other(levels: int) -> None:
+        deep(levels - 1)
+
+    with pytest.raises(ValueError, match=r"short|long") as caught:
+        deep(60)
+    message = failure.describe(caught.value, "step 1", __file__)
+    assert len(message) < 12_000
+    assert gist(message).startswith(f"step 1: ValueError: {text[:500]}")
+    assert gist(f"a note\n{message}") == gist(message)
+    assert gist("step 3: killed by SIGSEGV") == "step 3: killed by SIGSEGV"
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,22 @@ def test_a_failing_teardown_is_only_a_note(tmp_path: Path, thorough_python: str)
     assert re.search(r"^teardown: RuntimeError: planted failure of teardown", told.done["message"])
 
 
+def test_a_failure_is_the_last_word_after_the_notes(tmp_path: Path, python: str) -> None:
+    """What shows one line of it shows the failure, and not how the process went down."""
+    script = write(
+        tmp_path / "killed.py",
+        "import atexit, os, signal\n"
+        "def setup():\n"
+        "    atexit.register(os.kill, os.getpid(), signal.SIGKILL)\n"
+        "    return lambda: {}['mine']\n",
+    )
+    told = run(tmp_path / "root", python, script=script)
+
+    lines = told.done["message"].splitlines()
+    assert lines[0] == "after its last step: killed by SIGKILL"
+    assert lines[-1] == "step 1: KeyError: 'mine' (killed.py:4 in <lambda>)"
+
+
 def test_the_scenarios_own_metrics(tmp_path: Path, thorough_python: str) -> None:
     told = run(tmp_path, thorough_python, params={"fault": "metrics"})
 
