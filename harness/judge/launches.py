@@ -75,9 +75,11 @@ def _without_times(found: TraceVerdict, trial: Trial) -> TraceVerdict:
     pull may be the pull's or the version's: another launch has to tell.
     """
     kept = tuple(name for name in found.verdicts if name != "slowdown")
-    if not kept or (trial.pulled and "slowdown" in found.verdicts and not BAD & set(kept)):
+    by_pull = not trial.disturbed
+    if not kept or (by_pull and "slowdown" in found.verdicts and not BAD & set(kept)):
         kept = ("inconclusive",)
-    told = f"step times are not judged ({trial.unsteady}); {found.why}"
+    silent = by_pull and "slowdown" not in found.verdicts
+    told = found.why if silent else f"step times are not judged ({trial.unsteady}); {found.why}"
     return replace(found, verdict=kept[0], verdicts=kept, why=told, step_ms=None, step_drift=None)
 
 

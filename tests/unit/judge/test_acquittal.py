@@ -97,6 +97,11 @@ def test_a_rise_beside_a_pull_is_asked_again(pulled: str) -> None:
     """It may be the pull's; taken for nothing, a version whose steps grow was good in every sweep that pulled it."""
     (seen,) = judge_launches([trial_of(drift=1.0, pulled=pulled)], limits=LIMITS, steps=STEPS)
     assert seen.verdicts == ("inconclusive",)
+    assert seen.found is not None
+    assert seen.found.why.startswith("step times are not judged (an image was pulled beside it); ")
+    (quiet,) = judge_launches([trial_of(pulled=pulled)], limits=LIMITS, steps=STEPS)
+    assert quiet.found is not None
+    assert quiet.found.why.startswith("RSS is flat")
     assert needs_whole_budget([seen.trial], limits=LIMITS, steps=STEPS)
 
 
