@@ -145,10 +145,20 @@ def _cleared(attribution: Attribution, names: _Names) -> str:
 
 
 def _gpu(attribution: Attribution, names: _Names) -> str:
-    hosts = {lane.host.name for lane in attribution.bad_lanes}
-    alone = not any(lane.host.name in hosts for lane in attribution.good_lanes)
-    doubt = f", or of its host ({words.together(sorted(map(plain, hosts)))})" if alone and len(hosts) == 1 else ""
+    doubt = _or_of_hosts(attribution)
     return f"{names.good_with(attribution)}: the fault of {names.all_of(attribution.bad_lanes)}{doubt}, not the image's"
+
+
+def _or_of_hosts(attribution: Attribution) -> str:
+    """`, or of its host (new)`: hosts where no card is good, unless one kind of card is bad in several."""
+    hosts = {lane.host.name for lane in attribution.bad_lanes}
+    doubted = sorted(hosts - {lane.host.name for lane in attribution.good_lanes})
+    if not doubted or (attribution.alike and len(hosts) > 1):
+        return ""
+    if len(doubted) < len(hosts):
+        return f", or of {words.together([f'host {plain(one)}' for one in doubted])}"
+    whose = "its" if len(attribution.bad_lanes) == 1 else "their"
+    return f", or of {whose} host{'s' if len(doubted) > 1 else ''} ({words.together([plain(one) for one in doubted])})"
 
 
 def _host(attribution: Attribution, names: _Names) -> str:

@@ -78,6 +78,15 @@ def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -
         ({BOX_OLD: "ggg", BOX_NEW: "bbb"},
          "in every version from 20.12, the oldest, on the RTX 4090; the same images are good on the "
          "RTX 3090: the fault of the RTX 4090, not the image's."),
+        ({OLD: "ggg", NEW: "bbb", THIRD: "bbb"},
+         "in every version from 20.12, the oldest, on the RTX 4090 and the RTX 5090; the same images are good on the "
+         "RTX 3090: the fault of the RTX 4090 and the RTX 5090, or of their hosts (new and third), not the image's."),
+        ({BOX_OLD: "ggg", BOX_NEW: "bbb", THIRD: "bbb"},
+         "in every version from 20.12, the oldest, on the RTX 4090 and the RTX 5090; the same images are good on the "
+         "RTX 3090: the fault of the RTX 4090 and the RTX 5090, or of host third, not the image's."),
+        ({OLD: "ggg", NEW: "bbb", TWIN: "bbb"},
+         "in every version from 20.12, the oldest, on new/RTX 4090 and twin/RTX 4090; the same images are good on the "
+         "RTX 3090: the fault of new/RTX 4090 and twin/RTX 4090, not the image's."),
         ({TWIN: "ggg", NEW: "bbb"},
          "in every version from 20.12, the oldest, on new/RTX 4090; the same images are good on "
          "twin/RTX 4090: the fault of host new, not the image's."),
