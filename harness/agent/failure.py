@@ -1,6 +1,7 @@
 """An exception of the scenario, in words: its traceback, cut to what helps, with the most useful line last."""
 
 import os
+import re
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -17,6 +18,11 @@ OOM_TEXTS = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )
+COLOUR = re.compile("\033\\[[0-9;]*m")
+ANNOUNCES = re.compile(r":$|^\d+ root error\(s\) found\.$|^Exception encountered when calling |^Caught \w+ in .*\.$")
+ASIDE = re.compile(r"\s+(?!\s|\(0\))|.*:$|<stack trace|Node: |\d+ root error\(s\) found\.$")
+"""Of the lines after that those without a reason: where an operation was made, its name. `  (0)` begins the first one
+of several."""
 
 
 class Told(Exception):
@@ -72,9 +78,16 @@ def _without_ours(trace):
 
 
 def _headline(error):
-    lines = _text(error).strip().splitlines()
+    lines = [line.rstrip() for line in COLOUR.sub("", _text(error)).strip().splitlines()]
     name = type(error).__name__
-    return "%s: %s" % (name, lines[0][:1000]) if lines else name
+    return "%s: %s" % (name, _with_reason(lines)[:1000]) if lines else name
+
+
+def _with_reason(lines):
+    """The first line, and the reason where that one only announces it: TensorFlow, Keras and torch say first where."""
+    told = [line for line in lines[1:] if line] if ANNOUNCES.search(lines[0]) else []
+    reason = next((line for line in told if not ASIDE.match(line)), told[0] if told else "")
+    return ("%s %s" % (lines[0], reason.strip())).strip()
 
 
 def _text(error):

@@ -59,6 +59,54 @@ def test_an_exception_whose_text_cannot_be_had() -> None:
     assert "its __str__ raised KeyError" in failure.describe(Mute(), "step 1", "x.py")
 
 
+MADE_AT = (
+    'Detected at node MatMul defined at (most recent call last):\n  File "a.py", line 3, in <module>\n    x = f()\n'
+)
+SIZES = "Matrix size-incompatible: In[0]: [2,3], In[1]: [2,3]"
+WHERE = "\t [[{{node MatMul}}]] [Op:__inference_f_7]"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"Graph execution error:\n\n{MADE_AT}\n{SIZES}\n{WHERE}", f"Graph execution error: {SIZES}"),
+        (
+            "Graph execution error:\n\nDetected at node MatMul defined at (most recent call last):\n"
+            f"<stack traces unavailable>\n{SIZES}\n{WHERE}",
+            f"Graph execution error: {SIZES}",
+        ),
+        (
+            f"Graph execution error:\n\n{MADE_AT}{MADE_AT}Node: 'MatMul'\n2 root error(s) found.\n"
+            f"  (0) INVALID_ARGUMENT:  {SIZES}\n{WHERE}\n  (1) INVALID_ARGUMENT:  {SIZES}\n0 successful operations.",
+            f"Graph execution error: (0) INVALID_ARGUMENT:  {SIZES}",
+        ),
+        (
+            f"2 root error(s) found.\n  (0) Invalid argument: {SIZES}\n{WHERE}\n0 derived errors ignored.",
+            f"2 root error(s) found. (0) Invalid argument: {SIZES}",
+        ),
+        (
+            "Exception encountered when calling Dense.call().\n\n\033[1mlast dimension is None\033[0m\n\nArguments:\n",
+            "Exception encountered when calling Dense.call(). last dimension is None",
+        ),
+        (
+            'Caught KeyError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  File "a"\n'
+            "KeyError: 'mine'\n",
+            "Caught KeyError in DataLoader worker process 0. KeyError: 'mine'",
+        ),
+        (
+            'Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "a.weight". ',
+            'Error(s) in loading state_dict for Net: Missing key(s) in state_dict: "a.weight".',
+        ),
+        ("no such key\nsee the manual", "no such key"),
+        ("nothing follows:", "nothing follows:"),
+        ("nothing but blanks follow:\n\n \n", "nothing but blanks follow:"),
+    ],
+)
+def test_the_reason_is_told_with_what_announces_it(text: str, told: str) -> None:
+    """All that was told of TensorFlow 2.18 was "InvalidArgumentError: Graph execution error:"."""
+    assert failure.describe(RuntimeError(text), "step 1", "x.py") == f"step 1: RuntimeError: {told}"
+
+
 @pytest.mark.parametrize("text", ["short", "long " * 2000])
 def test_a_traceback_that_is_cut_is_known_for_one(text: str) -> None:
     """All its lines stood in the tables, where the last one says it."""
