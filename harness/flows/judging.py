@@ -8,6 +8,7 @@ from dataclasses import replace
 from harness.flows.compatible import cannot_run, review
 from harness.judge import trend, verdict
 from harness.judge.gpu import is_shared, with_gpu
+from harness.judge.summary import place_of
 from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial
 from harness.run.policy import CellRun, Referee
 
@@ -49,8 +50,7 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
         last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
-        placed = not trial.last_step or scenario.judge_exit or last_line.startswith("step ")
-        where = "" if placed else f" after step {trial.last_step}"
+        where = "" if scenario.judge_exit else place_of(trial, last_line)
         return f"{trial.end}{where}: {last_line}", trial.end in BAD
     if scenario.judge_exit:
         return "exit 0", False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,9 +11,10 @@ import numpy as np
 from harness.judge.launches import Launch
 from harness.judge.numbers import log_t_interval, median, smallest_visible, t_interval, widest
 from harness.judge.trend import COMPARABLE_S, settled_median
-from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, Trace, TraceVerdict, VerdictName
+from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, Trace, TraceVerdict, Trial, VerdictName
 
 TRACEBACK = "Traceback (most recent call last)"
+NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before the first step)", re.MULTILINE)
 OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
 
 
@@ -162,12 +164,18 @@ def _unsure_words(told: Launch, *, launches: Sequence[Launch], support: Sequence
 
 
 def gist(message: str) -> str:
-    """Of a traceback its last line, which names the error and the author's line; other words as they are."""
-    return message.strip().splitlines()[-1] if message.startswith(TRACEBACK) else message
+    """Of a traceback the line after it, which names the error and the author's line; other words as they are. Notes
+    come before a failure."""
+    return message.strip().splitlines()[-1] if TRACEBACK in message else message
+
+
+def place_of(trial: Trial, words: str) -> str:
+    """` after step 12`, to follow what is told of a failure; nothing if the words name a step, or none was made."""
+    return f" after step {trial.last_step}" if trial.last_step and not NAMES_A_STEP.search(words) else ""
 
 
 def _failure_words(launch: Launch) -> str:
     signal = f"signal {launch.trial.signal}" if launch.trial.signal is not None else ""
-    told = [part for part in (signal, gist(launch.trial.message)) if part]
-    where = "" if launch.exit_only else f" after step {launch.trial.last_step}"
-    return f"{', '.join(told) or launch.trial.end}{where}"
+    words = gist(launch.trial.message)
+    told = ", ".join(part for part in (signal, words) if part) or launch.trial.end
+    return told if launch.exit_only else f"{told}{place_of(launch.trial, words)}"

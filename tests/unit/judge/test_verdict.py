@@ -132,6 +132,26 @@ def test_why_names_the_error_and_not_the_folder_of_a_trial():
     assert cell_of([failed(n, end="setup", signal=None, message=trace) for n in range(3)]).why == error
 
 
+@pytest.mark.parametrize(
+    ("message", "last_step", "told"),
+    [
+        ("step 3: killed by SIGSEGV", 2, "step 3: killed by SIGSEGV"),
+        ("after step 2: killed by SIGSEGV", 2, "after step 2: killed by SIGSEGV"),
+        ("no progress in step 3 at the time limit of 5 s", 2, "no progress in step 3 at the time limit of 5 s"),
+        ("a note\nstep 3: killed by SIGSEGV", 2, "a note\nstep 3: killed by SIGSEGV"),
+        ("before the first step: killed by SIGSEGV", 0, "before the first step: killed by SIGSEGV"),
+        ("the log of step 9 is lost", 2, "the log of step 9 is lost after step 2"),
+        ("", 0, "crash"),
+    ],
+)  # fmt: skip
+def test_why_names_the_step_once(message, last_step, told):
+    """It was "step 3: killed by SIGSEGV after step 2"."""
+    crashed = [
+        Trial(cell_id="c", number=n, key="k", end="crash", message=message, last_step=last_step) for n in range(3)
+    ]
+    assert cell_of(crashed).why == f"crash in 3 of 3 trials: {told}"
+
+
 def test_infrastructure_is_never_bad():
     """A lost connection must not be reported as the image's crash."""
     lost = [failed(n, end="infrastructure", message="connection lost") for n in range(3)]
