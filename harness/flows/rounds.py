@@ -12,6 +12,7 @@ from harness.judge.acquittal import may_hold
 from harness.judge.noise import noise_of
 from harness.judge.rounds import wants_round
 from harness.judge.summary import comparable
+from harness.judge.tables import FEWEST_ROUNDS
 from harness.judge.transitions import wants_launches
 from harness.model import Noise, Trials
 from harness.run.policy import Batch, CellRun
@@ -92,17 +93,17 @@ class Rounds:
 
     def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
         """The oldest version again, if hardly any of its launches was in its turn: what waiting for images does to step
-        times can then be told.
+        times can then be told. No other one in its place, once it had all its launches.
         """
-        known = next((run for run in able if _is_compared(run)), None)
-        if known is None or known in runs:
+        known = next((run for run in self.runs if run.runnable and _is_compared(run)), None)
+        if known is None or known in runs or known not in able or self.asked.least < FEWEST_ROUNDS:
             return []
         return [known] if _awaited(known) and len(known.measured) - _awaited(known) < REFERENCES else []
 
     @property
     def _has_waited(self) -> bool:
-        """Whether step times are compared of launches that waited for images."""
-        return self._compares_steps and any(_awaited(run) for run in self.runs)
+        """Whether step times are to be compared of launches that waited for images."""
+        return self.only is None and self._compares_steps and any(_awaited(run) for run in self.runs)
 
     def _may_acquit(self) -> bool:
         """Whether launches that waited for images may yet show that no version is slower, so that no rounds of all

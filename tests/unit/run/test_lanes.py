@@ -197,6 +197,18 @@ def test_what_had_all_its_launches_while_others_waited_needs_its_oldest_version_
     assert [order.count(("y", version)) for version in "012345"] == [5, 3, 3, 3, 3, 3]
 
 
+@pytest.mark.parametrize(("least", "most"), [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4)])
+def test_only_the_oldest_version_is_launched_again_and_only_where_launches_can_be_compared(
+    least: int, most: int
+) -> None:
+    """Once the oldest had all its launches the next one took its place, and so on: `--trials 1:3` launched each version
+    three times.
+    """
+    order = launches([0, 1, 2, 3, 4, 5], trials=Trials(least=least, most=most))
+    assert [order.count(("x", version)) for version in "12345"] == [least] * 5
+    assert order.count(("x", "0")) == (1 if least == 1 else most)
+
+
 @pytest.mark.parametrize("slower", ["3", "5"])
 def test_all_versions_have_their_turn_after_the_last_pull_where_one_is_slower(slower: str) -> None:
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, step_s={slower: 2e-3})
