@@ -73,6 +73,7 @@ def findings_of(attribution: Attribution, result: RunResult) -> list[Finding]:
         for one in result.findings
         if (one.series, one.metric) == (attribution.series, attribution.metric)
         and one.variant in attribution.variants
+        and one.lane in attribution.bad_lanes
         and (one.verdict == "slowdown") == attribution.drifts
     ]
 

@@ -123,6 +123,14 @@ def test_each_square_has_its_words(square: Square, text: str) -> None:
     assert sentence(run(square)) == f"{LEAKS} {text} Layer: native heap."
 
 
+def test_what_is_bad_on_a_lane_that_is_not_blamed_is_not_told_of_those_that_are() -> None:
+    """The 3090 is bad in 20.12 and the others were never tried with that: they were bad "in every version from" it."""
+    assert sentence(run({OLD: "bub", NEW: "ubb", THIRD: "ubu"})) == (
+        f"{LEAKS} in every version from 21.08, the oldest that can be judged, on the RTX 4090 and the RTX 5090; "
+        "not the card's fault; not known for the RTX 3090. Layer: native heap."
+    )
+
+
 def test_a_control_that_stays_good_is_quoted_and_one_that_does_not_is_not() -> None:
     assert sentence(run({NEW: "ggb"}, controls=[TORCH])).endswith("; torch_ops stays good there. Layer: native heap.")
     many = [build.variant(f"t{number}") for number in range(6)]
