@@ -16,6 +16,7 @@ MOST_ROWS = 20
 """Of operations and of stacks; `probes.json` has all."""
 MOST_LINES = 200
 LONGEST = 160
+NOT_WHOLE = "*: not all was counted; the probe's own part says why"
 _MIB_BYTES = 1 << 20
 
 
@@ -138,11 +139,11 @@ def _line(row: LineRow, function: LineTable) -> tuple[str, ...]:
     if row.hits:
         share = 100 * row.time_s / total_s if total_s else 0.0
         times = (f"{row.hits:,}", f"{row.time_s * 1e3:,.3f}", f"{row.time_s * 1e6 / row.hits:,.1f}", f"{share:.1f}")
-    return (str(row.line), *memory, *times, _indented(row.text))
+    return (str(row.line), *memory, *times, indented(row.text))
 
 
-def _indented(code: str) -> str:
-    """Cleaned, with its indentation in spaces."""
+def indented(code: str) -> str:
+    """Cleaned as one line of at most LONGEST, after its indentation in spaces."""
     code = code.expandtabs(4)
     return " " * (len(code) - len(code.lstrip(" "))) + _text(code.strip())
 
@@ -157,14 +158,25 @@ def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
     versions = list(dict.fromkeys(version(f"{each.image.series} {each.image.version}") for each in found))
     rows: dict[str, dict[str, str]] = {}
     for each in found:
-        _, blocks, added = each.lost("DefinitelyLost")
         name = version(f"{each.image.series} {each.image.version}")
-        rows.setdefault(plain(f"{each.variant} on {each.lane}"), {})[name] = f"{a_step(added)} ({blocks:,})"
+        rows.setdefault(plain(f"{each.variant} on {each.lane}"), {})[name] = lost(each)
+    rest = f"; {NOT_WHOLE}" if not_whole(found) else ""
     return ProbeTable(
-        title="blocks definitely lost a step (in brackets in all, as valgrind's own summary counts them)",
+        title=f"blocks definitely lost a step (in brackets in all, as valgrind's own summary counts them){rest}",
         columns=("variant", *versions),
         rows=tuple((variant, *(row.get(name, "") for name in versions)) for variant, row in rows.items()),
     )
+
+
+def lost(probed: Probed) -> str:
+    """Blocks definitely lost a step and in all; marked with `*` where the figures may be too small."""
+    _, blocks, added = probed.lost("DefinitelyLost")
+    return f"{a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
+
+
+def not_whole(found: Sequence[Probed]) -> bool:
+    """Whether one of them is marked, so that NOT_WHOLE has to be told."""
+    return any(each.problem for each in found)
 
 
 def _leaks(probed: Probed) -> Iterator[ProbeTable]:

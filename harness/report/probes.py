@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from harness.model import LineTable, OomReport, Probed
-from harness.report.probe_tables import a_step
+from harness.report.clean import plain, shortened
+from harness.report.probe_tables import LONGEST, NOT_WHOLE, a_step, indented, lost, not_whole
 
 MOST_OPS = 20
 MOST_LEAKS = 8
@@ -27,14 +28,16 @@ def _clean(line: str) -> str:
 
 
 def _block(probed: Probed) -> str:
-    head = f"{probed.probe.name}: {probed.place}"
-    parts = [head, *([f"  {probed.problem}"] if probed.problem else []), *TABLES[probed.probe.name](probed)]
+    head = plain(f"{probed.probe.name}: {probed.place}")
+    parts = [head, *([f"  {plain(probed.problem)}"] if probed.problem else []), *TABLES[probed.probe.name](probed)]
     return "\n".join(parts)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> list[str]:
-    """Lines of columns, the first `left` ones to the left and the others to the right."""
-    every = [list(head), *map(list, rows)]
+    """Lines of columns, the first `left` ones to the left and the others to the right. Each cell is one line, cut to
+    LONGEST: names come from the image.
+    """
+    every = [[shortened(text, most=LONGEST) for text in row] for row in (head, *rows)]
     widths = [max(len(row[place]) for row in every) for place in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
@@ -97,7 +100,7 @@ def _functions(probed: Probed) -> Iterator[str]:
 
 def _memory(table: LineTable) -> Iterator[str]:
     """As memory_profiler prints it."""
-    yield f"  Filename: {Path(table.file).name}, function {table.name}, memory"
+    yield f"  Filename: {plain(Path(table.file).name)}, function {plain(table.name)}, memory"
     yield "  Line #    Mem usage    Increment  Occurrences   Line Contents"
     yield "  " + "=" * 61
     for row in table.rows:
@@ -106,13 +109,13 @@ def _memory(table: LineTable) -> Iterator[str]:
             if row.mem_kib is not None
             else " " * 38
         )
-        yield f"  {row.line:6d} {figures}   {row.text}".rstrip()
+        yield f"  {row.line:6d} {figures}   {indented(row.text)}".rstrip()
 
 
 def _times(table: LineTable) -> Iterator[str]:
     """As line_profiler prints it, in microseconds."""
     total_s = sum(row.time_s for row in table.rows)
-    yield f"  Total time: {total_s:.6f} s, function {table.name}, time in microseconds"
+    yield f"  Total time: {total_s:.6f} s, function {plain(table.name)}, time in microseconds"
     yield "  Line #      Hits         Time  Per Hit   % Time  Line Contents"
     yield "  " + "=" * 62
     for row in table.rows:
@@ -122,7 +125,7 @@ def _times(table: LineTable) -> Iterator[str]:
             if row.hits
             else " " * 40
         )
-        yield f"  {row.line:6d} {figures}  {row.text}".rstrip()
+        yield f"  {row.line:6d} {figures}  {indented(row.text)}".rstrip()
 
 
 # ---------------------------------------------------------------- valgrind
@@ -136,14 +139,10 @@ def _leak_summary(found: Sequence[Probed]) -> list[str]:
     rows = []
     for variant in dict.fromkeys(str(each.variant) for each in found):
         cells = {f"{x.image.series} {x.image.version}": x for x in found if str(x.variant) == variant}
-        rows.append([variant, *(_lost(cells[name]) if name in cells else "-" for name in versions)])
+        rows.append([variant, *(lost(cells[name]) if name in cells else "-" for name in versions)])
     head = "valgrind: blocks definitely lost, a step (in all, as valgrind's own summary counts them)"
-    return ["\n".join([head, *_table(["variant", *versions], rows)])]
-
-
-def _lost(probed: Probed) -> str:
-    _, blocks, added = probed.lost("DefinitelyLost")
-    return f"{a_step(added)} ({blocks})"
+    foot = [f"  {NOT_WHOLE}"] if not_whole(found) else []
+    return ["\n".join([head, *_table(["variant", *versions], rows), *foot])]
 
 
 def _leaks(probed: Probed) -> Iterator[str]:
@@ -156,10 +155,11 @@ def _leaks(probed: Probed) -> Iterator[str]:
         rows.append([kind, str(size), str(blocks), a_step(added)])
     yield from _table(["kind", "bytes", "blocks", "blocks a step"], rows)
     if probed.errors:
-        yield "  other errors: " + ", ".join(f"{kind} {count}" for kind, count in sorted(probed.errors.items()))
+        yield "  other errors: " + ", ".join(f"{plain(kind)} {count}" for kind, count in sorted(probed.errors.items()))
     for leak in [leak for leak in probed.leaks if leak.blocks_a_step > 0][:MOST_LEAKS]:
-        yield f"  {a_step(leak.blocks_a_step)} blocks, {a_step(leak.bytes_a_step)} bytes a step, {leak.kind}, from"
-        yield from (f"      {frame}" for frame in _telling(leak.stack))
+        each_step = f"{a_step(leak.blocks_a_step)} blocks, {a_step(leak.bytes_a_step)} bytes a step"
+        yield f"  {each_step}, {plain(leak.kind)}, from"
+        yield from (f"      {shortened(frame, most=LONGEST)}" for frame in _telling(leak.stack))
 
 
 def _telling(stack: Sequence[str]) -> Sequence[str]:
@@ -190,9 +190,9 @@ def _out_of_memory(size: str, oom: OomReport | None) -> Iterator[str]:
     if oom is None:
         return
     wanted = f" for {_mib(oom.wanted_bytes)} MiB" if oom.wanted_bytes is not None else ""
-    place = f" on {oom.device}" if oom.device else ""
+    place = f" on {plain(oom.device)}" if oom.device else ""
     yield f"  {size}: {oom.source} was asked{wanted}{place}; held by"
-    yield from (f"      {_mib(each.bytes):>10} MiB  {each.op}" for each in oom.holders)
+    yield from (f"      {_mib(each.bytes):>10} MiB  {shortened(each.op, most=LONGEST)}" for each in oom.holders)
     if oom.remaining_nodes is not None and oom.remaining_bytes is not None:
         yield f"      {_mib(oom.remaining_bytes):>10} MiB  {oom.remaining_nodes} others"
 
@@ -202,7 +202,7 @@ def _peak(kib: float | None) -> str:
 
 
 def _files(probed: Probed) -> Iterator[str]:
-    yield from (f"  {name}" for name in sorted(probed.files))
+    yield from (f"  {plain(name)}" for name in sorted(probed.files))
 
 
 TABLES = {"optrace": _ops, "lines": _functions, "valgrind": _leaks, "largest": _tries, "artifacts": _files}

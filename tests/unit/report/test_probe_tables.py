@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.model import Leak, LineRow, LineTable, OpDrift, Probe, Probed, RunResult, SizeTry
-from harness.report import html, markdown, probe_tables
+from harness.report import html, markdown, probe_tables, probes
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, Page
 
@@ -74,3 +75,27 @@ def test_long_traces_are_cut_and_say_so() -> None:
     (section,) = probe_tables.sections([longer])
     assert len(section.tables[0].rows) == probe_tables.MOST_ROWS
     assert section.tables[0].title.endswith("20 of 50")
+
+
+@pytest.mark.parametrize("name", ["two\nlines\r\nof it", "x" * 3000, "\033[2J\u2028y"])
+def test_a_name_from_the_image_keeps_the_terminals_tables_whole(name: str) -> None:
+    shape = [line.startswith("  ") for line in probes.render(found(), Path("/x")).splitlines()]
+    lines = probes.render(found(name), Path("/x")).splitlines()
+    assert [line.startswith("  ") for line in lines] == shape
+    head, row = [line for line in lines if re.search(r" kind +step 10|RFFT", line)]
+    assert head.index("kind") == row.index("RFFT") < 200
+    assert next(len(line) for line in lines if "keep(" in line) < 300
+
+
+def test_losses_that_were_not_all_counted_are_marked() -> None:
+    """`0 (0)` of a report that was cut off read as if nothing was lost."""
+    whole = next(each for each in found() if each.leaks)
+    (kept,) = whole.leaks
+    cut = replace(whole, leaks=(replace(kept, kind="StillReachable"),), problem="valgrind's report is not whole")
+    for each, marked in ((whole, False), (cut, True)):
+        figure = "0 (0) *" if marked else "1 (30)"
+        (beside, _) = probe_tables.sections([each])
+        text = probes.render([each], Path("/x"))
+        assert beside.tables[0].rows[0][1] == figure
+        assert figure in text
+        assert (probe_tables.NOT_WHOLE in text, probe_tables.NOT_WHOLE in beside.tables[0].title) == (marked, marked)
