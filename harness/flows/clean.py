@@ -76,12 +76,9 @@ def clean(
 
 
 def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say) -> Cleaned:
-    left = engine.leftovers()
-    kept = tuple(each.name for each in engine.kept()) if images else None
+    left, gone = engine.leftovers(), None
     if not dry_run:
         engine.remove_leftovers()
-    if not dry_run and kept is not None:
-        engine.remove_images(say)
-        still = {each.name for each in engine.kept()}
-        kept = tuple(name for name in kept if name not in still)
-    return Cleaned(host=host.name, leftovers=left, images=kept, dry_run=dry_run)
+    if images:
+        gone = tuple(each.name for each in engine.kept()) if dry_run else engine.remove_images(say)
+    return Cleaned(host=host.name, leftovers=left, images=gone, dry_run=dry_run)

@@ -156,14 +156,15 @@ class DockerEngine:
         with engine_errors(place):
             return containers.remove_dead(self._client) + lease.remove_lapsed(self._client, place=place)
 
-    def remove_images(self, say: Say) -> int:
+    def remove_images(self, say: Say) -> tuple[str, ...]:
         with engine_errors(self._host.where):
             used = containers.in_use(self._client) or lease.holder_of(self._client, place=str(self._host.where))
             if used:
                 say(f"images left alone: a harness is at work there ({used}); clean again when it has ended")
-                return 0
+                return ()
             pulled = [each for each in marks.kept(self._client, self._layers) if not each.made]
-            return images.remove_made(self._client, say=say) + sum(self.remove(each, say) for each in pulled)
+            made = images.remove_made(self._client, say=say)
+            return (*made, *(each.name for each in pulled if self.remove(each, say)))
 
     def kept(self) -> tuple[Kept, ...]:
         with engine_errors(self._host.where):

@@ -156,9 +156,9 @@ class Engine(Protocol):
     def remove(self, kept: Kept, say: Say) -> bool:
         """Remove one of those, and nothing that anything uses; whether it is gone. Raises InfrastructureError."""
 
-    def remove_images(self, say: Say) -> int:
-        """Remove the images or environments that the harness made or pulled and nothing uses now; how many. What was
-        there before stays, and what somebody else gave a name."""
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        """Remove the images or environments that the harness made or pulled and nothing uses now; their names, as in
+        `kept`. What was there before stays, and what somebody else gave a name."""
 
     def condition(self, say: Say) -> Condition:
         """How the host is. Nothing of it is changed. Raises InfrastructureError."""

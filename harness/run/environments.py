@@ -153,13 +153,14 @@ def disk_usage(environ: Mapping[str, str]) -> shutil._ntuple_diskusage:
     return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists()))
 
 
-def remove_all(*, environ: Mapping[str, str], say: Say) -> int:
-    """Remove every environment of the cache in which nothing runs and that nobody is making now; how many.
+def remove_all(*, environ: Mapping[str, str], say: Say) -> list[Path]:
+    """Remove every environment of the cache in which nothing runs and that nobody is making now; their folders.
 
     Whatever else a user keeps in that folder stays. Raises InfrastructureError.
     """
     try:
-        return sum(_remove(folder, say=say) for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder))
+        folders = sorted(cache_folder(environ).glob("*"))
+        return [folder for folder in folders if _is_ours(folder) and _remove(folder, say=say)]
     except OSError as error:
         raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
 

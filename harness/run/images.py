@@ -157,13 +157,13 @@ def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool
     return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)
 
 
-def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> int:
-    """Remove the images that the harness built or laid over a base, by their label and name; how many.
+def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> tuple[str, ...]:
+    """Remove the images that the harness built or laid over a base, by their label and name; those names.
 
     Whatever is made from such an image has the label too, so only the one with the very name that the label holds is
     ours, and if it has another name as well somebody else wants it. One in use stays.
     """
-    removed_images = 0
+    removed_names = []
     for image in client.api.images(filters={"label": label}):
         name, tags = image["Labels"][IMAGE_LABEL], [marks.familiar(tag) for tag in image["RepoTags"] or ()]
         if name not in tags:
@@ -173,7 +173,7 @@ def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LAB
             continue
         try:
             client.api.remove_image(name)
-            removed_images += 1
+            removed_names.append(name)
         except APIError as error:
             say(f"{name}: left alone: {explanation(error)}")
-    return removed_images
+    return tuple(removed_names)

@@ -87,8 +87,8 @@ class ProcessEngine:
     def remove_leftovers(self) -> int:
         return leftovers.remove_folders(_temporary_folder(), cgroup_root=self._cgroup_root)
 
-    def remove_images(self, say: Say) -> int:
-        return environments.remove_all(environ=self._environ, say=say)
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        return tuple(map(str, environments.remove_all(environ=self._environ, say=say)))
 
     def kept(self) -> tuple[Kept, ...]:
         return tuple(

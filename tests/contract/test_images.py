@@ -220,8 +220,8 @@ def test_environments_are_removed_but_not_one_that_is_being_made(process: World,
     (folder,) = [path for path in (tmp_path / "environments").iterdir() if path.is_dir()]
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert alone.engine.remove_images(quiet) == 0
-    assert alone.engine.remove_images(quiet) == 1
+        assert alone.engine.remove_images(quiet) == ()
+    assert alone.engine.remove_images(quiet) == (str(folder),)
     assert not folder.exists()
 
 

@@ -118,7 +118,7 @@ def made(docker: World, client: docker_sdk.DockerClient, tmp_path: Path) -> Iter
         client.images.remove(prepared.reference, force=True)
 
 
-def clean(client: docker_sdk.DockerClient, made: Any) -> tuple[int, list[str]]:
+def clean(client: docker_sdk.DockerClient, made: Any) -> tuple[tuple[str, ...], list[str]]:
     """`clean --images` for this image and all that is made from it; what it says."""
     said: list[str] = []
     return remove_made(client, say=said.append, label=f"{IMAGE_LABEL}={made.labels[IMAGE_LABEL]}"), said
@@ -126,7 +126,7 @@ def clean(client: docker_sdk.DockerClient, made: Any) -> tuple[int, list[str]]:
 
 def test_an_image_that_we_made_is_removed_and_no_other(client: docker_sdk.DockerClient, made: Any) -> None:
     kept = client.images.get(BASE).id
-    assert clean(client, made) == (1, [])
+    assert clean(client, made) == ((made.tags[0],), [])
     assert made.id not in {each.id for each in client.images.list()}
     assert client.images.get(BASE).id == kept
 
@@ -134,7 +134,7 @@ def test_an_image_that_we_made_is_removed_and_no_other(client: docker_sdk.Docker
 def test_an_image_with_a_users_tag_stays(client: docker_sdk.DockerClient, made: Any) -> None:
     made.tag("harness-test/mine", "1")
     removed, said = clean(client, made)
-    assert removed == 0
+    assert removed == ()
     assert "left alone: it is also named harness-test/mine:1" in said[0]
     assert client.images.get("harness-test/mine:1").id == made.id
 
@@ -158,7 +158,7 @@ def test_images_stay_while_a_harness_is_at_work(
     mark = marked("test")
     working = create(BASE, **mark)
     said: list[str] = []
-    assert docker.engine.remove_images(said.append) == 0
+    assert docker.engine.remove_images(said.append) == ()
     assert "a harness is at work" in said[0]
     assert client.images.get(made.id).id == made.id
     assert mark["name"] in in_use(client)

@@ -152,14 +152,14 @@ def test_an_error_of_ours_leaves_nothing(world: World, remaining: Remaining) -> 
 def test_nobody_removes_the_environment_of_a_running_trial(process: World, tmp_path: Path) -> None:
     """`harness clean --images` beside a sweep: the trial must not be told as a crash of what is tested."""
     alone = World.open("process", {**process.environ, "HARNESS_CACHE": str(tmp_path)})
-    removed: list[int] = []
+    removed: list[tuple[str, ...]] = []
     trial = alone.trial(
         "slow",
         steps=Steps(first=100, budget=100),
         on_step=lambda step, rss_kib: removed.append(alone.engine.remove_images(quiet)),
     )
     assert removed
-    assert set(removed) == {0}
+    assert set(removed) == {()}
     assert trial.end == "completed", trial.message
 
 

@@ -131,9 +131,9 @@ class Planted:
     def kept(self) -> tuple[Kept, ...]:
         return tuple(Kept(reference=name, name=name, made=False, layers={}) for name in self.images)
 
-    def remove_images(self, say: Callable[[str], None]) -> int:
+    def remove_images(self, say: Callable[[str], None]) -> tuple[str, ...]:
         self.images.remove("repo:1")
-        return 1
+        return ("repo:1",)
 
     def close(self) -> None: ...
 
@@ -156,6 +156,18 @@ def test_one_host_that_is_away_keeps_no_other_from_being_cleaned() -> None:
         "process: removed 2 left behind by killed runs, 1 image", "  harness-1", "  harness-lease", "  repo:1",
     ]  # fmt: skip
     assert (engine.left, engine.images) == ([], ["repo:used"])
+
+
+def test_an_image_that_lost_its_name_and_stayed_is_not_told_as_removed() -> None:
+    """So a Docker Engine on a full disk does it: "left alone: no space left on device", and listed as removed."""
+
+    class Full(Planted):
+        def remove_images(self, say: Callable[[str], None]) -> tuple[str, ...]:
+            self.images.clear()
+            return ()
+
+    assert str(on(Full())[1]).startswith("process: removed 2 left behind by killed runs, 0 images\n")
+    assert "repo" not in str(on(Full())[1])
 
 
 def test_a_dry_run_names_everything_and_removes_nothing() -> None:

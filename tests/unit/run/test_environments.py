@@ -26,7 +26,7 @@ def finished(cache: Path, name: str = NAME) -> Path:
     return folder
 
 
-def remove_all(cache: Path) -> tuple[int, list[str]]:
+def remove_all(cache: Path) -> tuple[list[Path], list[str]]:
     said: list[str] = []
     return environments.remove_all(environ={"HARNESS_CACHE": str(cache)}, say=said.append), said
 
@@ -39,7 +39,7 @@ def test_only_environments_of_ours_are_removed(tmp_path: Path) -> None:
     (thesis / "thesis.tex").write_text("years of work")
     link = tmp_path / "environments" / "ffffffffffffffffffff"
     link.symlink_to(own)
-    assert remove_all(tmp_path) == (1, [])
+    assert remove_all(tmp_path) == ([ours], [])
     assert not ours.exists()
     assert sorted(own.parent.iterdir()) == sorted([own, thesis, link, ours.with_suffix(".lock")])
 
@@ -47,16 +47,16 @@ def test_only_environments_of_ours_are_removed(tmp_path: Path) -> None:
 def test_an_environment_half_removed_is_removed_the_next_time(tmp_path: Path) -> None:
     folder = finished(tmp_path)
     (folder / environments.MARKER).unlink()
-    assert remove_all(tmp_path)[0] == 1
+    assert remove_all(tmp_path)[0] == [folder]
     assert not folder.exists()
 
 
 def test_an_environment_in_use_is_left_alone_by_all_who_would_remove_it(tmp_path: Path) -> None:
     folder = finished(tmp_path)
     with environments.in_use(environments.python_of(folder)), environments.in_use(environments.python_of(folder)):
-        assert remove_all(tmp_path) == (0, [f"{folder} is in use by another run; left alone"])
+        assert remove_all(tmp_path) == ([], [f"{folder} is in use by another run; left alone"])
     assert folder.exists()
-    assert remove_all(tmp_path) == (1, [])
+    assert remove_all(tmp_path) == ([folder], [])
 
 
 def test_an_environment_that_was_removed_is_told(tmp_path: Path) -> None:
