@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
@@ -113,4 +114,5 @@ def _model(annotation: Any) -> type[BaseModel] | None:
         return annotation if issubclass(annotation, BaseModel) else None
     if get_origin(annotation) is Annotated:
         return _model(get_args(annotation)[0])
-    return None
+    members = [member for member in get_args(annotation) if member is not type(None)]
+    return _model(members[0]) if get_origin(annotation) in (Union, UnionType) and len(members) == 1 else None

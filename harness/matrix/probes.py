@@ -17,6 +17,10 @@ def read_probes(entry: shape.Scenario, key: KeyPath, context: Context) -> tuple[
         for name in ("optrace", "lines", "artifacts", "largest"):
             if getattr(asked, name) is not None:
                 context.problems.add((*key, "probes", name), "is for a script; a command can have valgrind")
+    if asked.optrace is not None:
+        for place, step in enumerate(asked.optrace.at):
+            if step in asked.optrace.at[:place]:
+                context.problems.add((*key, "probes", "optrace", "at", place), f"{step} is there twice; keep one")
     if asked.largest is not None:
         _check_largest(asked.largest, entry, (*key, "probes", "largest"), context)
     return tuple(_probes(asked))

@@ -67,6 +67,16 @@ SHAPE = [
         "19: scenarios.signal.params.n[1]: text, a number, true, false or null is wanted, not a l",
     ),
     ("n: 1}", "n: 1e999}", "19: scenarios.signal.params.n: 1e999 is too large a number"),
+    (
+        "memory: 8GiB",
+        "probes: {largest: {}}",
+        "21: scenarios.signal.probes.largest.param: is missing: the param whose l",
+    ),
+    (
+        "memory: 8GiB",
+        "probes: {lines: 3}",
+        "21: scenarios.signal.probes.lines: a mapping is wanted, not 3; its keys: st",
+    ),
     ("least: 3", "least: 0", "26: trials.least: 0 is too small; at least 1"),
     (GOOD, "version: 1\nseries: {}\nscenarios: {}\n", "2: series: is empty; at least one is wanted"),
     (GOOD, "- 1", "1: a mapping is wanted, not a list"),
@@ -145,6 +155,11 @@ MEANING = [
         "memory: 8GiB",
         "steps: {first: 100, budget: 99}",
         "21: scenarios.signal.steps.budget: 99 is less than first (100)",
+    ),
+    (
+        "memory: 8GiB",
+        "probes: {optrace: {at: [9, 8, 9]}}",
+        "21: scenarios.signal.probes.optrace.at[2]: 9 is there twice; keep one",
     ),
     ("memory: 8GiB", "ulimits: {nofile: {soft: 2, hard: 1}}", "21: scenarios.signal.ulimits.nofile: soft (2) is more"),
     ("n: 1}", "n: [1, 1]}", "19: scenarios.signal.params.n[1]: 1 is there twice; keep one"),
