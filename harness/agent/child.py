@@ -57,6 +57,10 @@ class Child(object):
             peak_rss_kib=usage.ru_maxrss,
         )
 
+    def terminate(self):
+        """Ask the child alone to end."""
+        _send(self.pid, signal.SIGTERM)
+
     def kill(self):
         """Kill every descendant of this supervisor, whatever session it moved to. False if one is still there."""
         for _ in range(KILL_ROUNDS):
@@ -65,14 +69,14 @@ class Child(object):
             if not pids:
                 return True
             for pid in pids:
-                _kill(pid)
+                _send(pid, signal.SIGKILL)
             time.sleep(KILL_PAUSE_S)
         return False
 
 
-def _kill(pid):
+def _send(pid, number):
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         return  # it ended by itself, or became another user's: the container's end is its end
 

@@ -35,6 +35,8 @@ class ScriptWatch(Watch):
         self._lines = wire.Lines()
         self._verdict = None  # (end, message), by the scenario's own word
         self._leave_by = None
+        self._setup_s = 0.0
+        self._told_to_end = False
 
     def open(self):
         self._events_fd, events = os.pipe()
@@ -71,6 +73,7 @@ class ScriptWatch(Watch):
             continue
 
     def _on_ready(self, setup_s, first_step_s, probes, metrics):
+        self._setup_s = setup_s
         first = len(samples.COLUMNS)
         self.columns = {"step_s": 0}
         self.columns.update((name, samples.COLUMNS.index(name)) for name in probes)
@@ -103,7 +106,9 @@ class ScriptWatch(Watch):
         self._leave_by = self.clock() + self._ending_s()
 
     def _ending_s(self):
-        return AFTER_END_S if self.wrapper is None else self.wrapper.after_end_s
+        """Seconds for its threads, its children and its teardown to end. Under another program all of it is slow, but
+        hardly slower than setup was."""
+        return AFTER_END_S if self.wrapper is None else max(AFTER_END_S, self._setup_s)
 
     # -------------------------------------------------------------- what happens to it
 
@@ -114,15 +119,23 @@ class ScriptWatch(Watch):
             return  # it died while it waited; its death is about to be noticed
 
     def tick(self, now):
-        if self._leave_by is not None and now > self._leave_by:
-            self.notes.append("the process did not end within %g s of its last step: killed" % self._ending_s())
-            self.end(*self._verdict)
+        if self.done is not None or self._leave_by is None or now <= self._leave_by:
+            return
+        late = "the process did not end within %.0f s of its last step" % self._ending_s()
+        if self.wrapper is not None and not self._told_to_end:
+            self._told_to_end = True
+            self._leave_by = now + min(self.wrapper.after_end_s, max(AFTER_END_S, self.job["timeout_s"]))
+            self.notes.append(late + ": ended by SIGTERM, so that what wraps it can report")
+            self.child.terminate()
+            return
+        self.notes.append((late if self.wrapper is None else "nor by SIGTERM") + ": killed")
+        self.end(*self._verdict)
 
     def died(self, death):
         if self._verdict is None:
             self._died_without_a_word(death)
             return
-        if death.signal is not None:
+        if death.signal is not None and not self._told_to_end:
             self.notes.append("after its last step: killed by %s" % ending.signal_name(death.signal))
         self.end(*self._verdict)
 

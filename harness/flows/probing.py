@@ -285,8 +285,8 @@ def _leaks(looking: _Looking, blank: Probed) -> Probed:
         looked.files["valgrind.json"], control.files["valgrind.json"], further_steps=blank.probe.steps - 1
     )
     files = {**looked.files, "control.valgrind.json": control.files["valgrind.json"]}
-    if problem:  # a process that does not end is killed before valgrind has written all
-        problem = ": ".join([problem, *dict.fromkeys(filter(None, (looked.trial.message, control.trial.message)))])
+    # A process that does not end by itself is made to: its notes say so, whole report or not.
+    problem = ": ".join(dict.fromkeys(filter(None, (problem, looked.trial.message, control.trial.message))))
     return replace(probed, leaks=found, errors=errors, problem=problem, files=files)
 
 

@@ -16,7 +16,7 @@ MOST_ROWS = 20
 """Of operations and of stacks; `probes.json` has all."""
 MOST_LINES = 200
 LONGEST = 160
-NOT_WHOLE = "*: not all was counted; the probe's own part says why"
+NOT_WHOLE = "*: may not be all; the probe's own part says why"
 _MIB_BYTES = 1 << 20
 
 

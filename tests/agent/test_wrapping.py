@@ -263,6 +263,21 @@ def test_blocks_that_a_step_loses_are_counted_in_python_too(tmp_path: Path) -> N
 
 
 @needs_valgrind
+def test_a_script_whose_threads_never_end_is_ended_and_reported(tmp_path: Path) -> None:
+    """It was waited for ten minutes, with the host leased, and then killed without a report."""
+    waits = "    import threading\n    threading.Thread(target=threading.Event().wait).start()\n"
+    head, setup, rest = LEAK.partition("def setup(blocks):\n")
+    told, files = probed(
+        tmp_path, sys.executable, head + setup + waits + rest, "valgrind", looks=[3], params={"blocks": 11}
+    )
+    assert told.done["end"] == "completed", told.done
+    assert re.fullmatch(
+        r"the process did not end within \d+ s of its last step: ended by SIGTERM, .*", told.done["message"]
+    )
+    assert json.loads(files["valgrind.json"])["complete"]
+
+
+@needs_valgrind
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 @pytest.mark.parametrize("command", [lambda it: [it], lambda it: ["sh", "-c", f"{it}; true"]], ids=["itself", "shell"])
 def test_a_command_s_records_add_up_to_valgrind_s_own_summary(
