@@ -136,9 +136,11 @@ def held(
         _await(registry.host, process, folder / "log")
         yield registry
     finally:
-        registry.clean()
-        process.terminate()
-        process.wait()
+        try:
+            registry.clean()
+        finally:  # whatever the engine says to that, no server stays behind
+            process.terminate()
+            process.wait()
 
 
 def _free_port() -> int:
