@@ -204,15 +204,23 @@ def _table(columns: Columns) -> Table | None:
 
 
 def _with_enough_rounds(columns: Columns) -> Columns:
-    """Without the versions that ran beside the others least often, as long as too few rounds have all versions.
+    """Without the versions that ran beside the others least often, as long as too few rounds have all versions; unless
+    the table of those before, with a round less, is the larger one.
 
     Of those that are alike the newest goes: it may have been measured on a later day than the rest of the history.
     """
-    known = dict(columns)
+    known, larger = dict(columns), dict[int, Mapping[Round, float]]()
     while known and len(_shared(known)) < _wanted(known):
+        if len(_shared(known)) >= FEWEST_ROUNDS and _size(known) > _size(larger):
+            larger = dict(known)
         beside = Counter(number for column in known.values() for number in column)
         del known[min(known, key=lambda place: (sum(beside[number] - 1 for number in known[place]), -place))]
-    return known
+    return larger if _size(larger) > _size(known) else known
+
+
+def _size(columns: Columns) -> int:
+    """How many figures a table of these has; one version is no table."""
+    return len(columns) * len(_shared(columns)) if len(columns) > 1 else 0
 
 
 def _wanted(columns: Columns) -> int:

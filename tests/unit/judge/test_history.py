@@ -437,3 +437,26 @@ def test_launches_too_short_to_compare_are_no_matter_of_days():
         assert trace is not None
         trace.columns["step_s"][:] /= 100
     assert not_comparable(trials, steps=STEPS) == ()
+
+
+@pytest.mark.parametrize("alone", [(3,), (3, 5)])
+def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alone: tuple[int, ...]) -> None:
+    """The last image had come when it was launched, those before it were launched beside pulls: for a third round that
+    it alone had, or it and one other, the rounds of all were thrown away, and a version half as slow again was missed.
+    """
+    trials = [
+        [
+            trial_of(
+                n,
+                ms=1.5 if place >= 3 else 1.0,
+                seed=place,
+                steps=1000,
+                pulled="" if n or place in alone else "awaited",
+            )
+            for n in range(3)
+        ]
+        for place in range(8)
+    ]
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    (change,) = find_changes(compared, limits=LIMITS, seed=0)
+    assert (change.metric, change.before, change.after) == ("step_time", 2, 3)
