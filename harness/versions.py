@@ -1,7 +1,8 @@
 """What versions of a package there are, by the package index that pip and uv would ask.
 
 The index is that of UV_DEFAULT_INDEX, UV_INDEX_URL or PIP_INDEX_URL, else the public one; extra indexes and local
-folders of `--find-links` count too. Configuration files of pip and uv are not read.
+folders of `--find-links` count too. Configuration files of pip and uv are not read. Environments are installed from the
+same (`harness.run.environments`).
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ class PackageIndex:
         first = (environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"))
         main = next((url for url in first if url), PUBLIC_INDEX)
         extra = _words(environ, "UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
-        links = _words(environ, "UV_FIND_LINKS", "PIP_FIND_LINKS")
+        links = [*environ.get("UV_FIND_LINKS", "").split(","), *_words(environ, "PIP_FIND_LINKS")]
         urls = [re.sub(r"^[\w.-]+=(?=\w+://)", "", url) for url in (main, *extra)]  # uv allows name=url
-        return cls(urls, folders=[Path(link) for link in links if "://" not in link])
+        return cls(urls, folders=[Path(link) for link in links if link and "://" not in link])
 
     def releases(self, name: str) -> tuple[Release, ...]:
         """As Index says."""

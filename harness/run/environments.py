@@ -240,7 +240,7 @@ def _make(
     folder: Path, *, interpreter: Path, image: Image, packages: tuple[str, ...], environ: Mapping[str, str], say: Say
 ) -> None:
     tool = uv.find_uv_bin()
-    environment, told = _clean(environ), f"installing {' '.join(packages)}"
+    environment, told = settings_of_uv(environ), f"installing {' '.join(packages)}"
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         return run_command(list(command), environment=environment, beat=lambda: say(told))
@@ -259,9 +259,20 @@ def _checked(done: subprocess.CompletedProcess[str], image: Image) -> None:
         raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {reasons.of_uv(done.stderr)}")
 
 
-def _clean(environ: Mapping[str, str]) -> dict[str, str]:
-    """Proxies, CA bundle and index settings pass on; what points at another environment does not."""
-    return {name: value for name, value in environ.items() if name not in DROPPED}
+def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
+    """Proxies, CA bundle and index settings pass on; what points at another environment does not. uv does not read
+    pip's settings: the indexes and folders that versions were looked up in (`harness.versions`) are told as its own.
+    """
+    kept = {name: value for name, value in environ.items() if name not in DROPPED}
+    if "PIP_INDEX_URL" in kept and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
+        kept["UV_DEFAULT_INDEX"] = kept["PIP_INDEX_URL"]
+    # uv refuses a folder that is not there; pip, whose setting this is, does not.
+    links = [link for link in kept.get("PIP_FIND_LINKS", "").split() if "://" in link or Path(link).is_dir()]
+    both = {
+        "UV_FIND_LINKS": ",".join(filter(None, (kept.get("UV_FIND_LINKS"), *links))),
+        "UV_EXTRA_INDEX_URL": " ".join(filter(None, map(kept.get, ("UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")))),
+    }
+    return {**kept, **{name: value for name, value in both.items() if value}}
 
 
 def _write_marker(path: Path, content: Mapping[str, object]) -> None:

@@ -35,6 +35,13 @@ VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 FORMAT = 2  # of what is committed: images of another format are made anew
 INSTALLED = Path(__file__).with_name("installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
+NOT_FOUND = "No matching distribution"
+UNSEEN = (
+    "UV_FIND_LINKS", "PIP_FIND_LINKS", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX",
+    "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL",
+)  # fmt: skip
+"""Settings of pip and uv by which versions are looked up here, and which pip in a container does not have."""
+UNSEEN_HELP = "give a base with such settings, or take `build:` with a Dockerfile that copies the wheels in"
 CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
 
 
@@ -95,7 +102,7 @@ def _make(
             environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
             code, output = _execute(client, container_id, [*pip, *source.packages], environment=environment, say=say)
         if code != 0:
-            raise _failure(place, output)
+            raise _failure(place, output, environ)
         _checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
         installed = _checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
         digest = hashlib.sha256(f"{base.digest} {installed.split()[-1]}".encode()).hexdigest()
@@ -163,8 +170,11 @@ def _execute(
     return api.exec_inspect(exec_id)["ExitCode"], output.text()
 
 
-def _failure(place: str, output: str) -> ImageUnavailable:
+def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavailable:
     reason = _reason(output)
+    unseen = [name for name in UNSEEN if environ.get(name)]
+    if unseen and NOT_FOUND in reason:
+        reason += f"; {', '.join(unseen)} of this machine does not reach a container: {UNSEEN_HELP}"
     cause = f"connection broken: {reason}" if reason.startswith(reasons.UNREACHED) else reason
     return unavailable(f"{place}: {reason}{if_full(reason)}", cause=cause)
 

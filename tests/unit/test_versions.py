@@ -140,6 +140,8 @@ def test_environment_names_the_indexes_and_folders(server: Server, tmp_path: Pat
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         index = PackageIndex.from_environ({name: server.url, "PIP_FIND_LINKS": f"{tmp_path} https://files.local"})
         assert str(index.releases("my-tool")[-1].version) == "3.0"
+    several = {"PIP_INDEX_URL": server.url, "UV_FIND_LINKS": f"https://files.local,{tmp_path}"}
+    assert str(PackageIndex.from_environ(several).releases("my-tool")[-1].version) == "3.0"
     extra = PackageIndex.from_environ({"PIP_INDEX_URL": server.url, "UV_INDEX": f"own={server.url}"})
     assert len(extra.releases("my-tool")[0].files) == 2
 

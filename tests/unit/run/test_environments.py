@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -91,6 +94,49 @@ def test_a_relative_cache_is_of_this_folder(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     assert environments.cache_folder({"HARNESS_CACHE": "x"}) == tmp_path / "x/environments"
     assert environments.cache_folder({"XDG_CACHE_HOME": "x"}) == tmp_path / "x/harness/environments"
+
+
+def wheel(folder: Path, name: str) -> Path:
+    """A folder with version 7 of a package that no index has."""
+    folder.mkdir()
+    info = f"{name}-7.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-7-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name}.py", "")
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 7\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    return folder
+
+
+def test_what_a_local_folder_has_is_found_and_installed(tmp_path: Path) -> None:
+    """The doctor and the plan knew the version, and the installation said that no registry had it."""
+    links = wheel(tmp_path / "pip", "harness_test_one"), wheel(tmp_path / "uv", "harness_test_two")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HARNESS_CACHE": str(tmp_path / "cache"),
+        "PIP_FIND_LINKS": f"{tmp_path}/gone {links[0]}",
+        "UV_FIND_LINKS": str(links[1]),
+        "PIP_INDEX_URL": (tmp_path / "index").as_uri(),
+    }
+    (tmp_path / "index").mkdir()
+    source = Install(base="", python=None, packages=("harness-test-one==7", "harness-test-two==7"))
+    made = environments.prepare(IMAGE, source, environ=environ, say=lambda text: None)
+    importing = [made.reference, "-c", "import harness_test_one, harness_test_two"]
+    assert subprocess.run(importing, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "index"),
+    [
+        ({"PIP_INDEX_URL": "https://pip"}, "https://pip"),
+        ({"PIP_INDEX_URL": "https://pip", "UV_DEFAULT_INDEX": "https://uv"}, "https://uv"),
+        ({"PIP_INDEX_URL": "https://pip", "UV_INDEX_URL": "https://uv"}, None),
+    ],
+)
+def test_pip_s_index_is_uv_s_where_uv_has_none(environ: dict[str, str], index: str | None) -> None:
+    told = environments.settings_of_uv({**environ, "PIP_EXTRA_INDEX_URL": "https://a https://b", "PYTHONPATH": "/x"})
+    assert (told.get("UV_DEFAULT_INDEX"), told["UV_EXTRA_INDEX_URL"]) == (index, "https://a https://b")
+    assert "PYTHONPATH" not in told
 
 
 def test_builds_of_one_version_are_told_apart(tmp_path: Path) -> None:

@@ -77,13 +77,25 @@ def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
         "the package index cannot be reached ('ProtocolError('aborted')': /simple/orjson/): "
         "No matching distribution found for orjson==3.9.15"
     )
-    assert isinstance(_failure("here", "\n".join([aborted, *lines[1:]])), NetworkTrouble), "worth another try"
-    assert not isinstance(_failure("here", "\n".join(lines[1:])), NetworkTrouble)
+    assert isinstance(_failure("here", "\n".join([aborted, *lines[1:]]), {}), NetworkTrouble), "worth another try"
+    assert not isinstance(_failure("here", "\n".join(lines[1:]), {}), NetworkTrouble)
 
 
 def test_an_install_that_fills_the_disk_says_what_to_do() -> None:
-    told = str(_failure("here", "ERROR: Could not install packages: [Errno 28] No space left on device\n"))
+    told = str(_failure("here", "ERROR: Could not install packages: [Errno 28] No space left on device\n", {}))
     assert told.startswith("here: Could not install packages: [Errno 28] No space left on device; make room on that en")
+
+
+def test_a_folder_of_this_machine_that_a_container_does_not_see_is_told() -> None:
+    """The doctor and the plan knew the version, and pip said that there is none."""
+    missing = "ERROR: No matching distribution found for mine==7\n"
+    told = str(_failure("here", missing, {"PIP_FIND_LINKS": "/wheels", "UV_INDEX_URL": ""}))
+    assert told.startswith(
+        "here: No matching distribution found for mine==7; PIP_FIND_LINKS of this machine does not reach a container: "
+        "give a base"
+    )
+    assert str(_failure("here", missing, {})) == "here: No matching distribution found for mine==7"
+    assert "PIP_FIND_LINKS" not in str(_failure("here", "ERROR: gcc: not found\n", {"PIP_FIND_LINKS": "/wheels"}))
 
 
 def test_a_wheel_that_cannot_be_built_has_its_compiler_s_reason() -> None:
