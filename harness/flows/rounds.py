@@ -70,7 +70,7 @@ class Rounds:
         return [
             Batch(
                 runs=(run,),
-                round=len(run.trials),
+                round=len(run.measured),
                 record=_record("round", f"trial {len(run.trials) + 1}, while an image was waited for"),
             )
             for run in self.runs
@@ -95,8 +95,11 @@ class Rounds:
         """The oldest version again, if hardly any of its launches was in its turn: what waiting for images does to step
         times can then be told. No other one in its place, once it had all its launches.
         """
-        known = next((run for run in self.runs if run.runnable and _is_compared(run)), None)
-        if known is None or known in runs or known not in able or self.asked.least < FEWEST_ROUNDS:
+        compared = [run for run in self.runs if run.runnable and _is_compared(run)]
+        if len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
+            return []
+        known = compared[0]
+        if known in runs or known not in able:
             return []
         return [known] if _awaited(known) and len(known.measured) - _awaited(known) < REFERENCES else []
 

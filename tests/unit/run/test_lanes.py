@@ -209,6 +209,25 @@ def test_only_the_oldest_version_is_launched_again_and_only_where_launches_can_b
     assert order.count(("x", "0")) == (1 if least == 1 else most)
 
 
+def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone() -> None:
+    """What was launched after it counted as of the next round: one round lacked the version, and all versions were
+    launched again and again to have three of them.
+    """
+
+    def review(cell: Cell, trial: Trial) -> Review:
+        failed = cell.image.version == "1" and trial.number == 2
+        return Review(trial=replace(trial, end="infrastructure") if failed else trial)
+
+    referee = replace(judging.referee(), review=review)
+    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, referee=referee)
+    assert [order.count(("x", version)) for version in "012345"] == [5, 4, 3, 3, 3, 3]
+
+
+def test_the_only_version_that_can_be_had_is_not_launched_again_for_others() -> None:
+    order = launches([2, 0, 1, 3, 4, 5], trials=ASKED, failing=frozenset({0, 1, 3, 4, 5}))
+    assert order.count(("x", "2")) == 3
+
+
 @pytest.mark.parametrize("slower", ["3", "5"])
 def test_all_versions_have_their_turn_after_the_last_pull_where_one_is_slower(slower: str) -> None:
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, step_s={slower: 2e-3})
