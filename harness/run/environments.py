@@ -264,7 +264,7 @@ def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
     pip's settings: the indexes and folders that versions were looked up in (`harness.versions`) are told as its own.
     """
     kept = {name: value for name, value in environ.items() if name not in DROPPED}
-    if "PIP_INDEX_URL" in kept and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
+    if kept.get("PIP_INDEX_URL") and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
         kept["UV_DEFAULT_INDEX"] = kept["PIP_INDEX_URL"]
     # uv refuses a folder that is not there; pip, whose setting this is, does not.
     links = [link for link in kept.get("PIP_FIND_LINKS", "").split() if "://" in link or Path(link).is_dir()]

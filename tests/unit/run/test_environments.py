@@ -131,6 +131,7 @@ def test_what_a_local_folder_has_is_found_and_installed(tmp_path: Path) -> None:
         ({"PIP_INDEX_URL": "https://pip"}, "https://pip"),
         ({"PIP_INDEX_URL": "https://pip", "UV_DEFAULT_INDEX": "https://uv"}, "https://uv"),
         ({"PIP_INDEX_URL": "https://pip", "UV_INDEX_URL": "https://uv"}, None),
+        ({"PIP_INDEX_URL": ""}, None),
     ],
 )
 def test_pip_s_index_is_uv_s_where_uv_has_none(environ: dict[str, str], index: str | None) -> None:
