@@ -18,7 +18,7 @@ from harness.model import Noise, Trials
 from harness.run.policy import Batch, CellRun
 
 REFERENCES = 2
-"""In its turn the oldest version is launched so often, beside launches that waited for images."""
+"""In its turn the oldest version of those that waited for images is launched so often."""
 
 
 @dataclass(kw_only=True)
@@ -92,16 +92,15 @@ class Rounds:
         return self._round(runs, number, reason=f"round {number + 1} of {self.asked.least}")
 
     def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
-        """The oldest version again, if hardly any of its launches was in its turn: what waiting for images does to step
+        """The oldest version that waited for images again, if no such version had its turn: what waiting does to step
         times can then be told. No other one in its place, once it had all its launches.
         """
         compared = [run for run in self.runs if run.runnable and _is_compared(run)]
-        if len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
+        waited = [run for run in compared if _awaited(run)]
+        if not waited or len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
             return []
-        known = compared[0]
-        if known in runs or known not in able:
-            return []
-        return [known] if _awaited(known) and len(known.measured) - _awaited(known) < REFERENCES else []
+        told = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
+        return [] if told or waited[0] in runs or waited[0] not in able else waited[:1]
 
     @property
     def _has_waited(self) -> bool:

@@ -228,6 +228,12 @@ def test_the_only_version_that_can_be_had_is_not_launched_again_for_others() -> 
     assert order.count(("x", "2")) == 3
 
 
+def test_where_the_oldest_image_comes_last_another_one_has_its_turn_again() -> None:
+    """The oldest never waited, so none told what waiting changes, and all versions were launched once more."""
+    order = launches([5, 4, 3, 2, 1, 0], trials=ASKED)
+    assert [order.count(("x", version)) for version in "012345"] == [3, 5, 3, 3, 3, 3]
+
+
 @pytest.mark.parametrize("slower", ["3", "5"])
 def test_all_versions_have_their_turn_after_the_last_pull_where_one_is_slower(slower: str) -> None:
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, step_s={slower: 2e-3})
