@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from harness.judge import noise as noises
 from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
-from harness.judge.layout import spread_within, without_rounds
-from harness.judge.levels import PEAK_LEAST_KIB
+from harness.judge.layout import ROUNDS_TO_CLEAN, spread_within, without_rounds
+from harness.judge.levels import ALPHA, PEAK_LEAST_KIB
 from harness.judge.tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -110,14 +110,26 @@ def visible(
     seen: dict[str, float] = {}
     for metric in _compared(limits):
         table = _table(metric, alike, steps=steps)
-        found = None if table is None else _precision(metric, table, noise=None)
-        if found is not None:
-            floor = noises.floor(noise, metric, rounds=found.rounds)
-            seen[metric] = math.expm1(max(found.half_width, floor))
+        least = None if table is None else _least_seen(table)
+        if table is not None and least is not None:
+            seen[metric] = math.expm1(max(least, noises.floor(noise, metric, rounds=len(table.values))))
     most = acquitted(alike, limit=limits.step_time, steps=steps)
     if most is not None:
         seen["step_time"] = math.expm1(most)
     return seen or None
+
+
+def _least_seen(table: Table) -> float | None:
+    """The smallest change, a log, that a table's versions would have shown. Two rounds vouch for hardly any freedom,
+    and each stretch of versions is tested with that.
+    """
+    spread = spread_within(without_rounds(table.values))
+    if spread is None:
+        return None
+    rounds, versions = table.values.shape
+    if rounds >= ROUNDS_TO_CLEAN:
+        return spread.half_width(rounds)
+    return spread.cautious(rounds).half_width(rounds, share=1 - ALPHA / (2 * versions * (versions - 1)))
 
 
 def _compared(limits: Limits) -> Mapping[str, float]:
