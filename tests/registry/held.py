@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import bcrypt
 import docker
 import requests
 import yaml
+from docker.errors import APIError, ImageNotFound
 
 from tests.registry.tokens import ISSUER, SERVICE, TokenService
 
@@ -74,10 +76,29 @@ class Held:
 
     def clean(self) -> None:
         """Remove what the engine has of this registry: built, pulled, or left without a name by a later push."""
-        for image in self.client.images.list():
-            names = [*image.tags, *image.attrs["RepoDigests"]]
-            if any(name.startswith(f"{self.host}/") for name in names):
-                self.client.images.remove(image.id, force=True)
+        ours = [
+            image["Id"]
+            for image in self.client.api.images()
+            if any(
+                name.startswith(f"{self.host}/") for name in (*(image["RepoTags"] or ()), *(image["RepoDigests"] or ()))
+            )
+        ]
+        while ours:  # one that another is made from goes after it, and the list is in no order of that
+            refused = [image for image in ours if not self._remove(image)]
+            assert len(refused) < len(ours), f"the engine keeps {refused}"
+            ours = refused
+
+    def _remove(self, image: str) -> bool:
+        """Whether it is gone; False if it is still needed."""
+        try:
+            self.client.images.remove(image, force=True)
+        except ImageNotFound:
+            return True
+        except APIError as error:
+            if error.status_code != HTTPStatus.CONFLICT:
+                raise
+            return False
+        return True
 
 
 def _context(base: str, files: Mapping[str, str]) -> io.BytesIO:
