@@ -7,8 +7,8 @@ often enough not to call a program flat whose workers grow all the time.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
+from harness.judge.looks import keep_on, paces_at
 from harness.judge.pace import KEEPS
 from harness.model import GOOD, Trace, TraceVerdict
 
@@ -18,8 +18,8 @@ FEWEST, MOST = 3, 4
 
 def with_children(found: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
     """The verdict `found` on a trace; where it is good and the children grow by `limit` KiB a step, it is suspect."""
-    paces = _paces(trace)
-    if not GOOD & set(found.verdicts) or not _steady(paces, limit=limit):
+    paces = paces_at(trace.looks, "children_kib", fewest=FEWEST, most=MOST)
+    if not GOOD & set(found.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
         return found
     low, high = min(paces), max(paces)
     words = f"the processes that it started grow {paces[-1]:.4g} KiB a step ({low:.4g} to {high:.4g} between the looks)"
@@ -34,15 +34,3 @@ def with_children(found: TraceVerdict, trace: Trace, *, limit: float) -> TraceVe
         excluded_kib_per_step=max(high, found.excluded_kib_per_step or 0.0),
         plateau_mib=None,
     )
-
-
-def _paces(trace: Trace) -> list[float]:
-    """KiB a step between the last looks, oldest first; none if there are too few."""
-    told = {look.step: look.children_kib for look in trace.looks if look.children_kib is not None}
-    last = sorted(told.items())[-MOST:]
-    return [(b - a) / (after - before) for (before, a), (after, b) in pairwise(last)] if len(last) >= FEWEST else []
-
-
-def _steady(paces: list[float], *, limit: float) -> bool:
-    """Whether they grow, and do not slow down or stop: workers that warm up do."""
-    return bool(paces) and min(paces) >= limit and all(b >= KEEPS * a for a, b in pairwise(paces))

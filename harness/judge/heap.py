@@ -8,12 +8,12 @@ where a leak below it cannot be seen. What is in use tells both.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
 from harness.judge.growth import HUGE_PAGE_KIB, LEAST_ROWS, Growth, judge_growth
 from harness.judge.layer import WRAP_KIB
+from harness.judge.looks import keep_on, paces_at
 from harness.judge.rows import even_rows, sampled, thinned
 from harness.model import Look, Trace
 
@@ -54,13 +54,12 @@ def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
     """What collections at the looks leave of it, if that is suspect; else None. Four points accuse nobody: a table that
     doubles has one pace there, too.
     """
-    left = {look.step: look.heap_kib for look in trace.looks if look.heap_kib is not None}
-    last = sorted(left.items())[-LOOKS:]
-    resident = sampled(trace.column("rss_kib"))
-    if len(last) < LOOKS or not len(resident) or last[-1][1] > resident[-1]:
+    paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)
+    if not keep_on(paces, limit=limit, keeps=KEEPS_AT_LOOKS):
         return None
-    paces = [(b - a) / (after - before) for (before, a), (after, b) in pairwise(last)]
-    if min(paces) < limit or any(b < KEEPS_AT_LOOKS * a for a, b in pairwise(paces)):
+    resident = sampled(trace.column("rss_kib"))
+    _, left = max((look.step, look.heap_kib) for look in trace.looks if look.heap_kib is not None)
+    if not len(resident) or left > resident[-1]:
         return None
     how = "at one pace from look to look, with garbage collected; a table that doubles would, too"
     return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how)
