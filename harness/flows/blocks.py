@@ -64,7 +64,7 @@ def judge_block(
     scenario = block.variant.scenario
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
     changes = _changes(block, compared, seed=seed, noise=noise, searched=searched)
-    seen = None if scenario.judge_exit else visible(trials, limits=scenario.limits, steps=scenario.steps, noise=noise)
+    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise)
     if not scenario.judge_exit:
         verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]

@@ -12,7 +12,7 @@ from harness.judge.acquittal import may_hold
 from harness.judge.noise import noise_of
 from harness.judge.rounds import wants_round
 from harness.judge.summary import comparable
-from harness.judge.tables import FEWEST_ROUNDS
+from harness.judge.tables import FEWEST_ROUNDS, step_time_launches
 from harness.judge.transitions import wants_launches
 from harness.model import Noise, Trials
 from harness.run.policy import Batch, CellRun
@@ -63,10 +63,9 @@ class Rounds:
         """
         if self.only is not None:
             return []
-        spare = self.asked.most - self.asked.least
-        enough = min(self.asked.least, spare) if self._compares_steps else self.asked.least
-        if self._compares_steps and not self._may_acquit():
-            enough = min(1, spare)
+        enough = self.asked.least
+        if self._compares_steps:
+            enough = min(enough if self._may_acquit() else 1, self.asked.most - self.asked.least)
         return [
             Batch(
                 runs=(run,),
@@ -112,16 +111,13 @@ class Rounds:
         versions are needed.
         """
         scenario = self.runs[0].cell.variant.scenario
-        return may_hold(
-            [run.measured if run.runnable else [] for run in self.runs],
-            limit=scenario.limits.step_time or 0.0,
-            launches=self.asked.least,
-            steps=scenario.steps,
-        )
+        trials = [run.measured if run.runnable else [] for run in self.runs]
+        launches = step_time_launches(trials, least_steps=scenario.steps.first)
+        return may_hold(launches, limit=scenario.limits.step_time or 0.0, wanted=self.asked.least)
 
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
-        reference = self._reference(able, []) if self._has_waited and self._may_acquit() else []
-        if reference:
+        reference = self._reference(able, []) if self._has_waited else []
+        if reference and self._may_acquit():
             return self._round(reference, self._next_round(), reason="in its turn: what did waiting for images change?")
         reasons = {run.cell.id: reason for run in able if (reason := self._reason(run))}
         together = self._wants_round()

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from harness.judge.layout import Spread
-from harness.judge.tables import FEWEST_ROUNDS, step_time_launches
-from harness.model import Floats, Steps, Trial
+from harness.judge.tables import FEWEST_ROUNDS, BothWays
+from harness.model import Floats
 
 SURE = 0.95
 """The chance that a version which is slower by the bound would have been seen."""
@@ -25,11 +25,12 @@ Ways = tuple[Floats, Floats]
 """Logs of a version's step times: of the launches in its turn, and of those while images were waited for."""
 
 
-def acquitted(trials: Sequence[Sequence[Trial]], *, limit: float | None, steps: Steps) -> float | None:
+def acquitted(launches: Sequence[BothWays], *, limit: float | None) -> float | None:
     """The most by which step times of two versions of a block may differ, a log, if that is within `limit`, a fraction:
-    then all are clear of being slower. None if not, or if nothing waited for images or is compared.
+    then all are clear of being slower. None if not, or if nothing waited for images or is compared. `launches`: of each
+    version (`tables.step_time_launches`).
     """
-    most = None if limit is None else bound_of(_logs(trials, steps))
+    most = None if limit is None else bound_of(_logs(launches))
     return most if most is not None and limit is not None and most <= math.log1p(limit) else None
 
 
@@ -58,17 +59,17 @@ def bound_of(known: Sequence[Ways]) -> float | None:
     return max(float(apart.max()), abs(float(levels[-1])) + margin * math.sqrt(float(own[-1])))
 
 
-def may_hold(trials: Sequence[Sequence[Trial]], *, limit: float, launches: int, steps: Steps) -> bool:
-    """Whether the bound may yet come within `limit`, a fraction, with so many launches a version."""
-    versions = [each for ways in _logs(trials, steps) if len(each := np.concatenate(ways))]
+def may_hold(launches: Sequence[BothWays], *, limit: float, wanted: int) -> bool:
+    """Whether the bound may yet come within `limit`, a fraction, with `wanted` launches a version."""
+    versions = [each for ways in _logs(launches) if len(each := np.concatenate(ways))]
     means = [float(each.mean()) for each in versions]
     margin, freedom = 0.0, sum(len(each) - 1 for each in versions)
     if freedom >= FEWEST_FREEDOM:
         squares = sum(float(each.var()) * len(each) for each in versions)
         spread = Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
-        margin = spread.half_width(launches, share=SURE)
+        margin = spread.half_width(wanted, share=SURE)
     return max(means, default=0.0) - min(means, default=0.0) + margin <= math.log1p(limit)
 
 
-def _logs(trials: Sequence[Sequence[Trial]], steps: Steps) -> list[Ways]:
-    return [(np.log(turn), np.log(wait)) for turn, wait in step_time_launches(trials, least_steps=steps.first)]
+def _logs(launches: Sequence[BothWays]) -> list[Ways]:
+    return [(np.log(turn), np.log(wait)) for turn, wait in launches]

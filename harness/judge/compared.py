@@ -13,6 +13,7 @@ from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.numbers import log_t_interval
 from harness.judge.tables import (
+    BothWays,
     Columns,
     Table,
     best_step_s,
@@ -58,6 +59,11 @@ class Compared:
         return step_time_table(self.alike, best_step_s, least_steps=self.steps.first)
 
     @cached_property
+    def launches(self) -> Sequence[BothWays]:
+        """Of each version the step times of its launches, in turn or not."""
+        return step_time_launches(self.alike, least_steps=self.steps.first)
+
+    @cached_property
     def peaks(self) -> Table | None:
         return peak_table(self.steady, least_steps=self.steps.first)
 
@@ -86,10 +92,9 @@ def _of_table(table: Table | None) -> Mapping[int, Level]:
 
 
 def _of_acquitted(compared: Compared, limits: Limits) -> Mapping[int, Level]:
-    if acquitted(compared.alike, limit=limits.step_time, steps=compared.steps) is None:
+    if acquitted(compared.launches, limit=limits.step_time) is None:
         return {}
-    both_ways = step_time_launches(compared.alike, least_steps=compared.steps.first)
-    return {place: _level([*turn, *wait]) for place, (turn, wait) in enumerate(both_ways) if turn or wait}
+    return {place: _level([*turn, *wait]) for place, (turn, wait) in enumerate(compared.launches) if turn or wait}
 
 
 def _of_columns(columns: Columns) -> Mapping[int, Level]:

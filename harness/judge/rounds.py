@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from harness.judge import noise as noises
 from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
+from harness.judge.compared import Compared
 from harness.judge.layout import ROUNDS_TO_CLEAN, spread_within, without_rounds
 from harness.judge.levels import ALPHA, PEAK_LEAST_KIB
 from harness.judge.tables import (
@@ -22,6 +23,7 @@ from harness.judge.tables import (
     median_step_s,
     peak_table,
     rounds_in_common,
+    step_time_launches,
     step_time_table,
 )
 from harness.model import Limits, Noise, Steps, Trial, Trials
@@ -53,7 +55,10 @@ def wants_round(
     """
     alike, _ = set_apart(trials)
     for metric, limit in _compared(limits).items():
-        if metric == "step_time" and acquitted(alike, limit=limit, steps=steps) is not None:
+        if (
+            metric == "step_time"
+            and acquitted(step_time_launches(alike, least_steps=steps.first), limit=limit) is not None
+        ):
             continue
         lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
         if lacking is not None:
@@ -98,22 +103,19 @@ def too_wide(metric: str, table: Table, *, limit: float, most: int, noise: Noise
     return f"{_WORDS[metric]} are known to ±{math.expm1(found.half_width):.1%}, and the limit is {limit:.1%}"
 
 
-def visible(
-    trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps, noise: Noise | None = None
-) -> Mapping[str, float] | None:
+def visible(compared: Compared, *, limits: Limits, noise: Noise | None = None) -> Mapping[str, float] | None:
     """By metric, the smallest relative change between two versions of a block that would have shown.
 
     From all versions and rounds together, and never below the lane's own A/A noise. A metric that was not compared is
     left out; None if none was. Of step times that launches acquitted, what those leave possible.
     """
-    alike, _ = set_apart(trials)
     seen: dict[str, float] = {}
     for metric in _compared(limits):
-        table = _table(metric, alike, steps=steps)
+        table = compared.medians if metric == "step_time" else _table(metric, compared.alike, steps=compared.steps)
         least = None if table is None else _least_seen(table)
         if table is not None and least is not None:
             seen[metric] = math.expm1(max(least, noises.floor(noise, metric, rounds=len(table.values))))
-    most = acquitted(alike, limit=limits.step_time, steps=steps)
+    most = acquitted(compared.launches, limit=limits.step_time)
     if most is not None:
         seen["step_time"] = math.expm1(most)
     return seen or None

@@ -19,6 +19,8 @@ Round = tuple[str, int]
 """(run, round): trials that ran side by side. Those of two days never did, whatever their number."""
 Columns = Mapping[int, Mapping[Round, float]]
 """Position -> round -> figure."""
+BothWays = tuple[list[float], list[float]]
+"""Figures of a version's launches: of those in their turn, and of those while images were awaited."""
 FEWEST_ROUNDS = 2
 WANTED_ROUNDS = 3
 
@@ -71,7 +73,7 @@ def level_figures(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Mapping
     return found
 
 
-def step_time_launches(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> list[tuple[list[float], list[float]]]:
+def step_time_launches(trials: Sequence[Sequence[Trial]], *, least_steps: int) -> list[BothWays]:
     """Of each version the median step times, in seconds: of launches in their turn, and while images were awaited."""
     long = [_long_enough(cell, least_steps) for cell in trials]
     common = _common(long)

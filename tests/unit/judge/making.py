@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.judge.compared import Compared
 from harness.judge.verdict import judge_cell
 from harness.model import CellVerdict, Floats, Limits, Steps, Trace, Trial
 
@@ -58,3 +59,8 @@ def failed(number: int = 0, *, end: str = "crash", signal: int | None = 11, mess
 
 def cell_of(trials: list[Trial]) -> CellVerdict:
     return judge_cell(trials, limits=LIMITS, steps=STEPS)
+
+
+def of_block(trials: list[list[Trial]]) -> Compared:
+    """What can be compared of the versions of a block, oldest first."""
+    return Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)

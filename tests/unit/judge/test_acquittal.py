@@ -18,7 +18,7 @@ from harness.judge.launches import judge_launches
 from harness.judge.rounds import visible, wants_round
 from harness.judge.verdict import needs_whole_budget
 from harness.model import Trial, Trials
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of
 
 ASKED = Trials(least=3, most=8)
 
@@ -39,7 +39,7 @@ def test_versions_that_are_alike_need_no_rounds() -> None:
     trials = in_wait([1.0] * 6)
     cells = [cell_of(each) for each in trials]
     assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED) is None
-    seen = visible(trials, limits=LIMITS, steps=STEPS)
+    seen = visible(of_block(trials), limits=LIMITS)
     assert seen is not None
     assert 0.01 < seen["step_time"] < LIMITS.step_time  # type: ignore[operator]
     told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
@@ -49,7 +49,7 @@ def test_versions_that_are_alike_need_no_rounds() -> None:
 def test_what_is_cleared_has_step_times_elsewhere() -> None:
     """Left out, a cell was undecided where hosts are compared or blamed."""
     trials = in_wait([1.0] * 6)
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    compared = of_block(trials)
     sides = [
         Side(verdict=cell, trials=each)
         for cell, each in zip(with_compared(compared, limits=LIMITS), trials, strict=True)
@@ -86,9 +86,7 @@ def test_rounds_beside_a_pull_are_rounds() -> None:
         [trial_of(n, ms=each, seed=place, steps=1000, pulled="beside") for n in range(3)]
         for place, each in enumerate([1.0, 1.0, 1.0, 1.3, 1.3, 1.3])
     ]
-    (found,) = find_changes(
-        Compared(cells=[cell_of(each) for each in slower], trials=slower, steps=STEPS), limits=LIMITS, seed=0
-    )
+    (found,) = find_changes(of_block(slower), limits=LIMITS, seed=0)
     assert (found.metric, found.after) == ("step_time", 3)
 
 
@@ -124,7 +122,7 @@ def test_a_version_that_is_slower_by_the_bound_is_rarely_missed(spread: float, p
 def test_launches_that_differ_already_cost_no_more_of_them() -> None:
     """What is spent before the rounds is not left for them."""
     alike, apart = in_wait([1.0] * 6)[:3], in_wait([1.0, 1.0, 1.3, 1.3])[:3]
-    assert may_hold(alike, limit=0.1, launches=3, steps=STEPS)
-    assert not may_hold(apart, limit=0.1, launches=3, steps=STEPS)
-    assert may_hold([], limit=0.1, launches=3, steps=STEPS)
-    assert acquitted([], limit=0.1, steps=STEPS) is None
+    assert may_hold(of_block(alike).launches, limit=0.1, wanted=3)
+    assert not may_hold(of_block(apart).launches, limit=0.1, wanted=3)
+    assert may_hold([], limit=0.1, wanted=3)
+    assert acquitted([], limit=0.1) is None

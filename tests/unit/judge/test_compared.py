@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.compared import Compared, with_compared
+from harness.judge.compared import with_compared
 from harness.judge.history import find_changes
 from harness.model import CellVerdict, Trial
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
+from tests.unit.judge.making import LIMITS, of_block, trial_of
 
 
 def launches(
@@ -27,7 +27,7 @@ def launches(
 
 
 def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVerdict, ...]:
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    compared = of_block(trials)
     return with_compared(compared, limits=LIMITS, searched=searched)
 
 
@@ -39,12 +39,7 @@ def test_the_ratio_of_two_levels_is_the_finding_s_size(slower: float, more_kib: 
     """
     trials = [launches(1.0), launches(slower, more_kib=more_kib, steps=longer, spike_kib=900_000 * (longer > 1000))]
     cells = shown(trials)
-    found = {
-        one.metric: one.effect
-        for one in find_changes(
-            Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS), limits=LIMITS, seed=0
-        )
-    }
+    found = {one.metric: one.effect for one in find_changes(of_block(trials), limits=LIMITS, seed=0)}
     for metric, before, after in (
         ("step_time", cells[0].step_level, cells[1].step_level),
         ("peak_memory", cells[0].peak_level, cells[1].peak_level),

@@ -14,7 +14,7 @@ from harness.judge.noise import floor, pooled
 from harness.judge.rounds import too_wide
 from harness.judge.tables import Table
 from harness.model import Change, Limits, Noise, Trial, Trials
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_block, trial_of
 
 ASKED = Trials(least=3, most=8)
 
@@ -58,7 +58,7 @@ def test_what_the_limits_leave_out_is_not_compared():
     """Who asks for leaks alone pays for no rounds, and reads of no step times."""
     trials, limits = block([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None)
     assert wanted(trials, limits=limits) is None
-    assert list(visible(trials, limits=limits, steps=STEPS) or {}) == ["peak_memory"]
+    assert list(visible(of_block(trials), limits=limits) or {}) == ["peak_memory"]
     slower = block([1, 1, 1, 1, 3, 3])
     cells = [cell_of(each) for each in slower]
     told = [
@@ -113,11 +113,11 @@ def test_memory_peaks_ask_for_rounds_too():
 
 
 def test_what_can_be_seen_is_told_by_metric():
-    seen = visible(block([1] * 8), limits=LIMITS, steps=STEPS)
+    seen = visible(of_block(block([1] * 8)), limits=LIMITS)
     assert seen is not None
     assert 0.01 < seen["step_time"] < 0.04
     assert seen["peak_memory"] < 0.01
-    assert visible([], limits=LIMITS, steps=STEPS) is None
+    assert visible(of_block([]), limits=LIMITS) is None
 
 
 @pytest.mark.parametrize("versions", [3, 6])
@@ -125,14 +125,14 @@ def test_two_rounds_do_not_promise_what_they_miss(versions):
     """They said that 5 % would have shown, and a step of 30 % was found in two of three histories."""
     seen, found = [], 0
     for seed in range(12):
-        quiet = visible(block([1] * versions, rounds=2, seed=seed), limits=LIMITS, steps=STEPS)
+        quiet = visible(of_block(block([1] * versions, rounds=2, seed=seed)), limits=LIMITS)
         assert quiet is not None
         seen.append(quiet["step_time"])
         step = 1 + quiet["step_time"]
         slower = block([1] * (versions // 2) + [step] * (versions - versions // 2), rounds=2, seed=seed)
-        compared = Compared(cells=[cell_of(each) for each in slower], trials=slower, steps=STEPS)
+        compared = of_block(slower)
         found += bool(find_changes(compared, limits=Limits(step_time=0.01), seed=0))
-    three = visible(block([1] * versions), limits=LIMITS, steps=STEPS)
+    three = visible(of_block(block([1] * versions)), limits=LIMITS)
     assert three is not None
     assert min(seen) > three["step_time"]
     assert found >= 10
@@ -140,8 +140,8 @@ def test_two_rounds_do_not_promise_what_they_miss(versions):
 
 def test_more_noise_more_hidden():
     quiet, noisy = (
-        visible(block([1] * 8), limits=LIMITS, steps=STEPS),
-        visible(block([1] * 8, spread=0.1), limits=LIMITS, steps=STEPS),
+        visible(of_block(block([1] * 8)), limits=LIMITS),
+        visible(of_block(block([1] * 8, spread=0.1)), limits=LIMITS),
     )
     assert quiet is not None
     assert noisy is not None
@@ -150,7 +150,7 @@ def test_more_noise_more_hidden():
 
 def test_never_below_what_equal_images_differ_by():
     noise = Noise(spread={"step_time": 0.2}, freedom={"step_time": 6})
-    seen = visible(block([1] * 8), limits=LIMITS, steps=STEPS, noise=noise)
+    seen = visible(of_block(block([1] * 8)), limits=LIMITS, noise=noise)
     assert seen is not None
     assert seen["step_time"] == pytest.approx(math.expm1(floor(noise, "step_time", rounds=3)))
 
@@ -201,7 +201,7 @@ def test_noises_of_two_variants_are_pooled():
 
 def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
     trials = block([1, 1, 1, 1, 1.2, 1.2, 1.2, 1.2])
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    compared = of_block(trials)
 
     def changes(noise: Noise | None) -> tuple[Change, ...]:
         return find_changes(compared, limits=LIMITS, seed=0, noise=noise)
