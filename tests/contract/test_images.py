@@ -226,20 +226,24 @@ def test_environments_are_removed_but_not_one_that_is_being_made(process: World,
 
 
 @docker_only
-def test_a_failing_build_tells_its_reason_first(docker: World, context: Path) -> None:
-    (context / "Dockerfile").write_text(f"FROM {BASE}\nRUN echo the-reason-why >&2; exit 9\n")
-    with pytest.raises(
-        ImageUnavailable, match=r"^matrix\.yaml:7: .*the build failed: the-reason-why: .*(code:|status) 9"
-    ):
-        docker.engine.prepare(image(build_of(context)), quiet)
-
-
-@docker_only
-def test_a_build_that_fills_the_disk_says_what_to_do(docker: World, context: Path) -> None:
-    (context / "Dockerfile").write_text(f"FROM {BASE}\nRUN head -c 9 /dev/zero > /dev/full\n")
-    with pytest.raises(
-        ImageUnavailable, match=r"No space left on device.*; make room on that engine: `harness clean --images`"
-    ):
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        pytest.param(
+            "echo the-reason-why >&2; exit 9",
+            r"^matrix\.yaml:7: .*the build failed: the-reason-why: .*(code:|status) 9",
+            id="reason-first",
+        ),
+        pytest.param(
+            "head -c 9 /dev/zero > /dev/full",
+            r"No space left on device.*; make room on that engine: `harness clean --images`",
+            id="full-disk",
+        ),
+    ],
+)
+def test_a_failing_build_tells_its_reason_and_what_to_do(docker: World, context: Path, command: str, told: str) -> None:
+    (context / "Dockerfile").write_text(f"FROM {BASE}\nRUN {command}\n")
+    with pytest.raises(ImageUnavailable, match=told):
         docker.engine.prepare(image(build_of(context)), quiet)
 
 
