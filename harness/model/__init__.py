@@ -16,6 +16,8 @@ from harness.model.asked import (
     Lane,
     Limits,
     Matrix,
+    MetricLimit,
+    MetricRule,
     Probe,
     ProbeName,
     Pull,
@@ -47,6 +49,8 @@ from harness.model.judged import (
     Metric,
     Noise,
     Rule,
+    Seen,
+    SignalVerdict,
     TraceVerdict,
     VerdictName,
 )
@@ -54,14 +58,32 @@ from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
 from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode
 from harness.model.probed import Holder, Leak, LineRow, LineTable, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
+from harness.model.signals import (
+    GROUPS,
+    GROWTHS,
+    LEVELS,
+    LIMITED,
+    METRIC_PREFIX,
+    SIGNALS,
+    Group,
+    Signal,
+    SignalKind,
+    signal_of,
+)
 from harness.model.watching import Watcher
 
 __all__ = [
     "BAD",
     "EXIT_CODES",
     "GOOD",
+    "GROUPS",
+    "GROWTHS",
     "LARGEST",
+    "LEVELS",
+    "LIMITED",
+    "METRIC_PREFIX",
     "MOST_TRIALS",
+    "SIGNALS",
     "UNSURE",
     "Attribution",
     "Block",
@@ -81,6 +103,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "Floats",
+    "Group",
     "Holder",
     "Host",
     "HostCost",
@@ -98,6 +121,8 @@ __all__ = [
     "Matrix",
     "Measured",
     "Metric",
+    "MetricLimit",
+    "MetricRule",
     "Noise",
     "OomReport",
     "OpDrift",
@@ -113,8 +138,12 @@ __all__ = [
     "Scalar",
     "Scenario",
     "SearchMode",
+    "Seen",
     "Series",
     "Setting",
+    "Signal",
+    "SignalKind",
+    "SignalVerdict",
     "SizeTry",
     "Source",
     "Standing",
@@ -127,5 +156,6 @@ __all__ = [
     "VerdictName",
     "Watcher",
     "Where",
+    "signal_of",
     "written",
 ]

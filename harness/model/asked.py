@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.model.gpus import Gpu
+from harness.model.signals import SIGNALS
 
 Scalar = str | int | float | bool | None
 
@@ -116,11 +117,26 @@ class Lane:
         return self.host.name if self.gpu is None else f"{self.host.name}/{self.gpu}"
 
 
+MetricRule = Literal["equal", "change", "drop", "rise", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricLimit:
+    """What is bad about a metric of the scenario, beside the version before: any difference (`equal`), or more than the
+    share `limit` either way, down or up. `none`: nothing is, NaN included.
+    """
+
+    metric: str
+    rule: MetricRule
+    limit: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What counts as bad. `setup_bad`: a failure before the first step is a crash, not `untested`.
 
     `step_time` and `peak_memory` are between versions; None: they are not compared, and no launch is made for that.
+    `others` are the limits of the other signals that the matrix file gives, by name; None: that signal is off.
     """
 
     leak_kib_per_step: float = 0.5
@@ -128,6 +144,14 @@ class Limits:
     step_time: float | None = 0.10
     peak_memory: float | None = 0.10
     setup_bad: bool = False
+    others: tuple[tuple[str, float | None], ...] = ()
+    metrics: tuple[MetricLimit, ...] = ()
+
+    def of(self, signal: str) -> float | None:
+        """The limit of a signal in its own unit; None if it has none, or is off."""
+        own = {"memory": self.leak_kib_per_step, "step_time": self.step_time, "peak_memory": self.peak_memory}
+        known = {**{name: each.limit for name, each in SIGNALS.items()}, **own, **dict(self.others)}
+        return known[signal]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from harness.model.asked import Lane, Scalar, Variant
 from harness.model.planned import Cell
 
 VerdictName = Literal[
-    "leak", "slowdown", "oom", "crash", "hang", "plateau", "flat",
+    "leak", "growth", "slowdown", "nan", "oom", "crash", "hang", "plateau", "flat",
     "suspect", "inconclusive", "incompatible", "untested",
 ]  # fmt: skip
-BAD: frozenset[str] = frozenset({"leak", "slowdown", "oom", "crash", "hang"})
+BAD: frozenset[str] = frozenset({"leak", "growth", "slowdown", "nan", "oom", "crash", "hang"})
 GOOD: frozenset[str] = frozenset({"plateau", "flat"})
 UNSURE: frozenset[str] = frozenset({"suspect", "inconclusive"})
 
@@ -42,6 +42,26 @@ class TraceVerdict:
     layer: str | None = None
     early: bool = False
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+Seen = Literal["good", "bad", "suspect", "blind", "none"]
+"""What is known of a signal: within its limit, beyond it, beyond it in one launch; `blind`: its limit could not be
+kept; `none`: there is nothing to look at (no GPU, no earlier version, a limit of `none`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalVerdict:
+    """What a cell shows of one signal. `value` is its figure in the signal's unit, with its interval; `limit` what
+    counts as bad; `visible` the smallest change that would have shown (a share for levels, an amount a step for growths);
+    `why` the reason of what is blind, and the remedy.
+    """
+
+    seen: Seen
+    value: float | None = None
+    ci: Interval | None = None
+    limit: float | None = None
+    visible: float | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +94,14 @@ class CellVerdict:
     compared_peak_mib_ci: Interval | None = None
     smallest_visible: Mapping[str, float] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    signals: Mapping[str, SignalVerdict] = field(default_factory=dict)
+    provisional: bool = False
+    """It has fewer launches than its verdict needs: it may yet change."""
+
+    @property
+    def blind(self) -> tuple[str, ...]:
+        """The signals whose limit could not be kept."""
+        return tuple(name for name, one in self.signals.items() if one.seen == "blind")
 
     @property
     def step_level(self) -> tuple[float | None, Interval | None]:
@@ -101,7 +129,8 @@ class Noise:
     freedom: Mapping[str, int]
 
 
-Metric = Literal["memory", "step_time", "peak_memory", "outcome"]
+Metric = str
+"""A signal's name (`model/signals.py`), or `metrics.NAME` of a number that the scenario returns."""
 Kind = Literal["first_bad", "first_fixed", "bad_from_start"]
 
 

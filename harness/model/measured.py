@@ -30,7 +30,8 @@ class Look:
     """What was measured at a look, around gc.collect, after `step` steps. Memory in KiB; absent probes are None.
 
     `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the most that was resident since the
-    start, inside steps too; `children_kib` what the processes that descend from the scenario hold together.
+    start, inside steps too; `children_kib` what the processes that descend from the scenario hold together; `cpu_s` the
+    processor time that all of them have taken since the first step.
 
     Of GPUs (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator (in
     use, and reserved). Since the look before: mean clock, the bits of all reasons that held it down, the shares of
@@ -54,6 +55,7 @@ class Look:
     threads: float | None = None
     cgroup_kib: float | None = None
     children_kib: float | None = None
+    cpu_s: float | None = None
     gpu_kib: float | None = None
     gpu_process_kib: float | None = None
     gpu_pool_kib: float | None = None
@@ -75,11 +77,16 @@ class Trace:
     `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the
     step itself, seconds), `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own
     metrics. Missing samples are NaN.
+
+    `counts` are what is counted now and then, at looks among others: `step` and, of the same shape, the amounts of the
+    growth signals (`open_files`, `threads`, `processes`, `zombies`; `shm` and `disk` in KiB) with `sockets` and
+    `pipes`, which are among the open files. What could not be counted is NaN.
     """
 
     step: Floats
     columns: Mapping[str, Floats]
     looks: tuple[Look, ...] = ()
+    counts: Mapping[str, Floats] = field(default_factory=dict)
 
     def column(self, name: str) -> Floats | None:
         return self.columns.get(name)
@@ -95,6 +102,12 @@ class Trial:
     image's id or an interpreter's path. `disturbed`: why its step times say nothing (a GPU's clock that was held down).
     `pulled`: an image was pulled `beside` it, which is noise as any other; or it was launched while images of its round
     were `awaited`, too, so that which versions ran beside a pull was not left to chance.
+
+    `at_exit`: it failed after its last step, so its samples are those of a whole launch. `cold`: the first launch of an
+    image that was pulled, built or installed in this run, whose files were not in memory yet. `output_bytes`: what it
+    printed after its first step. `output_head` and `output_tail`: the beginning and the end of what it printed.
+    `not_finite`: by metric, how many steps returned NaN or an infinity, and the first of them. `image_bytes`: what its
+    image takes on disk. `buffered`: why the rows of a command are no steps: its output came in bursts; "" if they are.
     """
 
     cell_id: str
@@ -114,6 +127,13 @@ class Trial:
     peak_rss_kib: float | None = None
     probe_cost: float | None = None
     output_tail: str = ""
+    output_head: str = ""
+    output_bytes: int | None = None
+    not_finite: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    at_exit: bool = False
+    cold: bool = False
+    buffered: str = ""
+    image_bytes: int | None = None
     stacks: str = ""
     disturbed: str = ""
     pulled: Literal["", "beside", "awaited"] = ""
@@ -136,6 +156,11 @@ class Trial:
     def ended_well(self) -> bool:
         """Whether it did what it was asked, or was stopped in the middle of that."""
         return self.end in ("completed", "stopped")
+
+    @property
+    def made_its_steps(self) -> bool:
+        """Whether its samples are those of a launch that ran as long as it was asked to."""
+        return self.ended_well or self.at_exit
 
     @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:

@@ -1,0 +1,193 @@
+"""Every signal that the harness looks at: one record each.
+
+The agent's job, the judge, the matrix file, all reports and the documentation are made from this table. The judge knows
+kinds and no single signal:
+
+    outcome      how a launch ended, its exit included
+    growth       an amount that rises with every step of a launch
+    level        one figure a launch, compared between versions in rounds
+    value        a number that the scenario returns
+    observation  told beside a finding, and never judged
+
+`docs/signals.md` shows how a signal is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+SignalKind = Literal["outcome", "growth", "level", "value", "observation"]
+Group = Literal["outcome", "memory", "resources", "step time", "start-up", "values"]
+GROUPS: tuple[Group, ...] = ("outcome", "memory", "resources", "step time", "start-up", "values")
+"""The places of the strip that each cell shows, in order."""
+LimitUnit = Literal["share", "size a step", "count a step"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signal:
+    """One thing that can be worse in another version.
+
+    `name` is the key of its limit in a matrix file and the `metric` of its findings. `unit` is that of its figure.
+    `limit` is the default: a share for levels, an amount a step for growths; None: it has none, or it is not judged
+    unless the matrix file gives one. `least` is the smallest change that counts whatever its share, in `unit`.
+    `falls`: less is worse. `noun` names the regression (`slower steps`), `verb` says it of a version (`has slower
+    steps`), `title` names the figure (`step time`). `explains` are the signals that a change of this one moves as well:
+    a finding of theirs at the same version is a consequence of this one's. `weight` is its share of the chance of a
+    false alarm that all levels of a scenario have together.
+    """
+
+    name: str
+    kind: SignalKind
+    group: Group
+    title: str
+    noun: str
+    verb: str
+    unit: str
+    help: str
+    limit: float | None = None
+    limit_unit: LimitUnit = "share"
+    least: float = 0.0
+    falls: bool = False
+    explains: tuple[str, ...] = ()
+    weight: float = 1.0
+
+
+_TABLE = (
+    Signal(
+        name="outcome", kind="outcome", group="outcome", title="outcome", noun="failure", verb="fails", unit="failures",
+        help="how launches end: crash, out of memory, hang, and a process that fails after its last step",
+    ),
+    # ------------------------------------------------------------ growths: an amount that each step adds
+    Signal(
+        name="memory", kind="growth", group="memory", title="memory", noun="memory leak", verb="leaks",
+        unit="KiB/step", limit=0.5, limit_unit="size a step",
+        explains=(
+            "peak_memory", "step_time", "late_step_time", "tail", "cpu_time", "throughput", "gpu_peak", "pool_peak", "shm",
+        ),
+        help="resident memory, the C heap and the memory of GPUs",
+    ),
+    Signal(
+        name="open_files", kind="growth", group="resources", title="open files", noun="open files that pile up",
+        verb="leaves files open", unit="files/step", limit=0.01, limit_unit="count a step",
+        explains=("memory", "step_time", "cpu_time"),
+        help="open files, sockets and pipes of all processes of the trial",
+    ),
+    Signal(
+        name="threads", kind="growth", group="resources", title="threads", noun="threads that pile up",
+        verb="leaves threads running", unit="threads/step", limit=0.01, limit_unit="count a step",
+        explains=("memory", "peak_memory", "step_time", "cpu_time"),
+        help="threads of all processes of the trial",
+    ),
+    Signal(
+        name="processes", kind="growth", group="resources", title="processes", noun="processes that pile up",
+        verb="leaves processes running", unit="processes/step", limit=0.01, limit_unit="count a step",
+        explains=("memory", "open_files", "threads", "step_time", "cpu_time"),
+        help="living processes that the scenario started",
+    ),
+    Signal(
+        name="zombies", kind="growth", group="resources", title="zombies", noun="zombies that pile up",
+        verb="leaves zombies", unit="zombies/step", limit=0.01, limit_unit="count a step",
+        explains=("step_time", "cpu_time"),
+        help="dead processes that the scenario started and did not wait for",
+    ),
+    Signal(
+        name="shm", kind="growth", group="resources", title="shared memory", noun="shared memory that fills",
+        verb="fills /dev/shm", unit="KiB/step", limit=0.5, limit_unit="size a step",
+        explains=("memory", "peak_memory", "step_time"),
+        help="bytes in /dev/shm",
+    ),
+    Signal(
+        name="disk", kind="growth", group="resources", title="files on disk", noun="files on disk that pile up",
+        verb="fills the disk", unit="KiB/step", limit=0.5, limit_unit="size a step",
+        explains=("step_time", "cpu_time"),
+        help="bytes in the places that the trial may write to",
+    ),
+    # ------------------------------------------------------------ levels: a figure a launch
+    Signal(
+        name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
+        verb="has slower steps", unit="s", limit=0.10, weight=6.0,
+        explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step"),
+        help="the median duration of a step",
+    ),
+    Signal(
+        name="late_step_time", kind="level", group="step time", title="late step time",
+        noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
+        limit=0.25, explains=("tail", "throughput", "cpu_time"),
+        help="the step time in the last quarter of a whole launch beside that before",
+    ),
+    Signal(
+        name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
+        verb="has a longer tail of slow steps", unit="s", limit=1.0, explains=("throughput", "cpu_time"),
+        help="the duration that one step in a hundred exceeds (p99), after the warm-up",
+    ),
+    Signal(
+        name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
+        verb="takes more CPU time", unit="s/step", limit=0.25,
+        help="processor time a step of all processes of the trial",
+    ),
+    Signal(
+        name="throughput", kind="level", group="step time", title="throughput", noun="lower throughput",
+        verb="does less in the same time", unit="items/s", limit=0.10, falls=True,
+        help="`items` a second, where the scenario returns them",
+    ),
+    Signal(
+        name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
+        verb="takes longer to set up", unit="s", limit=0.50, least=0.5, explains=("first_step",),
+        help="importing the script and its `setup`",
+    ),
+    Signal(
+        name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
+        verb="takes longer for its first step", unit="s", limit=0.50, least=0.5,
+        help="the duration of the first step, where frameworks compile",
+    ),
+    Signal(
+        name="peak_memory", kind="level", group="memory", title="peak memory", noun="higher peak memory",
+        verb="needs more memory at its peak", unit="KiB", limit=0.10, least=1024.0, weight=4.0,
+        help="the most memory that was resident at once",
+    ),
+    Signal(
+        name="gpu_peak", kind="level", group="memory", title="peak GPU memory", noun="higher peak GPU memory",
+        verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, least=1024.0, explains=("pool_peak",),
+        help="the most memory in use on the GPUs at once",
+    ),
+    Signal(
+        name="pool_peak", kind="level", group="memory", title="peak of the GPU pool",
+        noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, least=1024.0,
+        help="the most that the framework's own GPU allocator handed out at once",
+    ),
+    Signal(
+        name="output", kind="level", group="resources", title="output", noun="more output", verb="prints more",
+        unit="B/step", limit=1.0, least=100.0,
+        help="bytes a step on stdout and stderr",
+    ),
+    Signal(
+        name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",
+        verb="is a larger image", unit="B", limit=0.50, least=float(50 << 20),
+        help="what the image, or the environment, takes on disk",
+    ),
+    # ------------------------------------------------------------ told, never judged
+    Signal(
+        name="log", kind="observation", group="values", title="log", noun="new lines in the log",
+        verb="prints new lines", unit="lines", help="lines of output that no good version printed",
+    ),
+)  # fmt: skip
+
+SIGNALS: Mapping[str, Signal] = {signal.name: signal for signal in _TABLE}
+GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
+"""The growths that the agent counts (`Trace.counts`); memory has a rule of its own."""
+LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
+LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
+METRIC_PREFIX = "metrics."
+
+
+def signal_of(name: str) -> Signal:
+    """The signal of that name; `metrics.NAME` is made from the name of the scenario's own metric."""
+    if not name.startswith(METRIC_PREFIX):
+        return SIGNALS[name]
+    metric = name.removeprefix(METRIC_PREFIX)
+    return Signal(
+        name=name, kind="value", group="values", title=metric, noun=f"another {metric}", verb=f"has another {metric}",
+        unit=metric, help="a number that the scenario returns",
+    )  # fmt: skip
