@@ -10,7 +10,7 @@ from harness.judge.verdict import FAILURES
 from harness.model import Block, CellResult, CellVerdict, Finding, Metric
 
 Sign = str
-"""A metric; "slowdown", is a step time that drifts within a trial."""
+"""A metric; "slowdown" is a step time that drifts within a trial."""
 SIGNS: tuple[Sign, ...] = ("outcome", "memory", "slowdown", "step_time", "peak_memory")
 Step = tuple[str, int, int]
 """(kind, place before, place after) of a change."""

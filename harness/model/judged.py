@@ -52,8 +52,8 @@ kept; `none`: there is nothing to look at (no GPU, no earlier version, a limit o
 @dataclass(frozen=True, kw_only=True)
 class SignalVerdict:
     """What a cell shows of one signal. `value` is its figure in the signal's unit, with its interval; `limit` what
-    counts as bad; `visible` the smallest change that would have shown (a share for levels, an amount a step for growths);
-    `why` the reason of what is blind, and the remedy.
+    counts as bad; `visible` the smallest change that would have shown (a share for levels, an amount a step for
+    growths); `why` the reason of what is blind, and the remedy.
     """
 
     seen: Seen

@@ -64,7 +64,8 @@ _TABLE = (
         name="memory", kind="growth", group="memory", title="memory", noun="memory leak", verb="leaks",
         unit="KiB/step", limit=0.5, limit_unit="size a step",
         explains=(
-            "peak_memory", "step_time", "late_step_time", "tail", "cpu_time", "throughput", "gpu_peak", "pool_peak", "shm",
+            "peak_memory", "step_time", "late_step_time", "tail", "cpu_time", "throughput", "gpu_peak",
+            "pool_peak", "shm",
         ),
         help="resident memory, the C heap and the memory of GPUs",
     ),
