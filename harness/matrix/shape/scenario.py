@@ -65,7 +65,7 @@ def _limit_field(signal: model.Signal) -> Any:
     assert signal.limit is not None, "only signals with a limit have a key"
     written = {"share": f"{signal.limit:.0%}", "size a step": f"{signal.limit:g}KiB", "count a step": signal.limit}
     what = f"{signal.title[:1].upper()}{signal.title[1:]}: {signal.help}; none: not judged."
-    shown = {"default": written[signal.limit_unit]}
+    shown: dict[str, Any] = {"default": written[signal.limit_unit]}
     return Annotated[_UNITS[signal.limit_unit], Field(description=what, json_schema_extra=shown)], signal.limit
 
 
