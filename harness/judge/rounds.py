@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from harness.judge import noise as noises
 from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
@@ -20,6 +22,7 @@ from harness.judge.tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
     Table,
+    level_columns,
     level_table,
     rounds_in_common,
     step_time_launches,
@@ -83,6 +86,16 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     if not common and not waited:
         return None
     return f"only {common} of {wanted} rounds have the {SIGNALS[metric].title} of every version"
+
+
+def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
+    """Whether some version's steps seem slower late in a launch than those of others: further launches must be whole
+    ones to tell. Launches that stop early do not come to it.
+    """
+    limit = limits.of("late_step_time")
+    columns = level_columns("late_step_time", trials, steps=steps)
+    means = [float(np.log(list(column.values())).mean()) for column in columns.values() if column]
+    return limit is not None and len(means) > 1 and max(means) - min(means) > math.log1p(limit)
 
 
 def _waited(trials: Sequence[Sequence[Trial]]) -> bool:

@@ -113,7 +113,8 @@ def _share(fraction: float) -> str:
 
 def _with_suspects(name: str, told: Sequence[SignalVerdict], *, limit: float) -> list[SignalVerdict]:
     """With what is beyond doubt far beyond the limit, and was not confirmed: blind is not the word for it."""
-    least = max(SUSPECT_RATIO, (1 + limit) ** 2)
+    by_one = name == "late_step_time" and all(one.visible is None for one in told)
+    least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
     found = list(told)
     known = [place for place, one in enumerate(told) if one.value is not None and one.seen in ("blind", "good")]
     for before, place in pairwise(known):
