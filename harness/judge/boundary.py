@@ -12,7 +12,7 @@ from harness.model import Floats
 
 TAIL = 3.0
 """Degrees of freedom of the errors that a test of every round's difference reckons with."""
-TAIL_SCALE = 1.2
+TAIL_SCALE = 1.3
 """The standard deviation that is left of such errors, in their scale, when what is far out is drawn in: 1.37 (by
 simulation), less a margin."""
 FREEDOM_FOR_TAILS = 16
