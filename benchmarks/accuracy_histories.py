@@ -32,8 +32,8 @@ SHARE = 4
 class History:
     """A kind of history. `rounds`: how many, or None for as many as the judge asks for. `effect`: of each change.
 
-    `shape`: "step"; "two" steps up; "middle": a single bad version; "newest": that one is bad; "several": 5 to 9 changes
-    up and down again; "none". `gaps`: share of versions that cannot run.
+    `shape`: "step"; "two" steps up; "middle": a single bad version; "newest": that one is bad; "several": 5 to 9
+    changes, up and down again; "none". `gaps`: share of versions that cannot run.
     """
 
     noise: str = "normal"

@@ -15,8 +15,10 @@ TAIL = 3.0
 TAIL_SCALE = 1.3
 """The standard deviation that is left of such errors, in their scale, when what is far out is drawn in: 1.37 (by
 simulation), less a margin."""
-FREEDOM_FOR_TAILS = 16
-"""With fewer degrees of freedom the scale of single rounds is not known well enough."""
+FREEDOM_FOR_SCALE = 12
+"""With few degrees of freedom the scale is not known so well: it is taken to be so many times larger than they are
+fewer than this (found by simulation, as far down as FEWEST_FREEDOM)."""
+FEWEST_FREEDOM = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,10 @@ class Test:
         return self._least_by_worst < self._least_by_mean
 
     @property
+    def _scale(self) -> float:
+        return min(TAIL_SCALE, self.spread.freedom / FREEDOM_FOR_SCALE)
+
+    @property
     def _least_by_mean(self) -> float:
         if self._freedom < 1:
             return math.inf
@@ -61,16 +67,16 @@ class Test:
 
     @property
     def _least_by_worst(self) -> float:
-        if self.rounds < 2 or self.spread.freedom < FREEDOM_FOR_TAILS:
+        if self.rounds < 2 or self.spread.freedom < FEWEST_FREEDOM:
             return math.inf
         every = self._share ** (1 / self.rounds)
-        return -float(stdtrit(TAIL, every)) / TAIL_SCALE + float(ndtri(0.5 ** (1 / self.rounds)))
+        return -float(stdtrit(TAIL, every)) / self._scale + float(ndtri(0.5 ** (1 / self.rounds)))
 
     def p_value(self, differences: Floats) -> float:
         """Of the differences of every round, shape (rounds,), in standard deviations of one of them."""
         if self.by_worst:
             sign = 1 if differences.mean() > 0 else -1
-            p = float(stdtr(TAIL, -TAIL_SCALE * float((sign * differences).min()))) ** self.rounds
+            p = float(stdtr(TAIL, -self._scale * float((sign * differences).min()))) ** self.rounds
         elif self._freedom < 1:
             return 1.0
         else:
