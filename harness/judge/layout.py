@@ -51,10 +51,17 @@ class Spread:
 
 def without_rounds(values: Floats) -> Floats:
     """The table without its rounds' levels, and with launches that are far out drawn in."""
+    return laid_out(values)[0]
+
+
+def laid_out(values: Floats) -> tuple[Floats, Floats]:
+    """The table without its rounds' levels: with launches that are far out drawn in, and as they are."""
     rounds, versions = values.shape
+    drawn = values
     if rounds >= ROUNDS_TO_CLEAN and (rounds - 1) * (versions - 1) >= FREEDOM_TO_CLEAN:
-        values = _drawn_in(values)
-    return np.asarray(values - values.mean(axis=1, keepdims=True))
+        drawn = _drawn_in(values)
+    of_round = drawn.mean(axis=1, keepdims=True)
+    return np.asarray(drawn - of_round), np.asarray(values - of_round)
 
 
 def by_round_alone(values: Floats) -> Floats:

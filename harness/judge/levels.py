@@ -18,6 +18,8 @@ ALPHA = 0.008
 """The chance of a change that is none in a series, for each metric."""
 MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
 """Of ALPHA, for the two tables of step times."""
+LEAST_ALPHA = ALPHA * MEDIANS_SHARE
+"""What can be seen is told by the strictest test that tells of it first."""
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
 
 

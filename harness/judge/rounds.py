@@ -16,8 +16,9 @@ from harness.judge import noise as noises
 from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.compared import Compared
-from harness.judge.layout import ROUNDS_TO_CLEAN, spread_within, without_rounds
-from harness.judge.levels import ALPHA
+from harness.judge.layout import spread_within, without_rounds
+from harness.judge.levels import LEAST_ALPHA
+from harness.judge.resolution import least_found
 from harness.judge.tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -35,7 +36,9 @@ ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """How well a table tells two versions apart: `half_width` is a log, `typical` the figure itself."""
+    """How well a table tells versions apart: `half_width`, a log, is the least difference of a single one from all the
+    others that is found; `typical` is the figure itself.
+    """
 
     rounds: int
     half_width: float
@@ -131,16 +134,9 @@ def visible(compared: Compared, *, limits: Limits, noise: Noise | None = None) -
 
 
 def _least_seen(table: Table) -> float | None:
-    """The smallest change, a log, that a table's versions would have shown. Two rounds vouch for hardly any freedom,
-    and each stretch of versions is tested with that.
-    """
+    """The smallest change, a log, that a search of a table would have found."""
     spread = spread_within(without_rounds(table.values))
-    if spread is None:
-        return None
-    rounds, versions = table.values.shape
-    if rounds >= ROUNDS_TO_CLEAN:
-        return spread.half_width(rounds)
-    return spread.cautious(rounds).half_width(rounds, share=1 - ALPHA / (2 * versions * (versions - 1)))
+    return None if spread is None else least_found(table.values, spread=spread, alpha=LEAST_ALPHA)
 
 
 def _asking(limits: Limits) -> Mapping[str, float]:
@@ -162,5 +158,5 @@ def _precision(metric: str, table: Table, *, noise: Noise | None) -> Precision |
     spread = noises.together(spread_within(without_rounds(table.values)), noises.spread_of(noise, metric))
     if spread is None:
         return None
-    rounds = len(table.values)
-    return Precision(rounds=rounds, half_width=spread.half_width(rounds), typical=math.exp(float(table.values.mean())))
+    width = least_found(table.values, spread=spread, alpha=LEAST_ALPHA)
+    return Precision(rounds=len(table.values), half_width=width, typical=math.exp(float(table.values.mean())))

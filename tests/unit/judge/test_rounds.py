@@ -94,7 +94,7 @@ def test_a_version_that_cannot_run_is_left_out():
 
 def test_known_noise_helps_two_versions():
     """Three rounds of two versions leave two degrees of freedom."""
-    trials = block([1, 1], spread=0.03)
+    trials = block([1, 1], spread=0.05)
     assert wanted(trials) is not None
     assert wanted(trials, noise=Noise(spread={"step_time": 0.01}, freedom={"step_time": 20})) is None
 
