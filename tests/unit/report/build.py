@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.judge.attribution import attribute
 from harness.model import (
     Block,
     Cell,
@@ -153,6 +154,12 @@ def finding(
     return replace(base, **fields)  # type: ignore[arg-type]
 
 
+def with_findings(result: RunResult, findings: Iterable[Finding]) -> RunResult:
+    """With these instead of its own, and whose fault they are."""
+    found = tuple(findings)
+    return replace(result, findings=found, attribution=attribute(result.plan, result.cells, found))
+
+
 def run(
     histories: Sequence[tuple[Series, Sequence[Lane], Sequence[Variant]]],
     judge: Judge,
@@ -176,6 +183,10 @@ def run(
         hosts=tuple(hosts.values()), scenarios=tuple({one.scenario: 0 for _, _, many in histories for one in many}),
     )  # fmt: skip
     plan = Plan(matrix=matrix, blocks=blocks, trials=Trials(), seed=1)
+    cells = tuple(
+        cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
+        for number, cell in enumerate(plan.cells)
+    )
     return RunResult(
         matrix="quickstart",
         verdict=verdict,
@@ -183,11 +194,9 @@ def run(
         duration_s=200.0,
         hosts=tuple(HostState(host=host, problem=(problems or {}).get(name)) for name, host in hosts.items()),
         plan=plan,
-        cells=tuple(
-            cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
-            for number, cell in enumerate(plan.cells)
-        ),
+        cells=cells,
         findings=tuple(findings),
+        attribution=attribute(plan, cells, findings),
         directory=Path("reports/quickstart/20250301T120000Z-1a2b"),
         warnings=tuple(warnings),
     )
@@ -284,14 +293,15 @@ def unreachable() -> RunResult:
 def large(versions: int = 50, variants: int = 24) -> RunResult:
     """A run with as many columns and rows as people have."""
     history = series("wheel", [f"1.{number}.0" for number in range(versions)])
+    first = min(31, versions - 1)
     many = [variant("signal", op=f"op{number % 6}", input=f"in{number // 6}") for number in range(variants)]
 
     def judge(version: str, _lane: Lane, of: Variant) -> CellVerdict:
-        return leak(24.1) if int(version.split(".")[1]) > 30 and of.params[0][1] == "op1" else flat()
+        return leak(24.1) if int(version.split(".")[1]) >= first and of.params[0][1] == "op1" else flat()
 
     return run(
         [(history, [HERE], many)],
         judge,
-        findings=[finding(history, HERE, one, before="1.30.0", after="1.31.0") for one in many
-                  if one.params[0][1] == "op1"],
+        findings=[finding(history, HERE, one, before=f"1.{first - 1}.0", after=f"1.{first}.0")
+                  for one in many if one.params[0][1] == "op1"],
     )  # fmt: skip
