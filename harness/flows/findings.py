@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.flows.blocks import JudgedBlock
 from harness.judge import history
+from harness.judge.causes import explained
 from harness.model import Change, Finding
 
 ALPHA = 0.01
@@ -22,11 +23,13 @@ def find(blocks: Sequence[JudgedBlock]) -> tuple[Finding, ...]:
     """The findings of every block, in the order given.
 
     A change of a level rests on its p-value alone, so it must also hold among all of its scenario's: Holm, family-wise
-    error ALPHA. A verdict (leak, crash) rests on launches that agree.
+    error ALPHA. A verdict (leak, crash) rests on launches that agree. What another finding explains is marked so.
     """
     found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
     kept = _holm(found, blocks)
-    return tuple(_finding(item) for item in found if not _rests_on_p(item) or id(item) in kept)
+    findings = [_finding(item) for item in found if not _rests_on_p(item) or id(item) in kept]
+    versions = {block.cells[0].cell.image.series: [cell.cell.image.version for cell in block.cells] for block in blocks}
+    return explained(findings, versions)
 
 
 def _rests_on_p(item: _Found) -> bool:

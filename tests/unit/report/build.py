@@ -227,6 +227,28 @@ def quickstart() -> RunResult:
     return run([(MULTIDICT, [HERE], [POP])], judge, findings=changes)
 
 
+TENSORFLOW = series("tensorflow", ["2.14.1", "2.15.1", "2.16.2", "2.17.1"])
+ZEROS = variant("eager_zeros")
+ZEROS_RATES = {"2.14.1": 0.121, "2.15.1": 0.122, "2.16.2": 0.681, "2.17.1": 0.679}
+
+
+def worsening() -> RunResult:
+    """A leak in every version that becomes much worse in one, where steps slow down and the peak rises with it."""
+    changes = [
+        finding(TENSORFLOW, HERE, ZEROS, before=None, after="2.14.1", kind="bad_from_start", effect=rate(0.121)),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", kind="worse", effect=rate(0.681)),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", metric="peak_memory", verdict="more memory",
+                effect=Effect(value=1.39, unit="ratio", ci=(1.35, 1.43)), p=0.00002, consequence_of="memory"),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", metric="step_time", verdict="slower",
+                effect=Effect(value=1.7, unit="ratio", ci=(1.6, 1.8)), p=0.00002, consequence_of="memory"),
+    ]  # fmt: skip
+    return run([(TENSORFLOW, [HERE], [ZEROS])], lambda version, *_: leak(ZEROS_RATES[version]), findings=changes)
+
+
+def rate(value: float) -> Effect:
+    return Effect(value=value, unit="KiB/step", ci=(0.998 * value, 1.002 * value))
+
+
 LRN = series("onnxruntime", ["1.19.2", "1.20.0", "1.20.1", "1.21.0", "1.21.1"])
 LRN_STEP = variant("ort_lrn", size=64)
 LRN_MS = {"1.19.2": 0.4054, "1.20.0": 0.4027, "1.20.1": 0.4096, "1.21.0": 2.303, "1.21.1": 2.249}

@@ -50,7 +50,8 @@ def test_several_series_are_told_one_after_the_other_what_lasts_first() -> None:
         (change(metric="outcome", verdict="hang", effect=None), "multidict hangs since 6.3.0."),
         (change(metric="outcome", verdict="oom", effect=None),
          "multidict runs out of memory since 6.3.0."),
-        (change(effect=Effect(value=1024 * 24.0, unit="KiB/step")), "multidict leaks 2.8 KiB to 24 MiB a step since 6.3.0."),
+        (change(effect=Effect(value=1024 * 24.0, unit="KiB/step")),
+         "multidict leaks 2.8 KiB to 24 MiB a step since 6.3.0."),
         (change(metric="step_time", verdict="slowdown", effect=None),
          "multidict gets slower step by step since 6.3.0."),
         (change(metric="peak_memory", verdict="more memory", effect=Effect(value=1.23, unit="ratio")),
@@ -75,7 +76,9 @@ def test_a_leak_is_as_large_as_in_the_versions_that_have_it(rates: dict[str, flo
     def judge(version: str, *_: object) -> CellVerdict:
         return build.leak(rates[version]) if version in rates else build.flat()
 
-    result = build.run([(build.MULTIDICT, [build.HERE], [POP])], judge, findings=[change(effect=rate(rates["6.3.0"]))])
+    result = build.run(
+        [(build.MULTIDICT, [build.HERE], [POP])], judge, findings=[change(effect=build.rate(rates["6.3.0"]))]
+    )
     assert said in sentence(result)
 
 
@@ -84,12 +87,8 @@ def test_rates_that_their_intervals_do_not_tell_apart_are_one() -> None:
         wide = replace(build.leak(2.2), rate_ci=(1.6, 2.9)) if version == "6.3.1" else build.leak(1.7)
         return wide if version >= "6.3" else build.flat()
 
-    result = build.run([(build.MULTIDICT, [build.HERE], [POP])], judge, findings=[change(effect=rate(1.7))])
+    result = build.run([(build.MULTIDICT, [build.HERE], [POP])], judge, findings=[change(effect=build.rate(1.7))])
     assert "leaks 1.7 KiB a step since 6.3.0" in sentence(result)
-
-
-def rate(value: float) -> Effect:
-    return Effect(value=value, unit="KiB/step", ci=(0.998 * value, 1.002 * value))
 
 
 def test_two_sizes_of_one_change_are_told_in_one_unit() -> None:
