@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.flows.blocks import JudgedBlock
 from harness.judge import history
+from harness.judge.causes import explained
 from harness.judge.seen import with_changes
 from harness.model import Change, Finding, Observation, signal_of
 
@@ -32,13 +33,14 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
 
     A change of a level rests on its p-value alone, so it must also hold among all of its scenario's: Holm, family-wise
     error ALPHA, in which each signal has the weight of the table of signals. A verdict (leak, crash) rests on launches
-    that agree.
+    that agree. What another finding explains is marked so.
     """
     found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
     held = _holm(found, blocks)
     kept = [item for item in found if item.change.p is None or not _is_level(item) or id(item) in held]
+    versions = {block.cells[0].cell.image.series: [cell.cell.image.version for cell in block.cells] for block in blocks}
     return Findings(
-        findings=tuple(map(_finding, kept)),
+        findings=explained(list(map(_finding, kept)), versions),
         blocks=tuple(_with_changes(block, [item.change for item in kept if item.block is block]) for block in blocks),
     )
 

@@ -51,7 +51,7 @@ def find_changes(
     if exit_only:
         return outcome
     block = _Block(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
-    memory = memory_changes(cells, baseline=baseline)
+    memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
     return (*outcome, *memory, *step_time, *_others(block))
