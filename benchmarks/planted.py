@@ -52,7 +52,9 @@ def main() -> int:
     try:
         workshop = Workshop(folder=folder)
         workshop.build()
-        rows = list(run_all(workshop, chosen(options), options))
+        rows = []
+        for found in run_all(workshop, chosen(options), options):
+            rows += found
         quiet = planted_quiet.run(workshop, sweeps=options.quiet, resampled=options.resampled, note=note)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -89,15 +91,14 @@ def chosen(options: argparse.Namespace) -> list[Planted]:
     return [program for program in pool if not asked or asked & {program.signal, program.name}]
 
 
-def run_all(workshop: Workshop, programs: Sequence[Planted], options: argparse.Namespace) -> Iterator[Row]:
-    """Those that are not timed side by side, the others one after the other."""
+def run_all(workshop: Workshop, programs: Sequence[Planted], options: argparse.Namespace) -> Iterator[list[Row]]:
+    """The rows of each sweep: those that are not timed side by side, the others one after the other."""
     tasks = [program for program in programs for _ in range(options.repeats)]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for rows in pool.map(lambda one: run(workshop, one, options.sizes), [one for one in tasks if not one.timed]):
-            yield from rows
+        yield from pool.map(lambda one: run(workshop, one, options.sizes), [one for one in tasks if not one.timed])
     for program in tasks:
         if program.timed:
-            yield from run(workshop, program, options.sizes)
+            yield run(workshop, program, options.sizes)
 
 
 def run(workshop: Workshop, program: Planted, sizes: Sequence[float]) -> list[Row]:
@@ -113,7 +114,9 @@ def run(workshop: Workshop, program: Planted, sizes: Sequence[float]) -> list[Ro
     judge = accused if kind == "healthy" else answer
     rows = [_row(program, size, *judge(program, scenario_name(program, size), swept)) for size in wanted]
     shutil.rmtree(swept.directory.parents[2], ignore_errors=True)
-    note(f"{program.name}: {', '.join(row.answer for row in rows)} ({time.monotonic() - begun:.0f} s)")
+    for row in rows:
+        note(f"{program.name} {_size(row.size)}: {row.answer} {row.said}".rstrip())
+    note(f"{program.name}: {time.monotonic() - begun:.0f} s")
     return rows
 
 
@@ -131,7 +134,9 @@ def note(text: str) -> None:
 def table(rows: Sequence[Row]) -> str:
     """Each program at each size, and totals with 95 % intervals (Clopper and Pearson)."""
     lines = [f"{'signal':18}{'program':24}{'size':>5}  {'answer':10} said"]
-    lines += [f"{row.signal:18}{row.program:24}{_size(row.size):>5}  {row.answer:10} {row.said}".rstrip() for row in rows]
+    lines += [
+        f"{row.signal:18}{row.program:24}{_size(row.size):>5}  {row.answer:10} {row.said}".rstrip() for row in rows
+    ]
     return "\n".join([*lines, "", *totals(rows)])
 
 

@@ -67,6 +67,8 @@ def _signals(cell: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _words(finding: Mapping[str, Any]) -> str:
-    sides = [finding[name] for name in ("last_good", "first_bad", "last_bad", "first_good", "oldest_bad") if name in finding]
+    sides = [
+        finding[name] for name in ("last_good", "first_bad", "last_bad", "first_good", "oldest_bad") if name in finding
+    ]
     kind = "" if "first_bad" in finding else f"{finding['kind']} "
     return f"{kind}{finding['metric']} {'>'.join(sides)}"

@@ -144,4 +144,5 @@ def matrix_of(program: Planted, sizes: Sequence[float | None], series: Mapping[s
         }
         for size in sizes
     }
-    return {"version": 1, "series": dict(series), "scenarios": scenarios}
+    trials = {"least": 3, "most": program.most_trials}
+    return {"version": 1, "series": dict(series), "scenarios": scenarios, "trials": trials}

@@ -259,9 +259,11 @@ def output_at_start():
 def noisy_lines():
     """Warnings with addresses, times and counts, which no other launch prints so."""
     return counted(
-        lambda made: print("W %s step %d of %#x took %f s" % (time.time(), made, id(made), CHANCE.random()))
-        if made % 100 == 0
-        else None
+        lambda made: (
+            print("W %s step %d of %#x took %f s" % (time.time(), made, id(made), CHANCE.random()))
+            if made % 100 == 0
+            else None
+        )
     )
 
 
