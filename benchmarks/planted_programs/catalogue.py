@@ -99,7 +99,9 @@ PLANTED: tuple[Planted, ...] = (
     *_values("metrics.loss", "loss_nan", "loss_infinite", "loss_nan_once", fixed=True),
     *_values("metrics.loss", "loss_higher", limit=0.10, more={"metrics": {"loss": {"change": "10%"}}}),
     *_values("metrics.checksum", "checksum", fixed=True, more={"metrics": {"checksum": "equal"}}),
-    *_values("metrics.items", "items_drop", limit=0.05, also=("throughput",), more={"metrics": {"items": {"drop": "5%"}}}),
+    *_values(
+        "metrics.items", "items_drop", limit=0.05, also=("throughput",), more={"metrics": {"items": {"drop": "5%"}}}
+    ),
     *_values("log", "new_line", fixed=True, told="Could not load libplanted.so"),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What a bad version leaves behind in every step: memory, files, threads, processes. `amount` is a count or KiB a step."""
+"""What a bad version leaves behind: memory, files, threads, processes. `amount` is a count or KiB a step."""
 
 import ctypes
 import mmap
@@ -36,13 +36,13 @@ def setup(program, amount=0.0):
 
 
 def python_objects():
-    KEPT.append(bytearray(1024))
+    KEPT.append(bytearray(1024 - 64))  # and what an object and its place in the list take
 
 
 def native_heap():
     malloc = ctypes.CDLL(None).malloc
     malloc.restype = ctypes.c_void_p
-    ctypes.memset(malloc(1024), 1, 1024)
+    ctypes.memset(malloc(1024 - 16), 1, 1024 - 16)  # and the allocator's own bytes
 
 
 # ---------------------------------------------------------------- open files
