@@ -17,6 +17,7 @@ import argparse
 import concurrent.futures
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -47,6 +48,7 @@ class Row:
 
 def main() -> int:
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folder goes then, too
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="planted-"))
     try:
