@@ -1,6 +1,7 @@
 """What a bad version leaves behind: memory, files, threads, processes. `amount` is a count or KiB a step."""
 
 import ctypes
+import glob
 import mmap
 import os
 import signal
@@ -30,6 +31,12 @@ def setup(program, amount=0.0):
             lose()
 
     return step
+
+
+def teardown():
+    """What lies in /dev/shm outlives the launch: a sweep's launches together would fill it."""
+    for path in glob.glob(own_path("/dev/shm", "*")):
+        os.remove(path)
 
 
 # ---------------------------------------------------------------- memory
