@@ -40,9 +40,7 @@ def render(result: RunResult) -> str:
     return out.getvalue()
 
 
-def _columns(
-    entry: CellResult, changes: Sequence[Finding], names: Sequence[str]
-) -> Iterator[tuple[str, Any]]:
+def _columns(entry: CellResult, changes: Sequence[Finding], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
     known = entry.verdict.signals
     yield from _fields(cell_json(entry))
     for name in names:

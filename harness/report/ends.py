@@ -13,6 +13,7 @@ from harness.report.table import Row
 
 _ALWAYS = ("step_time", "peak_memory", "memory")
 _NONE = "none"
+_NOT_COMPARED = "not compared"
 _ORDER: tuple[Seen, ...] = ("bad", "suspect", "blind", "good", "none")
 
 
@@ -49,7 +50,7 @@ class Both:
             told = self.old
         else:
             told = f"{old if old and self.new.endswith(f' {unit}') else self.old} → {self.new}"
-        return "; ".join(filter(None, (told, self.worst)))
+        return ", but ".join(filter(None, (told, self.worst)))
 
     @property
     def is_open(self) -> bool:
@@ -108,7 +109,8 @@ def _worst(name: str, known: Sequence[tuple[CellResult, float]]) -> str:
 
 
 def _is_bad(name: str, verdict: CellVerdict) -> bool:
-    return name in verdict.signals and verdict.signals[name].seen == "bad"
+    known = verdict.signals.get(name)
+    return known.seen == "bad" if known is not None else name == "memory" and "leak" in verdict.verdicts
 
 
 def _default(name: str, entry: CellResult) -> float | None:
@@ -169,8 +171,8 @@ def line(row: Row) -> str:
 def _part(one: Both, ends: tuple[str, ...]) -> str:
     title = "growth" if one.name == "memory" else one.title
     where = f" ({' → '.join(one.between)})" if one.between != ends else ""
-    told = "; ".join(filter(None, (one.change, one.resolution)))
-    return f"{title} {one.figures}{where}{f' ({told})' if told else ''}"
+    told = "; ".join(filter(None, (one.change, one.resolution))) or _NOT_COMPARED
+    return f"{title} {one.figures}{where} ({told})"
 
 
 # ---------------------------------------------------------------- a row in full
@@ -180,9 +182,7 @@ COLUMNS = ("signal", "is", "old → new", "change", "limit", "would have shown",
 
 def rows(row: Row) -> list[tuple[Both, tuple[str, ...]]]:
     """A line for each signal of a row, as COLUMNS has it."""
-    return [
-        (one, (one.title, _is(one), one.figures, one.change, one.limit, one.visible, one.why)) for one in of(row)
-    ]
+    return [(one, (one.title, _is(one), one.figures, one.change, one.limit, one.visible, one.why)) for one in of(row)]
 
 
 def _is(one: Both) -> str:

@@ -1,5 +1,4 @@
-"""What a reader must not take for good: what was not measured, not decided, could not have been seen, or never looked at.
-"""
+"""What a reader must not take for good: not measured, not decided, not to be seen, or never looked at."""
 
 from __future__ import annotations
 

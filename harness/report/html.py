@@ -20,11 +20,23 @@ from markupsafe import Markup
 
 from harness.model import CellResult, RunResult
 from harness.report import (
-    blame, charts, ends, evidence, figures, gaps, probe_tables, signals, sparkline, table, traces, words, worth,
+    card_chart,
+    charts,
+    ends,
+    evidence,
+    figures,
+    gaps,
+    probe_tables,
+    signals,
+    sparkline,
+    table,
+    traces,
+    words,
+    worth,
 )  # fmt: skip
+from harness.report.cards import cards
 from harness.report.charts import Drawing
 from harness.report.clean import plain
-from harness.report.episodes import ordered
 from harness.report.headline import sentence
 
 _HEATS = 4
@@ -50,8 +62,8 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         result=result,
         headline=sentence(result),
         totals=words.totals(result),
-        findings=ordered(result),
-        faults=blame.evidence_lines(result),
+        cards=cards(result),
+        card_chart=card_chart,
         tables=tables,
         heats=_heats(tables),
         histories=evidence.histories(tables, result, anchors, in_full),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -44,8 +44,8 @@ def signal_of(name: str) -> Signal:
 
 
 def strip(verdict: CellVerdict) -> Strip:
-    """One tone a group: the worst of its signals; `none` if none of them could be looked at. Nothing that is provisional
-    is good.
+    """One tone a group: the worst of its signals; `none` if none of them could be looked at. What is provisional is
+    never good.
     """
     tones = _strip(tuple((name, one.seen) for name, one in verdict.signals.items())) if verdict.signals else ()
     return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
@@ -111,20 +111,10 @@ def value_text(name: str, value: float | None) -> str:
 
 
 def _in_unit(value: float, unit: str) -> str:
-    if unit == "KiB/step":
-        return figures.rate(value)
-    if unit == "ratio":
-        return f"{figures.number(value)}×"
-    if unit == "failures":
-        return f"{figures.number(100 * value)} % of launches"
     size, slash, per = unit.partition("/")
-    if size == "s":
-        return f"{figures.milliseconds(_MS * value)}{slash}{per}"
-    if size == "KiB":
-        return figures.mebibytes(value / _KIB)
-    if size == "B":
-        return _bytes(value) + slash + per
-    return figures.amount(value, unit)
+    if unit in _WHOLE:
+        return _WHOLE[unit](value)
+    return f"{_SIZES[size](value)}{slash}{per}" if size in _SIZES else figures.amount(value, unit)
 
 
 def _bytes(value: float) -> str:
@@ -132,6 +122,18 @@ def _bytes(value: float) -> str:
         return f"{figures.number(value)} B"
     kib = value / _KIB
     return f"{figures.number(kib)} KiB" if abs(kib) < _KIB else figures.mebibytes(kib / _KIB)
+
+
+_WHOLE: Mapping[str, Callable[[float], str]] = {
+    "KiB/step": figures.rate,
+    "ratio": lambda value: f"{figures.number(value)}×",
+    "failures": lambda value: f"{figures.number(100 * value)} % of launches",
+}
+_SIZES: Mapping[str, Callable[[float], str]] = {
+    "s": lambda value: figures.milliseconds(_MS * value),
+    "KiB": lambda value: figures.mebibytes(value / _KIB),
+    "B": _bytes,
+}
 
 
 def value_of(name: str, verdict: CellVerdict) -> float | None:
@@ -201,7 +203,7 @@ def _two(value: float) -> float:
 
 
 def short(name: str, one: SignalVerdict) -> tuple[str, str]:
-    """What a table's cell says where this signal matters: (`step time`, `only ±35 %`), (`open files`, `1 files/step`)."""
+    """What a cell says where this signal matters: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
     title = signal_of(name).title
     if one.seen != "blind":
         return title, value_text(name, one.value)

@@ -29,8 +29,8 @@ SO_FAR = f"{words.SO_FAR}: it has fewer launches than its verdict needs, and may
 ONLY = "only ±35 %: a change had to be as large as that to show, and the limit is smaller"
 UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
 CHANGED = (
-    "step time, peak memory and other figures: what was compared, over the steps and rounds that all versions have; a version that could "
-    "not be compared: its own launches, whole; beside ▼ and ▲ the finding's change"
+    "step time, peak memory and others: what was compared, over the steps and rounds that all versions have; a version "
+    "that could not be compared: its own launches, whole; beside ▼ and ▲ the finding's change"
 )
 
 
@@ -130,7 +130,12 @@ def legend(shown: Sequence[Table]) -> list[str]:
         SO_FAR: any(cell.word == words.SO_FAR for cell in cells),
         CHANGED: any(one.changed for one in shown),
     }
-    return [LEGEND, *([signals.LEGEND] if also.pop(signals.LEGEND) else []), UNITS, *(line for line in also if also[line])]
+    return [
+        LEGEND,
+        *([signals.LEGEND] if also.pop(signals.LEGEND) else []),
+        UNITS,
+        *(line for line in also if also[line]),
+    ]
 
 
 def tables(result: RunResult) -> list[Table]:

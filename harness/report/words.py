@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from harness.model import BAD, GOOD, UNSURE, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
 from harness.report import figures, signals
@@ -43,7 +43,7 @@ def signal_name(number: int) -> str:
 
 
 def cell_tone(verdict: CellVerdict) -> Tone:
-    """How a cell is coloured, by all that was looked at: good only if nothing of it is bad, undecided or provisional."""
+    """How a cell is coloured, by all that was looked at: good only if nothing is bad, undecided or provisional."""
     own = tone(verdict.verdict)
     if own in ("bad", "none"):
         return own
@@ -99,19 +99,33 @@ def is_seen_once(result: CellResult) -> bool:
 def cell_figure(verdict: CellVerdict) -> str:
     """The figure of a cell in a table, rates in bare KiB a step: `7.84`, `≤0.02`, `SIGSEGV`, `+23 %`, or nothing."""
     name = verdict.verdict
-    if name == "flat" and verdict.excluded_kib_per_step is not None:
-        return f"≤{figures.number(verdict.excluded_kib_per_step)}"
-    if name in ("leak", "suspect") and verdict.rate_kib_per_step is not None:
-        return figures.number(verdict.rate_kib_per_step)
-    if name == "slowdown" and verdict.step_drift is not None:
-        return figures.percent(verdict.step_drift)
-    if name == "plateau" and verdict.plateau_mib is not None:
-        return figures.mebibytes(verdict.plateau_mib)
-    if name == "growth" and (growing := _bad_of("growth", verdict)):
+    if name in ("growth", "nan"):
+        return _figure_of_signal(verdict)
+    if name == "crash":
+        return signal_name(verdict.signal) if verdict.signal else ""
+    value = {
+        "flat": verdict.excluded_kib_per_step,
+        "leak": verdict.rate_kib_per_step,
+        "suspect": verdict.rate_kib_per_step,
+        "slowdown": verdict.step_drift,
+        "plateau": verdict.plateau_mib,
+    }.get(name)
+    return "" if value is None else _FIGURES.get(name, figures.number)(value)
+
+
+_FIGURES: Mapping[str, Callable[[float], str]] = {
+    "flat": lambda rate: f"≤{figures.number(rate)}",
+    "slowdown": figures.percent,
+    "plateau": figures.mebibytes,
+}
+
+
+def _figure_of_signal(verdict: CellVerdict) -> str:
+    """Of what grows its pace, of NaN where it is."""
+    if verdict.verdict == "growth" and (growing := _bad_of("growth", verdict)):
         return signals.value_text(growing, verdict.signals[growing].value)
-    if name == "nan" and (metric := _bad_of("value", verdict)):
-        return f"in {signals.signal_of(metric).title}"
-    return signal_name(verdict.signal) if name == "crash" and verdict.signal else ""
+    metric = _bad_of("value", verdict) if verdict.verdict == "nan" else None
+    return "" if metric is None else f"in {signals.signal_of(metric).title}"
 
 
 def cell_text(verdict: CellVerdict) -> str:
@@ -154,6 +168,7 @@ _WHAT = {
     "crash": "crash",
     "hang": "hang",
 }
+
 
 def symptom(finding: Finding) -> str:
     """What is wrong, as a noun: `memory leak`, `slower steps`."""

@@ -100,7 +100,10 @@ def unknown(name: VerdictName, why: str) -> CellVerdict:
 
 # ---------------------------------------------------------------- signals
 
-_NO_GPU, _NO_ITEMS = SignalVerdict(seen="none", why="no GPU"), SignalVerdict(seen="none", why="the scenario has no items")
+_NO_GPU, _NO_ITEMS = (
+    SignalVerdict(seen="none", why="no GPU"),
+    SignalVerdict(seen="none", why="the scenario has no items"),
+)
 
 
 def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
@@ -110,7 +113,8 @@ def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
     known |= {
         "memory": SignalVerdict(seen="bad" if verdict.verdict == "leak" else "good", value=verdict.rate_kib_per_step,
                                 ci=verdict.rate_ci, limit=0.5, visible=verdict.excluded_kib_per_step),
-        "step_time": SignalVerdict(seen="good", value=step_s, ci=(step_s * 0.98, step_s * 1.02), limit=0.1, visible=0.08),
+        "step_time": SignalVerdict(seen="good", value=step_s, ci=(step_s * 0.98, step_s * 1.02), limit=0.1,
+                                   visible=0.08),
         "peak_memory": SignalVerdict(seen="good", value=peak_kib, ci=(peak_kib, peak_kib), limit=0.1, visible=0.02),
         "setup_time": SignalVerdict(seen="good", value=0.31, ci=(0.29, 0.33), limit=0.5, visible=0.22),
         "open_files": SignalVerdict(seen="good", value=0.0, ci=(-1e-6, 1e-6), limit=0.01, visible=0.001),
@@ -308,9 +312,7 @@ def signalled() -> RunResult:
         "6.3.0": seen(flat(), setup_time=slow),
         "6.3.1": seen(leak(7.838), step_time=replace(BLIND, seen="bad", value=0.0181e-3)),
         "6.3.2": replace(seen(flat()), provisional=True, trials=1),
-        "6.4.4": replace(
-            seen(flat(), **{"metrics.loss": SignalVerdict(seen="bad")}), verdict="nan", verdicts=("nan",)
-        ),
+        "6.4.4": replace(seen(flat(), **{"metrics.loss": SignalVerdict(seen="bad")}), verdict="nan", verdicts=("nan",)),
     }
 
     def judge(version: str, _lane: Lane, of: Variant) -> CellVerdict:
