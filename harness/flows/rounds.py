@@ -9,9 +9,9 @@ from typing import Any
 from harness.flows.judging import fails_late, judge_trials
 from harness.judge import verdict
 from harness.judge.acquittal import may_hold
+from harness.judge.figures import has_step_times
 from harness.judge.noise import noise_of
 from harness.judge.rounds import wants_round
-from harness.judge.summary import comparable
 from harness.judge.tables import FEWEST_ROUNDS, step_time_launches
 from harness.judge.transitions import wants_launches
 from harness.model import Noise, Trials
@@ -112,7 +112,7 @@ class Rounds:
         """
         scenario = self.runs[0].cell.variant.scenario
         trials = [run.measured if run.runnable else [] for run in self.runs]
-        launches = step_time_launches(trials, least_steps=scenario.steps.first)
+        launches = step_time_launches(trials, steps=scenario.steps)
         return may_hold(launches, limit=scenario.limits.step_time or 0.0, wanted=self.asked.least)
 
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
@@ -242,7 +242,7 @@ def _is_measured(run: CellRun) -> bool:
 
 
 def _is_compared(run: CellRun) -> bool:
-    return any(comparable(trial.trace) for trial in run.measured)
+    return any(has_step_times(trial) for trial in run.measured)
 
 
 def _awaited(run: CellRun) -> int:

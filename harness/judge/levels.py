@@ -12,15 +12,13 @@ import numpy as np
 from harness.judge.layout import without_rounds
 from harness.judge.shift import Levels, Shift, find_levels
 from harness.judge.tables import Table
-from harness.model import Change, Effect, Kind, Metric
+from harness.model import SIGNALS, Change, Effect, Interval, Kind, Metric
 
 ALPHA = 0.008
 """The chance of a change that is none in a series, for each metric."""
 MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
 """Of ALPHA, for the two tables of step times."""
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
-PEAK_LEAST_KIB = 1024.0
-"""Less than this is no finding, however small the process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +49,11 @@ def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
     return sorted(kept, key=lambda change: change.after)
 
 
-def peak_changes(table: Table, rule: Rule) -> list[Change]:
+def level_changes(metric: Metric, table: Table, rule: Rule) -> list[Change]:
+    """Changes of a level signal, oldest first; none smaller than what counts of it at all."""
     levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed)
-    found = _level_changes("peak_memory", table, levels, rule=rule)
-    return [change for shift, change in found if _peak_step_kib(table, shift) > PEAK_LEAST_KIB]
+    found = _level_changes(metric, table, levels, rule=rule)
+    return [change for shift, change in found if _step_of(metric, table, shift) > SIGNALS[metric].least]
 
 
 def _same(one: Change, other: Change) -> bool:
@@ -71,10 +70,11 @@ def _agrees(other: Table, shift: Shift) -> bool:
     return float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean()) / shift.size >= 0.5
 
 
-def _peak_step_kib(table: Table, shift: Shift) -> float:
+def _step_of(metric: Metric, table: Table, shift: Shift) -> float:
+    """The difference of the two levels, in the signal's unit."""
     begin, end = shift.stretch
-    peaks = np.exp(table.values)
-    return abs(float(peaks[:, shift.first : end].mean() - peaks[:, begin : shift.first].mean()))
+    figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
+    return abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
 
 
 def _level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -> list[tuple[Shift, Change]]:
@@ -106,9 +106,9 @@ def _from_start(metric: Metric, table: Table, levels: Levels, *, good: float) ->
         before=None,
         after=table.positions[0],
         untestable=tuple(range(table.positions[0])),
-        effect=Effect(value=math.exp(levels.means[0] - good), unit="ratio"),
+        effect=_ratio(metric, levels.means[0] - good),
         p=max(shift.p for shift, _ in between),
-        verdict=_VERDICTS[metric],
+        verdict=_VERDICTS.get(metric, metric),
     )
 
 
@@ -127,14 +127,17 @@ def _level_change(metric: Metric, kind: Kind, table: Table, shift: Shift) -> Cha
         before=before,
         after=after,
         untestable=_between(table.positions, before, after),
-        effect=Effect(
-            value=math.exp(shift.size),
-            unit="ratio",
-            ci=(math.exp(shift.interval[0]), math.exp(shift.interval[1])),
-        ),
+        effect=_ratio(metric, shift.size, shift.interval),
         p=shift.p,
-        verdict=_VERDICTS[metric],
+        verdict=_VERDICTS.get(metric, metric),
     )
+
+
+def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
+    """The ratio of the new level to the old one: of a signal that falls it is below one where that is worse."""
+    sign = -1.0 if SIGNALS[metric].falls else 1.0
+    ci = None if interval is None else sorted(math.exp(sign * bound) for bound in interval)
+    return Effect(value=math.exp(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
 
 
 def _between(positions: Sequence[int], before: int, after: int) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from harness.judge.layout import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread
 from harness.judge.numbers import CONFIDENCE
-from harness.judge.tables import peak_differences, step_time_differences
-from harness.model import Noise, Steps, Trial
+from harness.judge.tables import differences
+from harness.model import LEVELS, Noise, Steps, Trial
 
 Pair = tuple[Trial, Trial]
 """A launch and its twin: the same image in the same round, under another name."""
@@ -18,12 +18,7 @@ Pair = tuple[Trial, Trial]
 
 def noise_of(pairs: Sequence[Pair], *, steps: Steps) -> Noise | None:
     """The noise that the pairs show, or None if nothing of them can be compared."""
-    return _noise(
-        {
-            "step_time": _of_pairs(step_time_differences(pairs, least_steps=steps.first)),
-            "peak_memory": _of_pairs(peak_differences(pairs, least_steps=steps.first)),
-        }
-    )
+    return _noise({name: _of_pairs(differences(name, pairs, steps=steps)) for name in LEVELS if name != "image_size"})
 
 
 def pooled(noises: Iterable[Noise | None]) -> Noise | None:

@@ -15,20 +15,19 @@ from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.compared import Compared
 from harness.judge.layout import ROUNDS_TO_CLEAN, spread_within, without_rounds
-from harness.judge.levels import ALPHA, PEAK_LEAST_KIB
+from harness.judge.levels import ALPHA
 from harness.judge.tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
     Table,
-    median_step_s,
-    peak_table,
+    level_table,
     rounds_in_common,
     step_time_launches,
-    step_time_table,
 )
-from harness.model import Limits, Noise, Steps, Trial, Trials
+from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials
 
-_WORDS = {"step_time": "step times", "peak_memory": "memory peaks"}
+ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
+"""The level signals for which rounds are added also where nobody gave them a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +53,13 @@ def wants_round(
     None also where a version that is compared has had all its launches: rounds without it would tell nothing more.
     """
     alike, _ = set_apart(trials)
-    for metric, limit in _compared(limits).items():
-        if (
-            metric == "step_time"
-            and acquitted(step_time_launches(alike, least_steps=steps.first), limit=limit) is not None
-        ):
+    for metric, limit in _asking(limits).items():
+        if metric == "step_time" and acquitted(step_time_launches(alike, steps=steps), limit=limit) is not None:
             continue
-        lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
+        lacking = _too_few(metric, alike, steps=steps, asked=trials_asked) if metric in ALWAYS_ASKING else None
         if lacking is not None:
             return lacking
-        table = _table(metric, alike, steps=steps)
+        table = level_table(metric, alike, steps=steps)
         if table is None or any(len(trials[place]) >= trials_asked.most for place in table.positions):
             continue
         reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise)
@@ -80,13 +76,13 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     (--fresh).
     """
     wanted = min(WANTED_ROUNDS, asked.least)
-    common = rounds_in_common(trials, metric, least_steps=steps.first)
+    common = rounds_in_common(trials, metric, steps=steps)
     if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
         return None
     waited = metric == "step_time" and wanted >= FEWEST_ROUNDS and _waited(trials)
     if not common and not waited:
         return None
-    return f"only {common} of {wanted} rounds have the {_WORDS[metric]} of every version"
+    return f"only {common} of {wanted} rounds have the {SIGNALS[metric].title} of every version"
 
 
 def _waited(trials: Sequence[Sequence[Trial]]) -> bool:
@@ -98,9 +94,9 @@ def too_wide(metric: str, table: Table, *, limit: float, most: int, noise: Noise
     found = _precision(metric, table, noise=noise)
     if found is None or found.rounds >= most or found.half_width <= math.log1p(limit):
         return None
-    if metric == "peak_memory" and found.typical * math.expm1(found.half_width) <= PEAK_LEAST_KIB:
+    if found.typical * math.expm1(found.half_width) <= SIGNALS[metric].least:
         return None
-    return f"{_WORDS[metric]} are known to ±{math.expm1(found.half_width):.1%}, and the limit is {limit:.1%}"
+    return f"{SIGNALS[metric].title} is known to ±{math.expm1(found.half_width):.1%}, and the limit is {limit:.1%}"
 
 
 def visible(compared: Compared, *, limits: Limits, noise: Noise | None = None) -> Mapping[str, float] | None:
@@ -111,7 +107,7 @@ def visible(compared: Compared, *, limits: Limits, noise: Noise | None = None) -
     """
     seen: dict[str, float] = {}
     for metric in _compared(limits):
-        table = compared.medians if metric == "step_time" else _table(metric, compared.alike, steps=compared.steps)
+        table = compared.tables.get(metric)
         least = None if table is None else _least_seen(table)
         if table is not None and least is not None:
             seen[metric] = math.expm1(max(least, noises.floor(noise, metric, rounds=len(table.values))))
@@ -134,16 +130,16 @@ def _least_seen(table: Table) -> float | None:
     return spread.cautious(rounds).half_width(rounds, share=1 - ALPHA / (2 * versions * (versions - 1)))
 
 
+def _asking(limits: Limits) -> Mapping[str, float]:
+    """By level signal: the limit of those for which rounds are added. What nobody gave a limit is told as it is."""
+    given = ALWAYS_ASKING | {name for name, _ in limits.others}
+    return {name: limit for name, limit in _compared(limits).items() if name in given}
+
+
 def _compared(limits: Limits) -> Mapping[str, float]:
-    """By metric: the limit of what is compared between versions at all."""
-    known = {"step_time": limits.step_time, "peak_memory": limits.peak_memory}
-    return {metric: limit for metric, limit in known.items() if limit is not None}
-
-
-def _table(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Table | None:
-    if metric == "step_time":
-        return step_time_table(trials, median_step_s, least_steps=steps.first)
-    return peak_table(trials, least_steps=steps.first)
+    """By level signal: the limit of what is compared between versions at all."""
+    known = {name: limits.of(name) for name in LEVELS}
+    return {name: limit for name, limit in known.items() if limit is not None}
 
 
 def _precision(metric: str, table: Table, *, noise: Noise | None) -> Precision | None:

@@ -160,6 +160,31 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Observed:
+    """Something that differs between two neighbouring versions of one block and is told, not judged: `signal` is `log`
+    or a metric, `before` and `after` are positions, `text` says what.
+    """
+
+    signal: Metric
+    before: int
+    after: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The same with its place, for reports."""
+
+    series: str
+    lane: Lane
+    variant: Variant
+    signal: Metric
+    before: str
+    after: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """What a series shows for one lane, variant and metric.
 
