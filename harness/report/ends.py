@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.model import CellResult, CellVerdict, Seen
 from harness.report import signals
-from harness.report.clean import plain, version
+from harness.report.clean import version
 from harness.report.signals import Tone
 from harness.report.table import Row
 
@@ -94,7 +94,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         limit=signals.limit_text(name, limit if seen or not cells else _default(name, cells[0])),
         visible=signals.visible_text(name, max(visible, default=None)),
         seen=None if worst is None else worst.seen,
-        why="" if worst is None else plain(worst.why),
+        why="" if worst is None else signals.reason(worst),
     )
 
 
@@ -188,8 +188,7 @@ def rows(row: Row) -> list[tuple[Both, tuple[str, ...]]]:
 def _is(one: Both) -> str:
     if one.seen is None:
         return ""
-    meaning = {"bad": "bad", "suspect": "suspect", "blind": "blind", "good": "good", "none": "not looked at"}[one.seen]
-    return f"{signals.MARKS[one.tone]} {meaning}"
+    return f"{signals.MARKS[one.tone]} {signals.MEANS[one.seen]}"
 
 
 def reasons(told: Iterable[Both]) -> list[str]:

@@ -56,7 +56,7 @@ def _blind(result: RunResult) -> Iterator[str]:
     for entry in result.cells:
         for name in _open_signals(entry):
             one = entry.verdict.signals[name]
-            told.setdefault((name, one.seen, _place(entry), plain(one.why)), []).append((entry, one))
+            told.setdefault((name, one.seen, _place(entry), signals.reason(one)), []).append((entry, one))
     for (name, _, place, reason), some in told.items():
         what = _range(name, [one for _, one in some])
         yield _line(what, place, reason, cells=[entry.cell for entry, _ in some])
@@ -160,7 +160,7 @@ def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
         if _is_off(name, scenario):
             found[name] = _LIMIT_NONE
         elif seen and all(one.seen == "none" for one in seen):
-            found[name] = next((plain(one.why) for one in seen if one.why), _NOT_MEASURED)
+            found[name] = next((plain(one.why).removeprefix("it was ") for one in seen if one.why), _NOT_MEASURED)
         elif not seen and _is_known(cells):
             found[name] = _NOT_MEASURED
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
@@ -28,6 +29,7 @@ LEGEND = (
     f"marks, in order: {', '.join(GROUP_NAMES.values())} "
     "(✓ good, ? not decided or blind, ✗ bad, · nothing to look at)"
 )  # fmt: skip
+_FIGURES = re.compile(r"^only [^;]* would have shown[^;]*(; |$)")
 _MS, _KIB = 1000.0, 1024.0
 _TENFOLD = 9.0
 """A change that two noisy launches could hide may be thousands of millions of per cent: nothing could be told."""
@@ -201,24 +203,48 @@ def _two(value: float) -> float:
 
 # ---------------------------------------------------------------- one signal in words
 
+_SHORT: Mapping[str, str] = {
+    "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
+    "shm": "/dev/shm", "disk": "disk",
+}  # fmt: skip
+"""What a narrow column calls a signal whose title is long."""
+_UNTOLD = "cannot be told"
+MEANS: Mapping[Seen, str] = {
+    "bad": "bad", "suspect": "suspect", "blind": "blind", "good": "good", "none": "not looked at",
+}  # fmt: skip
+
 
 def short(name: str, one: SignalVerdict) -> tuple[str, str]:
     """What a cell says where this signal matters: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
-    title = signal_of(name).title
+    title, seen = _SHORT.get(name, signal_of(name).title), _seen(name, one)
     if one.seen != "blind":
         return title, value_text(name, one.value)
-    seen = visible_text(name, one.visible)
-    if not seen:
-        return title, "cannot be told"
-    return title, f"only {'' if signal_of(name).kind == 'growth' or not seen[0].isdigit() else '±'}{seen}"
+    return title, f"only {seen}" if seen else _UNTOLD
+
+
+def _seen(name: str, one: SignalVerdict) -> str:
+    """Of a blind signal what would have shown: `±35 %`, `0.9 KiB/step`, `>10×`; "" if that is not known."""
+    if one.seen != "blind" or one.visible is None or not math.isfinite(one.visible):
+        return ""
+    if signal_of(name).kind == "growth":
+        return visible_text(name, one.visible)
+    return ">10×" if one.visible > _TENFOLD else f"±{visible_text(name, one.visible)}"
 
 
 def blindness(name: str, one: SignalVerdict) -> str:
     """`step time: only ±35 % would have shown (limit 10 %)`"""
-    title, seen = short(name, one)
     limit = limit_text(name, one.limit)
-    told = f"{seen} would have shown" if seen.startswith("only") else seen
-    return f"{title}: {told}{f' (limit {limit})' if limit else ''}"
+    seen = _seen(name, one)
+    told = f"only {seen} would have shown" if seen else _UNTOLD
+    if seen.startswith(">"):
+        told = f"only a change of {visible_text(name, one.visible)} would have shown"
+    return f"{signal_of(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+
+
+def reason(one: SignalVerdict) -> str:
+    """Why a signal is what it is, and the remedy, without the figures of what is blind: reports tell those."""
+    why = plain(one.why)
+    return _FIGURES.sub("", why) if one.seen == "blind" else why
 
 
 def sentence(name: str, one: SignalVerdict) -> str:
@@ -226,11 +252,11 @@ def sentence(name: str, one: SignalVerdict) -> str:
     if one.seen == "blind":
         said = blindness(name, one)
     else:
-        title, seen = short(name, one)
         limit = limit_text(name, one.limit)
-        word = {"bad": "bad", "suspect": "suspect", "good": "good", "none": "not looked at"}[one.seen]
-        said = f"{title}: {', '.join(filter(None, (word, seen)))}{f' (limit {limit})' if limit else ''}"
-    return f"{said}; {plain(one.why)}" if one.why else said
+        told = ", ".join(filter(None, (MEANS[one.seen], value_text(name, one.value))))
+        said = f"{signal_of(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+    why = reason(one)
+    return f"{said}; {why}" if why else said
 
 
 def doubts(verdict: CellVerdict) -> list[str]:

@@ -229,7 +229,12 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if any(is_told[one] and one.kind != "first_fixed" for one in begins):
         return replace(cell, mark="first_bad")
     is_fixed = any(one.kind == "first_fixed" and (cell.strip or not _is_level(one)) for one in begins)
-    return replace(cell, mark="first_fixed") if is_fixed and not (cell.strip and cell.tone == "bad") else cell
+    if not is_fixed or (cell.strip and cell.tone == "bad"):
+        return cell
+    verdict = cell.result.verdict
+    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # what is good again, not what is blind there
+        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict))
+    return replace(cell, mark="first_fixed")
 
 
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from harness.model import RunResult
-from harness.report import html, markdown, terminal
+from harness.report import terminal
 from tests.unit.report import build
 
 
