@@ -54,12 +54,12 @@ FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
 }
 
 
-def print_result(result: RunResult, *, as_json: bool) -> None:
+def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> None:
     with to_stdout():
         if as_json:
             click.echo(_summary(result), nl=False)
         else:
-            terminal.render(result, Terminal(highlight=False))
+            terminal.render(result, Terminal(highlight=False), wide=wide)
 
 
 def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:

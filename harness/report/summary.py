@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.model import Attribution, CellResult, Finding, HostState, Lane, RunResult, Variant
-from harness.report import blame, words
+from harness.model import Attribution, CellResult, Finding, HostState, Lane, RunResult, SignalVerdict, Variant
+from harness.report import blame, signals, words
 from harness.report.episodes import ordered
 from harness.report.rule import rule_text
 
@@ -78,6 +78,20 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         "compared_peak_mib": json_ready(verdict.compared_peak_mib),
         "compared_peak_mib_ci": json_ready(verdict.compared_peak_mib_ci),
         "why": words.why(entry),
+        "provisional": verdict.provisional,
+        "signals": {name: _signal(name, one) for name, one in verdict.signals.items()},
+    }
+
+
+def _signal(name: str, one: SignalVerdict) -> dict[str, Any]:
+    return {
+        "seen": one.seen,
+        "value": json_ready(one.value),
+        "ci": json_ready(one.ci),
+        "limit": json_ready(one.limit),
+        "visible": json_ready(one.visible),
+        "why": one.why,
+        "unit": signals.signal_of(name).unit,
     }
 
 

@@ -186,12 +186,12 @@ def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:
     assert text[text.index("### orjson") : text.index("### ngc on old")] == dedent("""\
         ### orjson on here
 
-        | version   | orjson\\_deleted (±3 % ±2 %)   |
-        |-----------|-------------------------------|
-        | 3.7.7     | ✓ flat ≤0.017                 |
-        | 3.7.8     | ✓ flat ≤0.017                 |
-        | 3.7.9     | **▼ crash SIGSEGV**           |
-        | 3.7.10    | ▲ flat ≤0.017                 |
+        | version   | orjson\\_deleted     |
+        |-----------|---------------------|
+        | 3.7.7     | ✓ flat ≤0.017       |
+        | 3.7.8     | ✓ flat ≤0.017       |
+        | 3.7.9     | **▼ crash SIGSEGV** |
+        | 3.7.10    | ▲ flat ≤0.017       |
 
         """)
 
