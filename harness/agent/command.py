@@ -131,7 +131,9 @@ class CommandWatch(Watch):
         elif self._pattern is not None and self.stuck(now):
             self.end("hang", "no progress after step %d at the time limit of %g s" % (self.steps(), limit_s))
         else:
-            self.end("stopped", "time limit reached after %d %s" % (self.steps(), "steps" if self._pattern else "samples"))
+            self.end(
+                "stopped", "time limit reached after %d %s" % (self.steps(), "steps" if self._pattern else "samples")
+            )
 
     def _said(self):
         """Its last words, without those that tell of steps."""
