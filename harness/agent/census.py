@@ -1,9 +1,9 @@
 """Counts what a trial holds besides memory, now and then, from outside: the steps pay nothing for it.
 
 A row is taken after the first step, at every look (the scenario stands still: exact), when the trial ends, and between
-looks every 50 ms, or more rarely where that would take more than 1 % of the time. Files cost a walk through folders, and
-are counted at a pace of their own. Of the rows between looks MOST_PACED are kept: beyond, every second one goes, and
-the others come half as often.
+looks every 50 ms, or more rarely where that would take more than 1 % of the time. Files cost a walk through folders:
+they are counted at a pace of their own. Of the rows between looks MOST_PACED are kept: beyond, every second one goes,
+and from then on they come half as often.
 """
 
 import time

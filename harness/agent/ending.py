@@ -15,8 +15,8 @@ def signal_name(number):
 def of_death(death, place, in_setup, oom_killed, said=""):
     """For a process that ended by itself, without a word: a signal, or os._exit.
 
-    `place` is where it was, in words; `said` why, if it said anything. SIGKILL comes from outside: from the kernel for want of memory if the cgroup
-    counted that, else from someone who says nothing about the image.
+    `place` is where it was, in words; `said` why, if it said anything. SIGKILL comes from outside: from the kernel for
+    want of memory if the cgroup counted that, else from someone who says nothing about the image.
     """
     if death.signal == signal.SIGKILL and not oom_killed:
         return "infrastructure", "%s: killed by SIGKILL from outside, and the cgroup counted no OOM kill" % place

@@ -9,8 +9,9 @@ from .probes import heap, status, tree
 class Looker(object):
     """Takes looks with the readers that this process has; what cannot be read is missing in a look."""
 
-    def __init__(self, rss, heap_in_use, blocks, cgroup, pool, cpu):
-        self._readers = (("rss%s_kib", rss), ("heap%s_kib", heap_in_use), ("blocks%s", blocks))
+    def __init__(self, readers, cgroup, pool, cpu):
+        names = ("rss%s_kib", "rss_kib"), ("heap%s_kib", "heap_kib"), ("blocks%s", "blocks")
+        self._readers = [(name, readers[column]) for name, column in names]
         self._cgroup = cgroup
         self._pool = pool
         self._cpu = cpu

@@ -20,7 +20,7 @@ import time
 import types
 
 from . import ending, failure, looks, samples, stepping, wrapping
-from .probes import cgroup, cpu, heap, libraries, pools, python, rss
+from .probes import cgroup, heap, libraries, pools, python, rss
 
 STACKS_SIGNAL = signal.SIGUSR2
 
@@ -148,8 +148,7 @@ class Scenario(object):
             probes=stepper.probes,
             metrics=stepper.metrics.settle(),
         )
-        memory = (readers["rss_kib"], readers["heap_kib"], readers["blocks"])
-        looker = looks.Looker(*memory, cgroup.find(), pool, stepper.cpu)
+        looker = looks.Looker(readers, cgroup.find(), pool, stepper.cpu)
         end = self._step_and_look(stepper, looker)
         if probe is not None:
             self._send(probe.files())

@@ -9,31 +9,13 @@ import signal
 import time
 import traceback
 
-from . import census, child, monitor, samples, wire, wrapping
+from . import census, child, monitor, samples, waiting, wire, wrapping
 from .probes import cgroup, files, libraries
 
 PROGRESS_S = 1.0
 FLUSH_S = 10.0
 LEAST_PATIENCE_S = 1.0
 PATIENCE_STEPS = 10
-
-
-class Countdown(object):
-    """Seconds left, of a clock that can stand still."""
-
-    def __init__(self, seconds, now):
-        self._end = now + seconds
-        self._paused_at = None
-
-    def left(self, now):
-        return self._end - (now if self._paused_at is None else self._paused_at)
-
-    def pause(self, now):
-        self._paused_at = now
-
-    def resume(self, now):
-        self._end += now - self._paused_at
-        self._paused_at = None
 
 
 class Watch(object):
@@ -56,7 +38,7 @@ class Watch(object):
         self.notes = []
         self.output = wire.Output()
         self.census = None
-        self.countdown = Countdown(job["timeout_s"], clock())
+        self.countdown = waiting.Countdown(job["timeout_s"], clock())
         self.asked_at = None
         self._group = cgroup.find()
         self._oom_kills = self._group.oom_kills()
@@ -64,7 +46,7 @@ class Watch(object):
         self._progress_at = clock() + PROGRESS_S
         self._sent = 0
         self._selector = selectors.PollSelector()
-        self._signals = _signals_as_fd()
+        self._signals = waiting.signals_as_fd()
         self._gpus = gpus
         self.monitor = None
 
@@ -323,14 +305,3 @@ class Watch(object):
         until = self.clock() + FLUSH_S
         while self.outbox.pending and not self.gone and self.clock() < until:
             self._exchange(0.1)
-
-
-def _signals_as_fd():
-    """An fd that can be read when a signal came: the death of a child, or a request to end."""
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: None)
-    return reader

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent import ending, failure, hello, libc, samples, stepping, watch, wire
+from harness.agent import ending, failure, hello, libc, samples, stepping, waiting, wire
 from harness.agent.child import Death
 from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
 from harness.agent.probes.bounds import Bounds
@@ -318,7 +318,7 @@ def test_the_outbox_writes_lines_of_its_own_in_small_pieces() -> None:
 
 
 def test_a_countdown_stands_still_while_paused() -> None:
-    countdown = watch.Countdown(10, 100)
+    countdown = waiting.Countdown(10, 100)
     countdown.pause(104)
     assert countdown.left(150) == 6
     countdown.resume(150)

@@ -302,7 +302,9 @@ def test_a_failing_teardown_is_a_failure(tmp_path: Path, thorough_python: str) -
 
     assert (told.done["end"], told.done["at_exit"], told.done["exit_code"]) == ("crash", True, None)
     last = told.done["message"].splitlines()[-1]
-    assert re.search(r"^after the last step: teardown: RuntimeError: planted fail.*\(planted.py:\d+ in teardown\)$", last)
+    assert re.search(
+        r"^after the last step: teardown: RuntimeError: planted fail.*\(planted.py:\d+ in teardown\)$", last
+    )
     assert "Traceback" in told.done["message"]
 
 
