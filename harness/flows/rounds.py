@@ -43,6 +43,8 @@ class Rounds:
     only: frozenset[str] | None = None
     """The cells (ids) that may be launched; of the others only what is known counts. None: all."""
     conclusion: str = ""
+    blocks: int = 1
+    """How many blocks its scenario has: they share the chance of a false alarm."""
 
     @property
     def lazy(self) -> bool:
@@ -157,7 +159,12 @@ class Rounds:
             return None
         trials = [run.measured if run.runnable else [] for run in self.runs]
         return wants_round(
-            trials, limits=scenario.limits, steps=scenario.steps, trials_asked=self.asked, noise=self.noise()
+            trials,
+            limits=scenario.limits,
+            steps=scenario.steps,
+            trials_asked=self.asked,
+            noise=self.noise(),
+            blocks=self.blocks,
         )
 
     def _has_to_confirm(self, run: CellRun) -> bool:

@@ -49,6 +49,16 @@ class Spread:
         return Spread(deviation=self.deviation, freedom=min(self.freedom, 2 * (rounds - 1) ** 2))
 
 
+def together(*spreads: Spread | None) -> Spread | None:
+    """The pooled spread of those that are known."""
+    known = [spread for spread in spreads if spread is not None and spread.freedom > 0]
+    if not known:
+        return None
+    freedom = sum(spread.freedom for spread in known)
+    squares = sum(spread.freedom * spread.deviation**2 for spread in known)
+    return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
+
+
 def without_rounds(values: Floats) -> Floats:
     """The table without its rounds' levels, and with launches that are far out drawn in."""
     return laid_out(values)[0]

@@ -84,9 +84,11 @@ def _of_place(
 
 def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, others: int) -> SignalVerdict:
     """Why a version has no figure: nobody has one, or it could not be compared."""
+    if not cell.trials:
+        return replace(plain, why="not measured")
     if not others:
         return replace(plain, why=SIGNALS[name].absent)
-    if BAD & set(cell.verdicts) or not cell.trials:
+    if BAD & set(cell.verdicts):
         return replace(plain, why=f"not compared: {cell.verdict}")
     return replace(plain, seen="blind", why=f"{SIGNALS[name].absent} here, unlike in other versions")
 

@@ -19,7 +19,7 @@ from scipy.special import stdtr, stdtrit
 
 from harness.judge.arcs import RESAMPLES, Arcs, permutation_p, welch_p
 from harness.judge.distinct import Laid, distinct_levels
-from harness.judge.layout import NEGLIGIBLE, Spread, by_round_alone, laid_out, spread_within
+from harness.judge.layout import NEGLIGIBLE, Spread, by_round_alone, laid_out, spread_within, together
 from harness.judge.naming import Place, place_changes
 from harness.judge.numbers import CONFIDENCE
 from harness.model import Floats, Interval
@@ -60,12 +60,16 @@ class Levels:
     shifts: tuple[Shift, ...]
 
 
-def find_levels(table: Floats, *, least: float, alpha: float, seed: int) -> Levels:
-    """The levels of `table`, shape (rounds, versions), two of each at least. Neighbours differ by `least` (a log)."""
+def find_levels(table: Floats, *, least: float, alpha: float, seed: int, noise: Spread | None = None) -> Levels:
+    """The levels of `table`, shape (rounds, versions), two of each at least. Neighbours differ by `least` (a log).
+
+    `noise`: what equal images were seen to differ by beside it; a table of few versions says little about that itself.
+    """
     values, raw = laid_out(table)
     spread = spread_within(values)
     if spread is None:
         raise ValueError(f"a table of {len(table)} x {table.shape[1]} tells no noise: two rounds of two versions do")
+    spread = spread_beside(spread, noise, versions=table.shape[1])
     laid = Laid(values=values, raw=raw, spread=spread)
     search = _Search(table=table, laid=laid, least=least, rng=np.random.default_rng(seed))
     kept = search.prune(search.found(alpha=alpha), alpha=alpha)
@@ -77,6 +81,11 @@ def find_levels(table: Floats, *, least: float, alpha: float, seed: int) -> Leve
         means=_levels(means, bounds),
         shifts=tuple(_shifts(values, bounds, places, list(kept.values()), spread=spread)),
     )
+
+
+def spread_beside(spread: Spread, noise: Spread | None, *, versions: int) -> Spread:
+    """The noise of a launch, of a table with so many versions."""
+    return (together(spread, noise) or spread) if versions < FEWEST_VERSIONS else spread
 
 
 # ---------------------------------------------------------------- how many
