@@ -9,11 +9,15 @@ import os
 import time
 
 from . import samples
+from .probes import cpu
 
 # A probe may cost this share of the step that it follows, or the floor where a step is too short for that. Every
 # verdict on memory needs the resident memory: it is left out only where it costs ten times what it does elsewhere.
 SHARE = 0.0005
 FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
+
+
+LARGEST = 1e30  # what is larger is no measurement: the harness takes it for missing
 
 
 class CameBack(Exception):
@@ -26,6 +30,7 @@ class Stepper(object):
     def __init__(self, step, table, readers):
         self.steps = 0
         self.busy_s = 0.0
+        self.cpu = cpu.Meter()  # of the steps after the first
         self.metrics = Metrics(table)
         self._step = step
         self._table = table
@@ -46,10 +51,14 @@ class Stepper(object):
 
     def run(self, start, stop):
         """Make the steps from start to stop (0-based), fewer when the supervisor asks for an end."""
+        self.cpu.resume()
         began = time.perf_counter()
         busy_s = self._loop(start, stop)
         header = self._table.header
-        header[samples.OVERHEAD_S] += time.perf_counter() - began - busy_s
+        overhead_s = time.perf_counter() - began - busy_s
+        if start:
+            self.cpu.pause(overhead_s)
+        header[samples.OVERHEAD_S] += overhead_s
         header[samples.BUSY_S] += busy_s
         self.busy_s += busy_s
 
@@ -68,7 +77,7 @@ class Stepper(object):
             busy_s += took_s
             row_busy_s += took_s
             if result is not None:
-                metrics.record(row, result)
+                metrics.record(row, number, result)
                 result = None  # the scenario's objects are not kept alive into the next step
             if number == row_end and row <= last_row:
                 step_s[row] = row_busy_s / stride
@@ -111,7 +120,7 @@ def thinned(read, column, floor_s, clock=time.perf_counter):
 
 
 def as_float(number):
-    """NaN for one that is too large: what a step returns is no reason for it to fail."""
+    """NaN for one that no float can hold: what a step returns is no reason for it to fail."""
     try:
         return float(number)
     except OverflowError:
@@ -119,21 +128,33 @@ def as_float(number):
 
 
 class Metrics(object):
-    """The scenario's own numbers: a dict that step returns, or one number, `items`. The first result names them."""
+    """The scenario's own numbers: a dict that step returns, or one number, `items`. The first result names them.
+
+    Those that are not finite, or too large to reckon with, are counted in the table's header, where they survive.
+    """
 
     def __init__(self, table):
         self._table = table
         self._columns = None
 
-    def record(self, row, result):
+    def record(self, row, number, result):
+        """Take the result of step `number`, which belongs to `row`."""
         if self._columns is None:
             self._learn(result)
-        if row >= self._table.rows:
-            return
-        for name, column in self._columns:
+        for place, (name, column) in enumerate(self._columns):
             value = result.get(name) if isinstance(result, dict) else result
             if isinstance(value, numbers.Real):
-                column[row] = as_float(value)
+                value = as_float(value)
+                if not -LARGEST <= value <= LARGEST:
+                    self._note(samples.NOT_FINITE + 2 * place, number)
+                if row < self._table.rows:
+                    column[row] = value
+
+    def _note(self, place, number):
+        header = self._table.header
+        if not header[place]:
+            header[place + 1] = number
+        header[place] += 1
 
     def settle(self):
         """The names, in the order of their columns, after the first step: there will be no others."""

@@ -63,16 +63,18 @@ def judge_block(
     noise: Noise | None = None,
     searched: Searching | None = None,
     rows: int = SHOWN_ROWS,
+    blocks: int = 1,
 ) -> JudgedBlock:
     """Judge what became of a block. `least`: the trials of a good cell; `noise`: that of its lane and scenario;
-    `searched`: the search that chose its launches, if one did; `rows`: what is kept of each trace.
+    `searched`: the search that chose its launches, if one did; `rows`: what is kept of each trace; `blocks`: how many
+    its scenario has.
     """
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
     scenario = block.variant.scenario
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
     changes = _changes(block, compared, seed=seed, noise=noise, searched=searched)
-    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise)
+    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, blocks=blocks)
     values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
         verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)

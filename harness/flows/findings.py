@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from harness.flows.blocks import JudgedBlock
 from harness.judge import history
+from harness.judge.causes import explained
+from harness.judge.levels import FAMILY_ALPHA
 from harness.judge.seen import with_changes
 from harness.model import Change, Finding, Observation, signal_of
-
-ALPHA = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,15 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     """The findings of every block, in the order given.
 
     A change of a level rests on its p-value alone, so it must also hold among all of its scenario's: Holm, family-wise
-    error ALPHA, in which each signal has the weight of the table of signals. A verdict (leak, crash) rests on launches
-    that agree.
+    error FAMILY_ALPHA, in which each signal has the weight of the table of signals. A verdict (leak, crash) rests on
+    launches that agree. What another finding explains is marked so.
     """
     found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
     held = _holm(found, blocks)
     kept = [item for item in found if item.change.p is None or not _is_level(item) or id(item) in held]
+    versions = {block.cells[0].cell.image.series: [cell.cell.image.version for cell in block.cells] for block in blocks}
     return Findings(
-        findings=tuple(map(_finding, kept)),
+        findings=explained(list(map(_finding, kept)), versions),
         blocks=tuple(_with_changes(block, [item.change for item in kept if item.block is block]) for block in blocks),
     )
 
@@ -69,7 +70,7 @@ def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
             (item, signal_of(name).weight) for place, name in tested.items() for item in of_place[place] or (None,)
         ]
         p_values = [1.0 if item is None or item.change.p is None else item.change.p for item, _ in weighted]
-        held = history.holm(p_values, ALPHA, weights=[weight for _, weight in weighted])
+        held = history.holm(p_values, FAMILY_ALPHA, weights=[weight for _, weight in weighted])
         kept |= {id(item) for (item, _), holds in zip(weighted, held, strict=True) if item is not None and holds}
     return kept
 

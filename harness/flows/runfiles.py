@@ -172,10 +172,13 @@ class FindingFile(Placed):
     last_bad: str | None = None
     first_good: str = ""
     oldest_bad: str = ""
+    last_milder: str | None = None
+    first_worse: str = ""
     untestable: tuple[str, ...]
     effect: EffectFile | None
     p: float | None
     confirmed: bool
+    consequence_of: str | None = None
 
 
 class AttributionFile(BaseModel):
@@ -183,6 +186,7 @@ class AttributionFile(BaseModel):
     scenario: str
     metric: Metric
     cause: str
+    findings: list[int] | None = None
     rule: str | None = None
     sentence: str = ""
 

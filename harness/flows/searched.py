@@ -43,7 +43,7 @@ def _as_searched(change: Change, boundaries: Sequence[Boundary]) -> Change | Non
     is known; without a version after it that surely is there is no fix.
     """
     found = next((each for each in boundaries if _meet(each, change)), None)
-    if found is None or change.before is None:
+    if found is None or change.before is None or change.kind == "worse":
         return change
     if found.before is None:
         return replace(change, kind="bad_from_start", before=None, after=found.after, untestable=found.between, p=None)

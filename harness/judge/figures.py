@@ -27,8 +27,8 @@ TAIL_ROWS = 100
 LATE = 0.125
 """The share of a whole launch, at its end, in which it shows whether steps are slower late."""
 SHORT_SHARE = 0.5
-SHORTEST_CPU_S = 0.02
-"""Less processor time than this in a launch is lost in the ticks that the kernel counts by."""
+SHORTEST_CPU_S = 0.2
+"""Less processor time than this in a launch is hardly told from what the agent itself takes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from harness.judge.comparable import Difference, set_apart
 from harness.judge.compared import Compared
 from harness.judge.intermittent import MISS
 from harness.judge.levels import Rule, level_changes, step_time_changes
-from harness.judge.noise import floor, noise_of
+from harness.judge.noise import floor, noise_of, spread_of
 from harness.judge.rounds import visible, wants_round
 from harness.judge.tables import Table, never_side_by_side
 from harness.judge.transitions import memory_changes, outcome_changes, slowdown_changes, wants_launches
@@ -51,7 +51,7 @@ def find_changes(
     if exit_only:
         return outcome
     block = _Block(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
-    memory = memory_changes(cells, baseline=baseline)
+    memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
     return (*outcome, *memory, *step_time, *_others(block))
@@ -83,7 +83,8 @@ class _Block:
     def rule(self, metric: Metric, table: Table, *, limit: float, drifting: Collection[int] = ()) -> Rule:
         """What counts is the limit or more, and more than equal images seem to differ by on this lane."""
         least = max(math.log1p(limit), floor(self.noise, metric, rounds=len(table.values)))
-        return Rule(least=least, seed=self.seed, baseline=self.baseline, drifting=drifting)
+        noise = spread_of(self.noise, metric)
+        return Rule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
 
 
 def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:

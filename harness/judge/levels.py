@@ -9,16 +9,29 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from harness.judge.layout import without_rounds
+from harness.judge.layout import Spread, without_rounds
 from harness.judge.shift import Levels, Shift, find_levels
 from harness.judge.tables import Table
-from harness.model import SIGNALS, Change, Effect, Interval, Kind, Metric
+from harness.model import LEVELS, SIGNALS, Change, Effect, Interval, Kind, Metric
 
 ALPHA = 0.008
 """The chance of a change that is none in a series, for each metric."""
 MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
 """Of ALPHA, for the two tables of step times."""
+FAMILY_ALPHA = 0.01
+"""The chance that any level of any block of a scenario is found to change though none does (Holm)."""
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
+
+
+def strictest(name: str, *, blocks: int) -> float:
+    """The chance of an error by which a change of the level signal `name` is surely found: that of the search, or what
+    is left of the family's for the first one, whichever is less. `blocks`: how many the scenario has.
+    """
+    search = ALPHA * (MEDIANS_SHARE if name == "step_time" else 1.0)
+    return min(search, FAMILY_ALPHA * SIGNALS[name].weight / (TOTAL_WEIGHT * blocks))
+
+
+TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +39,13 @@ class Rule:
     """How tables are judged. `least` is the smallest change that counts, a log.
 
     `baseline` is the position that bad is measured against; None for what was good so far. `drifting` are positions
-    whose step times drift within a trial.
+    whose step times drift within a trial. `noise` is what equal images were seen to differ by.
     """
 
     least: float
     seed: int
     baseline: int | None = None
+    noise: Spread | None = None
     drifting: Collection[int] = field(default_factory=frozenset)
 
 
@@ -41,7 +55,7 @@ def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
     """
     kept: list[Change] = []
     for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
-        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed)
+        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed, noise=rule.noise)
         for shift, change in _level_changes("step_time", table, levels, rule=rule):
             drifts = change.after in rule.drifting
             if (drifts or _agrees(other, shift)) and not any(_same(change, one) for one in kept):
@@ -51,7 +65,7 @@ def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
 
 def level_changes(metric: Metric, table: Table, rule: Rule) -> list[Change]:
     """Changes of a level signal, oldest first; none smaller than what counts of it at all."""
-    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed)
+    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed, noise=rule.noise)
     found = _level_changes(metric, table, levels, rule=rule)
     return [change for shift, change in found if _step_of(metric, table, shift) > SIGNALS[metric].least]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from harness.judge.layout import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread
+from harness.judge.layout import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread, together
 from harness.judge.numbers import CONFIDENCE
 from harness.judge.tables import differences
 from harness.model import LEVELS, Noise, Steps, Trial
@@ -32,16 +32,6 @@ def spread_of(noise: Noise | None, metric: str) -> Spread | None:
     if noise is None or metric not in noise.spread:
         return None
     return Spread(deviation=noise.spread[metric], freedom=noise.freedom[metric])
-
-
-def together(*spreads: Spread | None) -> Spread | None:
-    """The pooled spread of those that are known."""
-    known = [spread for spread in spreads if spread is not None and spread.freedom > 0]
-    if not known:
-        return None
-    freedom = sum(spread.freedom for spread in known)
-    squares = sum(spread.freedom * spread.deviation**2 for spread in known)
-    return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
 
 
 def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:

@@ -84,9 +84,11 @@ def _of_place(
 
 def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, others: int) -> SignalVerdict:
     """Why a version has no figure: nobody has one, or it could not be compared."""
+    if not cell.trials:
+        return replace(plain, why="not measured")
     if not others:
         return replace(plain, why=SIGNALS[name].absent)
-    if BAD & set(cell.verdicts) or not cell.trials:
+    if BAD & set(cell.verdicts):
         return replace(plain, why=f"not compared: {cell.verdict}")
     return replace(plain, seen="blind", why=f"{SIGNALS[name].absent} here, unlike in other versions")
 
@@ -113,7 +115,8 @@ def _share(fraction: float) -> str:
 
 def _with_suspects(name: str, told: Sequence[SignalVerdict], *, limit: float) -> list[SignalVerdict]:
     """With what is beyond doubt far beyond the limit, and was not confirmed: blind is not the word for it."""
-    least = max(SUSPECT_RATIO, (1 + limit) ** 2)
+    by_one = name == "late_step_time" and all(one.visible is None for one in told)
+    least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
     found = list(told)
     known = [place for place, one in enumerate(told) if one.value is not None and one.seen in ("blind", "good")]
     for before, place in pairwise(known):

@@ -15,27 +15,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
-from harness.judge.layout import NEGLIGIBLE, Spread, by_round_alone, spread_within, without_rounds
+from harness.judge.arcs import RESAMPLES, Arcs, permutation_p, welch_p
+from harness.judge.distinct import Laid, distinct_levels
+from harness.judge.layout import NEGLIGIBLE, Spread, by_round_alone, laid_out, spread_within, together
 from harness.judge.naming import Place, place_changes
 from harness.judge.numbers import CONFIDENCE
 from harness.model import Floats, Interval
 
-RESAMPLES = 4999
-BATCH_CELLS = 1_000_000
-"""Of the arrays that are held at once."""
-EXCEEDED = 100
-"""So many permutations that do as well settle it: the p-value is far from small (Besag and Clifford, 1991)."""
 FEWEST_VERSIONS = 4
 """With fewer there are too few permutations."""
+DISTINCT_SHARE = 0.5
+"""Of the chance of a false alarm: what is added to it where distinct levels are looked for first."""
 SMALLEST = 0.001
 """A permutation test that cannot go below this cannot decide."""
 PIECE_SHARE = 1 / 6
 """Of the chance of a false alarm, for each of three pieces."""
-ALL_ARCS = 64
-"""In longer series not every length of stretch is tried, only some, each half as long again as the one before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +60,22 @@ class Levels:
     shifts: tuple[Shift, ...]
 
 
-def find_levels(table: Floats, *, least: float, alpha: float, seed: int) -> Levels:
-    """The levels of `table`, shape (rounds, versions), two of each at least. Neighbours differ by `least` (a log)."""
-    values = without_rounds(table)
+def find_levels(table: Floats, *, least: float, alpha: float, seed: int, noise: Spread | None = None) -> Levels:
+    """The levels of `table`, shape (rounds, versions), two of each at least. Neighbours differ by `least` (a log).
+
+    `noise`: what equal images were seen to differ by beside it; a table of few versions says little about that itself.
+    """
+    values, raw = laid_out(table)
     spread = spread_within(values)
-    assert spread is not None
-    search = _Search(table=table, values=values, spread=spread, least=least, rng=np.random.default_rng(seed))
-    found = search.within(0, values.shape[1], alpha=alpha)
+    if spread is None:
+        raise ValueError(f"a table of {len(table)} x {table.shape[1]} tells no noise: two rounds of two versions do")
+    spread = spread_beside(spread, noise, versions=table.shape[1])
+    laid = Laid(values=values, raw=raw, spread=spread)
+    search = _Search(table=table, laid=laid, least=least, rng=np.random.default_rng(seed))
+    kept = search.prune(search.found(alpha=alpha), alpha=alpha)
     means = values.mean(axis=0)
-    kept = search.prune(found, alpha=alpha)
-    places = (
-        place_changes(means, rounds=len(values), spread=spread.cautious(len(values)), near=list(kept)) if kept else ()
-    )
-    bounds = (0, *_increasing(places, list(kept)), values.shape[1])
+    places = place_changes(means, rounds=len(values), spread=spread.cautious(len(values)), near=list(kept))
+    bounds = (0, *(place.first for place in places), values.shape[1])
     return Levels(
         bounds=bounds,
         means=_levels(means, bounds),
@@ -84,18 +83,43 @@ def find_levels(table: Floats, *, least: float, alpha: float, seed: int) -> Leve
     )
 
 
+def spread_beside(spread: Spread, noise: Spread | None, *, versions: int) -> Spread:
+    """The noise of a launch, of a table with so many versions."""
+    return (together(spread, noise) or spread) if versions < FEWEST_VERSIONS else spread
+
+
 # ---------------------------------------------------------------- how many
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """`values` are the table without its rounds' levels and what is far out."""
+    """`laid` is the table without its rounds' levels and what is far out."""
 
     table: Floats
-    values: Floats
-    spread: Spread
+    laid: Laid
     least: float
     rng: np.random.Generator
+
+    @property
+    def values(self) -> Floats:
+        return self.laid.values
+
+    @property
+    def spread(self) -> Spread:
+        return self.laid.spread
+
+    def found(self, *, alpha: float) -> dict[int, float]:
+        """What is distinct at once, and what else there is between, with their p-values; pieces share half of `alpha`
+        where something was found.
+        """
+        versions = self.table.shape[1]
+        if versions < FEWEST_VERSIONS:
+            return self.within(0, versions, alpha=alpha)
+        found = distinct_levels(self.laid, least=self.least, alpha=alpha * DISTINCT_SHARE)
+        share = alpha / (2 * (len(found) + 1)) if found else alpha
+        for begin, end in itertools.pairwise((0, *found, versions)):
+            found = found | self.within(begin, end, alpha=share)
+        return found
 
     def within(self, begin: int, end: int, *, alpha: float) -> dict[int, float]:
         """The first version of each new level among [begin, end), with the p-value of the stretch that it bounds.
@@ -104,7 +128,7 @@ class _Search:
         """
         if end - begin < 2:
             return {}
-        arcs = _Arcs.of(end - begin, unit=self.spread.deviation**2 / len(self.table))
+        arcs = Arcs.of(end - begin, unit=self.spread.deviation**2 / len(self.table))
         score, size = arcs.compare(self.values[:, begin:end].mean(axis=0)[:, None])
         counts = np.abs(size[:, 0]) >= max(self.least, NEGLIGIBLE)
         # Most series are quiet: no test is needed where no stretch differs by enough to count.
@@ -120,17 +144,17 @@ class _Search:
             found |= self.within(low, high, alpha=alpha * PIECE_SHARE)
         return found
 
-    def _p_value(self, begin: int, end: int, arcs: _Arcs, *, best: int, size: float) -> float:
+    def _p_value(self, begin: int, end: int, arcs: Arcs, *, best: int, size: float) -> float:
         rounds, versions = len(self.table), end - begin
         first, last = int(arcs.first[best]), int(arcs.end[best])
         tried = int(arcs.rivals[best])
         by_t_test = self._t_test_p(size * float(arcs.weight[best]), tried=tried, spread=self.spread.cautious(rounds))
         if self.table.shape[1] < FEWEST_VERSIONS:
-            return min(1.0, 2 * min(by_t_test, tried * _welch_p(self.table[:, begin:end], first=first, end=last)))
+            return min(1.0, 2 * min(by_t_test, tried * welch_p(self.table[:, begin:end], first=first, end=last)))
         smallest = len(arcs.first) / math.comb(versions, last - first) ** rounds
         if versions < FEWEST_VERSIONS or smallest >= SMALLEST:
             return by_t_test
-        p = _permutation_p(by_round_alone(self.table[:, begin:end]), arcs, best=best, rng=self.rng)
+        p = permutation_p(by_round_alone(self.table[:, begin:end]), arcs, best=best, rng=self.rng)
         # Where no permutation does as well, how rare that is stays unknown.
         return min(p, by_t_test) if p < 2 / RESAMPLES else p
 
@@ -168,89 +192,11 @@ class _Search:
         return sizes, [self._t_test_p(score, tried=tried, spread=self.spread) for score, tried in tests]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Arcs:
-    """The stretches [first, end) of a series that are compared with the rest of it, as arrays.
-
-    Not those that begin at 0: each is the rest of another. Those that reach the end are splits into before and after.
-    There are many more of the others, so that chance does better among them: as a group they count no more than the
-    splits. `penalty` is taken off their score; `rivals` are how many a test must take each for the best of.
-    """
-
-    versions: int
-    first: npt.NDArray[np.intp]
-    end: npt.NDArray[np.intp]
-    weight: Floats
-    penalty: Floats
-    rivals: npt.NDArray[np.intp]
-
-    @classmethod
-    def of(cls, versions: int, *, unit: float) -> _Arcs:
-        """`unit` is the variance of a version's mean."""
-        pairs = {(first, first + length) for length in _lengths(versions) for first in range(1, versions - length + 1)}
-        first, end = np.array(sorted(pairs | {(first, versions) for first in range(1, versions)}), dtype=np.intp).T
-        splits = end == versions
-        others = len(first) - (versions - 1)
-        inside = end - first
-        return cls(
-            versions=versions,
-            first=first,
-            end=end,
-            weight=np.sqrt(inside * (versions - inside) / versions),
-            penalty=np.where(splits, 0.0, 2 * unit * math.log(max(1.0, others / (versions - 1)))),
-            rivals=np.where(splits, versions - 1, others) * (2 if others else 1),
-        )
-
-    def compare(self, means: Floats) -> tuple[Floats, Floats]:
-        """For each stretch: the score, and inside minus outside. `means` has shape (versions, batch)."""
-        sums = np.concatenate([np.zeros((1, means.shape[1])), np.cumsum(means, axis=0)])
-        inside, count = sums[self.end] - sums[self.first], (self.end - self.first)[:, None]
-        size = inside / count - (sums[-1] - inside) / (self.versions - count)
-        return (size * self.weight[:, None]) ** 2 - self.penalty[:, None], size
-
-
-def _lengths(versions: int) -> Sequence[int]:
-    if versions <= ALL_ARCS:
-        return range(1, versions)
-    return sorted({math.floor(1.5**power) for power in range(math.ceil(math.log(versions, 1.5)))})
-
-
-def _welch_p(values: Floats, *, first: int, end: int) -> float:
-    """Welch's t-test between the trials of a stretch and the others, whatever their rounds.
-
-    The paired test has hardly a degree of freedom where there are few rounds of few versions.
-    """
-    sides = values[:, first:end].ravel(), np.delete(values, np.s_[first:end], axis=1).ravel()
-    errors2 = [float(side.var(ddof=1)) / side.size + NEGLIGIBLE**2 for side in sides]
-    error2 = sum(errors2)
-    freedom = error2**2 / sum(each**2 / (side.size - 1) for each, side in zip(errors2, sides, strict=True))
-    return 2 * float(stdtr(freedom, -abs(float(sides[0].mean() - sides[1].mean())) / math.sqrt(error2)))
-
-
-def _permutation_p(piece: Floats, arcs: _Arcs, *, best: int, rng: np.random.Generator) -> float:
-    """How often versions that change places within their rounds show a stretch that differs as much as `best`."""
-    score = float(arcs.compare(piece.mean(axis=0)[:, None])[0][best, 0])
-    tried = exceeded = 0
-    while tried < RESAMPLES and exceeded < EXCEEDED:
-        batch = min(max(1, BATCH_CELLS // len(arcs.first)), EXCEEDED * 2, RESAMPLES - tried)
-        shuffled = rng.permuted(np.broadcast_to(piece, (batch, *piece.shape)), axis=2)
-        scores, _ = arcs.compare(shuffled.mean(axis=1).T)
-        exceeded += int(np.count_nonzero(scores.max(axis=0) >= score - NEGLIGIBLE * abs(score)))
-        tried += batch
-    return (exceeded + 1) / (tried + 1)
-
-
 def _levels(means: Floats, bounds: Sequence[int]) -> tuple[float, ...]:
     return tuple(float(means[begin:end].mean()) for begin, end in itertools.pairwise(bounds))
 
 
 # ---------------------------------------------------------------- where
-
-
-def _increasing(places: Sequence[Place], found: Sequence[int]) -> list[int]:
-    """The likeliest places, or those of the tests if two of them fall together."""
-    likeliest = [place.first for place in places]
-    return likeliest if all(one < other for one, other in itertools.pairwise(likeliest)) else list(found)
 
 
 def _shifts(

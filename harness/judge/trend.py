@@ -117,7 +117,7 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
     """
     found = judge_trace(trace, limits=limits, steps=steps)
     if found.verdict in ("flat", "plateau"):
-        return "go" if whole_budget or 0 < _total_s(trace) < LONG_ENOUGH_S else "stop"
+        return "go" if whole_budget or is_brief(trace) else "stop"
     if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < found.steps]
         past = prefix(trace, before[-1]) if before else trace
@@ -276,9 +276,9 @@ def _last_step(trace: Trace) -> int:
     return int(sampled(trace.step).max(initial=0))
 
 
-def _total_s(trace: Trace) -> float:
-    """What the steps took so far; no more than is known of them."""
-    return float(sampled(trace.column("step_s")).sum())
+def is_brief(trace: Trace) -> bool:
+    """Whether its steps were timed, and took hardly any time in all."""
+    return 0 < float(sampled(trace.column("step_s")).sum()) < LONG_ENOUGH_S
 
 
 def _grown_kib(trace: Trace) -> float:

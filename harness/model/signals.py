@@ -123,7 +123,7 @@ _TABLE = (
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
-        verb="has a longer tail of slow steps", unit="s", limit=1.0, explains=("throughput", "cpu_time"),
+        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, explains=("throughput", "cpu_time"),
         absent="too few steps",
         help="the duration that one step in a hundred exceeds (p99), after the warm-up",
     ),

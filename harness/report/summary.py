@@ -142,16 +142,19 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "effect": json_ready(size),
         "p": json_ready(finding.p),
         "confirmed": finding.confirmed,
+        "consequence_of": finding.consequence_of or None,
     }
 
 
 def attribution_json(one: Attribution, result: RunResult) -> dict[str, Any]:
     """An entry of `attribution`."""
+    about = [finding for episode in one.episodes for finding in episode.findings]
     return {
         "series": one.series,
         "scenario": one.scenario,
         "metric": one.metric,
         "cause": one.cause,
+        "findings": [number for number, each in enumerate(ordered(result), start=1) if each in about],
         "rule": rule_text(one.rule),
         "missing": [
             {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}
@@ -166,6 +169,8 @@ def _boundary(finding: Finding) -> dict[str, str | None]:
         return {"last_good": finding.before, "first_bad": finding.after}
     if finding.kind == "first_fixed":
         return {"last_bad": finding.before, "first_good": finding.after}
+    if finding.kind == "worse":
+        return {"last_milder": finding.before, "first_worse": finding.after}
     return {"oldest_bad": finding.after}
 
 

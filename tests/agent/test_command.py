@@ -26,8 +26,8 @@ def test_steps_are_counted_on_the_output(tmp_path: Path, python: str) -> None:
     rss, step_s = told.column("rss_kib"), told.column("step_s")
     assert all(value and value > 500 for value in rss[:-1])
     assert all(value and 0.02 < value < 0.5 for value in step_s[1:3])
-    assert [(look["step"], look["last"]) for look in told.all("look")] == [(4, False)]
-    assert set(told.all("look")[0]["look"]) == {"rss_kib"}
+    assert [(look["step"], look["last"]) for look in told.all("look")] == [(4, False), (8, True)]
+    assert set(told.all("look")[0]["look"]) == {"rss_kib", "cpu_s"}
     assert told.one("ready")["probes"] == ["rss"]
     assert "step 8" in told.done["output_tail"]
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent import ending, failure, hello, libc, samples, stepping, watch, wire
+from harness.agent import ending, failure, hello, libc, samples, stepping, waiting, wire
 from harness.agent.child import Death
 from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
+from harness.agent.probes.bounds import Bounds
 from harness.judge.summary import gist
 
 
@@ -237,9 +238,9 @@ def test_a_dear_probe_rests_and_a_single_interruption_does_not_silence_it() -> N
 def test_metrics_are_those_of_the_first_result() -> None:
     table = samples.Table(-1, 4)
     metrics = stepping.Metrics(table)
-    metrics.record(0, {"loss": 1.5, "rss_kib": 1, "text": "x", 3: 4})
-    metrics.record(1, {"loss": 2.5, "late": 1})
-    metrics.record(2, 7)
+    metrics.record(0, 1, {"loss": 1.5, "rss_kib": 1, "text": "x", 3: 4})
+    metrics.record(1, 2, {"loss": 2.5, "late": 1})
+    metrics.record(2, 3, 7)
 
     assert metrics.settle() == ["loss", "text"]
     assert list(table.column(len(samples.COLUMNS)))[:2] == [1.5, 2.5]
@@ -250,7 +251,7 @@ def test_a_number_of_any_kind_is_no_reason_to_fail() -> None:
     table = samples.Table(-1, 4)
     metrics = stepping.Metrics(table)
     for row, value in enumerate((Fraction(1, 2), True, 10**400)):
-        metrics.record(row, value)
+        metrics.record(row, row + 1, value)
 
     half, one, too_large = list(table.column(len(samples.COLUMNS)))[:3]
     assert (half, one) == (0.5, 1.0)
@@ -260,7 +261,7 @@ def test_a_number_of_any_kind_is_no_reason_to_fail() -> None:
 def test_no_result_in_the_first_step_means_no_metrics() -> None:
     metrics = stepping.Metrics(samples.Table(-1, 4))
     assert metrics.settle() == []
-    metrics.record(1, 5)
+    metrics.record(1, 2, 5)
     assert metrics.settle() == []
 
 
@@ -317,7 +318,7 @@ def test_the_outbox_writes_lines_of_its_own_in_small_pieces() -> None:
 
 
 def test_a_countdown_stands_still_while_paused() -> None:
-    countdown = watch.Countdown(10, 100)
+    countdown = waiting.Countdown(10, 100)
     countdown.pause(104)
     assert countdown.left(150) == 6
     countdown.resume(150)
@@ -414,10 +415,10 @@ def test_both_ways_to_find_descendants_agree() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 30 & echo; wait"], stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()
-        scanned, listed = tree._by_scan(), tree._children_by_file
+        scanned, listed, bounds = tree._by_scan(), tree._children_by_file, Bounds()
         try:
-            (sleeper,) = listed(shell.pid)
-            assert scanned(shell.pid) == [sleeper]
+            (sleeper,) = listed(shell.pid, bounds)
+            assert scanned(shell.pid, bounds) == [sleeper]
             assert sleeper in tree.descendants(shell.pid)
             assert tree.rss_kib([sleeper]) > 0
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.judge.attribution import attribute
 from harness.model import (
     SIGNALS,
     Block,
@@ -194,6 +195,12 @@ def finding(
     return replace(base, **fields)  # type: ignore[arg-type]
 
 
+def with_findings(result: RunResult, findings: Iterable[Finding]) -> RunResult:
+    """With these instead of its own, and whose fault they are."""
+    found = tuple(findings)
+    return replace(result, findings=found, attribution=attribute(result.plan, result.cells, found))
+
+
 def run(
     histories: Sequence[tuple[Series, Sequence[Lane], Sequence[Variant]]],
     judge: Judge,
@@ -217,6 +224,10 @@ def run(
         hosts=tuple(hosts.values()), scenarios=tuple({one.scenario: 0 for _, _, many in histories for one in many}),
     )  # fmt: skip
     plan = Plan(matrix=matrix, blocks=blocks, trials=Trials(), seed=1)
+    cells = tuple(
+        cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
+        for number, cell in enumerate(plan.cells)
+    )
     return RunResult(
         matrix="quickstart",
         verdict=verdict,
@@ -224,11 +235,9 @@ def run(
         duration_s=200.0,
         hosts=tuple(HostState(host=host, problem=(problems or {}).get(name)) for name, host in hosts.items()),
         plan=plan,
-        cells=tuple(
-            cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
-            for number, cell in enumerate(plan.cells)
-        ),
+        cells=cells,
         findings=tuple(findings),
+        attribution=attribute(plan, cells, findings),
         directory=Path("reports/quickstart/20250301T120000Z-1a2b"),
         warnings=tuple(warnings),
     )
@@ -257,6 +266,28 @@ def quickstart() -> RunResult:
         finding(MULTIDICT, HERE, POP, before="6.6.3", after="6.6.4", kind="first_fixed", effect=second),
     ]
     return run([(MULTIDICT, [HERE], [POP])], judge, findings=changes)
+
+
+TENSORFLOW = series("tensorflow", ["2.14.1", "2.15.1", "2.16.2", "2.17.1"])
+ZEROS = variant("eager_zeros")
+ZEROS_RATES = {"2.14.1": 0.121, "2.15.1": 0.122, "2.16.2": 0.681, "2.17.1": 0.679}
+
+
+def worsening() -> RunResult:
+    """A leak in every version that becomes much worse in one, where steps slow down and the peak rises with it."""
+    changes = [
+        finding(TENSORFLOW, HERE, ZEROS, before=None, after="2.14.1", kind="bad_from_start", effect=rate(0.121)),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", kind="worse", effect=rate(0.681)),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", metric="peak_memory", verdict="more memory",
+                effect=Effect(value=1.39, unit="ratio", ci=(1.35, 1.43)), p=0.00002, consequence_of="memory"),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", metric="step_time", verdict="slower",
+                effect=Effect(value=1.7, unit="ratio", ci=(1.6, 1.8)), p=0.00002, consequence_of="memory"),
+    ]  # fmt: skip
+    return run([(TENSORFLOW, [HERE], [ZEROS])], lambda version, *_: leak(ZEROS_RATES[version]), findings=changes)
+
+
+def rate(value: float) -> Effect:
+    return Effect(value=value, unit="KiB/step", ci=(0.998 * value, 1.002 * value))
 
 
 LRN = series("onnxruntime", ["1.19.2", "1.20.0", "1.20.1", "1.21.0", "1.21.1"])
@@ -356,14 +387,15 @@ def unreachable() -> RunResult:
 def large(versions: int = 50, variants: int = 24) -> RunResult:
     """A run with as many columns and rows as people have."""
     history = series("wheel", [f"1.{number}.0" for number in range(versions)])
+    first = min(31, versions - 1)
     many = [variant("signal", op=f"op{number % 6}", input=f"in{number // 6}") for number in range(variants)]
 
     def judge(version: str, _lane: Lane, of: Variant) -> CellVerdict:
-        return leak(24.1) if int(version.split(".")[1]) > 30 and of.params[0][1] == "op1" else flat()
+        return leak(24.1) if int(version.split(".")[1]) >= first and of.params[0][1] == "op1" else flat()
 
     return run(
         [(history, [HERE], many)],
         judge,
-        findings=[finding(history, HERE, one, before="1.30.0", after="1.31.0") for one in many
-                  if one.params[0][1] == "op1"],
+        findings=[finding(history, HERE, one, before=f"1.{first - 1}.0", after=f"1.{first}.0")
+                  for one in many if one.params[0][1] == "op1"],
     )  # fmt: skip

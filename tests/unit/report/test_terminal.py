@@ -27,7 +27,7 @@ def shown(result: RunResult, *, width: int = 100, encoding: str = "utf-8", color
 def test_a_whole_report() -> None:
     assert shown(build.quickstart()) == dedent("""\
         multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.8 KiB a step since 6.5.0 (fixed
-        in 6.6.4), on here.
+        in 6.6.4). Layer: native heap.
         10 cells: 6 good, 4 bad; 30 trials in 3 min 20 s; seed 1
 
         multidict on here
@@ -42,6 +42,10 @@ def test_a_whole_report() -> None:
 
         ✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again
         figures: leak and ≤ (what flat rules out) in KiB a step
+
+        Whose fault
+         - multidict, multidict_pop, memory: image
+         - multidict, multidict_pop, memory: image
 
         Findings
          - multidict on here, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83

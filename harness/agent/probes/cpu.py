@@ -1,0 +1,30 @@
+"""Processor time of a process and of all that descend from it."""
+
+import os
+import resource
+import time
+
+from . import tree
+
+
+def children_s():
+    """Seconds that our descendants have taken: exact for those that were waited for, in ticks for those that live."""
+    waited_for = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return waited_for.ru_utime + waited_for.ru_stime + tree.cpu_s(tree.descendants(os.getpid()))
+
+
+class Meter(object):
+    """Adds up the processor time of this process and its descendants while it runs."""
+
+    def __init__(self):
+        self.spent_s = 0.0
+        self._since_s = 0.0
+
+    def resume(self):
+        before_s = children_s()
+        self._since_s = time.process_time() + before_s
+
+    def pause(self, without_s):
+        """`without_s`: what was no work of the scenario's own meanwhile."""
+        now_s = time.process_time() + children_s()
+        self.spent_s += max(0.0, now_s - self._since_s - without_s)
