@@ -49,7 +49,7 @@ Seen = Literal["good", "bad", "suspect", "blind", "none"]
 kept; `none`: there is nothing to look at (no GPU, no earlier version, a limit of `none`)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SignalVerdict:
     """What a cell shows of one signal. `value` is its figure in the signal's unit, with its interval; `limit` what
     counts as bad; `visible` the smallest change that would have shown (a share for levels, an amount a step for

@@ -69,9 +69,16 @@ class _Pen:
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        self._strips: dict[Strip, Text] = {}
 
     def text(self, text: str, style: str | Style = "") -> Text:
         return Text(spelled(plain(text), encoding=self.console.encoding), style=style)
+
+    def strip(self, of: Strip) -> Text:
+        """One mark for each group of signals. Of ten thousand cells most have the same."""
+        if of not in self._strips:
+            self._strips[of] = Text().join(self.text(signals.MARKS[tone], _STYLES[tone]) for tone in of)
+        return self._strips[of]
 
     def width(self, text: str) -> int:
         return self.text(text).cell_len
@@ -198,12 +205,7 @@ def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
     text = pen.text(f"{cell.symbol} {cell.word}", style)
     if cell.figure:
         text.append("\n" if tall else " ").append_text(pen.text(cell.figure))
-    return text.append("\n").append_text(_strip(cell.strip, pen)) if cell.strip else text
-
-
-def _strip(of: Strip, pen: _Pen) -> Text:
-    """One mark for each group of signals."""
-    return Text().join(pen.text(signals.MARKS[tone], _STYLES[tone]) for tone in of)
+    return text.append("\n").append_text(pen.strip(cell.strip)) if cell.strip else text
 
 
 # ---------------------------------------------------------------- findings

@@ -126,6 +126,12 @@ def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
     return replace(verdict, signals=known | others, **compared)  # type: ignore[arg-type]
 
 
+def with_signals(result: RunResult) -> RunResult:
+    """The same run as the judge leaves it."""
+    cells = tuple(replace(entry, verdict=seen(entry.verdict)) for entry in result.cells)
+    return replace(result, cells=cells)
+
+
 BLIND = SignalVerdict(
     seen="blind", value=0.0143e-3, limit=0.1, visible=0.352,
     why="3 launches on this host are too few: --trials 3:12, or limits: {step_time: 40%}",
