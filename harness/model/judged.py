@@ -131,7 +131,8 @@ class Noise:
 
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` of a number that the scenario returns."""
-Kind = Literal["first_bad", "first_fixed", "bad_from_start"]
+Kind = Literal["first_bad", "first_fixed", "bad_from_start", "drift"]
+"""`drift`: it becomes worse from version to version, `before` being the first and `after` the last of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
