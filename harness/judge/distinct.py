@@ -37,6 +37,10 @@ class Laid:
     def versions(self) -> int:
         return int(self.values.shape[1])
 
+    def part(self, begin: int, end: int) -> Laid:
+        """The versions [begin, end) with the noise of all."""
+        return Laid(values=self.values[:, begin:end], raw=self.raw[:, begin:end], spread=self.spread)
+
     def variance(self, least: float) -> float:
         """Of the mean of a version, where what is far below `least` is no matter."""
         return float(max(self.spread.deviation**2 / self.rounds, (WOBBLE * least) ** 2))

@@ -58,9 +58,9 @@ def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
         levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed, noise=rule.noise)
         for shift, change in _level_changes("step_time", table, levels, rule=rule):
             drifts = change.after in rule.drifting
-            if (drifts or _agrees(other, shift)) and not any(_same(change, one) for one in kept):
+            if (drifts or _agrees(other, shift)) and not any(_overlap(change, one) for one in kept):
                 kept.append(replace(change, p=min(1.0, shift.p / share)))
-    return sorted(kept, key=lambda change: change.after)
+    return _in_turn(sorted(kept, key=lambda change: change.after))
 
 
 def level_changes(metric: Metric, table: Table, rule: Rule) -> list[Change]:
@@ -70,25 +70,37 @@ def level_changes(metric: Metric, table: Table, rule: Rule) -> list[Change]:
     return [change for shift, change in found if _step_of(metric, table, shift) > SIGNALS[metric].least]
 
 
-def _same(one: Change, other: Change) -> bool:
-    """Whether two changes may be the same one: of a kind, within places that overlap."""
-    if one.kind != other.kind or one.before is None or other.before is None:
-        return one.kind == other.kind and one.after == other.after
-    return one.before < other.after and other.before < one.after
+def _overlap(one: Change, other: Change) -> bool:
+    """Whether two changes may be at one place: then they are the same one, or one of them is wrong."""
+    begin, other_begin = (-1 if change.before is None else change.before for change in (one, other))
+    return begin < other.after and other_begin < one.after
+
+
+def _in_turn(changes: Sequence[Change]) -> list[Change]:
+    """Without what ends nothing: where two tables tell of changes, the one that began it may not have been kept."""
+    kept: list[Change] = []
+    bad = False
+    for change in changes:
+        if bad or change.kind != "first_fixed":
+            kept.append(change)
+        bad = change.kind != "first_fixed"
+    return kept
 
 
 def _agrees(other: Table, shift: Shift) -> bool:
     """Whether another figure of the same trials differs the same way, by half as much at least."""
     begin, end = shift.stretch
     values = without_rounds(other.values)
-    return float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean()) / shift.size >= 0.5
+    size = float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean())
+    return (2 if shift.drift else 1) * size / shift.size >= 0.5  # the halves of a line are half its rise apart
 
 
 def _step_of(metric: Metric, table: Table, shift: Shift) -> float:
     """The difference of the two levels, in the signal's unit."""
     begin, end = shift.stretch
     figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
-    return abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
+    size = abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
+    return (2 if shift.drift else 1) * size
 
 
 def _level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -> list[tuple[Shift, Change]]:
@@ -102,7 +114,8 @@ def _level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) 
     for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
         worse = level > good + rule.least
         if worse and shift.size > 0:
-            found.append((shift, _level_change(metric, "first_bad", table, shift)))
+            kind: Kind = "drift" if shift.drift else "first_bad"
+            found.append((shift, _level_change(metric, kind, table, shift)))
         elif bad and not worse:
             found.append((shift, _level_change(metric, "first_fixed", table, shift)))
         if not worse and fixed is None:

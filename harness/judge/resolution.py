@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from harness.judge.boundary import Test, places_tried
 from harness.judge.layout import Spread
-from harness.judge.shift import DISTINCT_SHARE, FEWEST_VERSIONS
+from harness.judge.segments import DISTINCT_SHARE, FEWEST_VERSIONS
 from harness.model import Floats
 
 

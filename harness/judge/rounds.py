@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from harness.judge import noise as noises
@@ -44,7 +45,7 @@ def wants_round(
 ) -> str | None:
     """Why one more round of all the versions that are compared should run, or None.
 
-    `trials` are those of one block, oldest version first; its scenario has so many `blocks`. Versions that could not run
+    `trials` are those of one block, oldest version first; its scenario has so many `blocks`. Versions that did not run
     or have no trace do not count. None also where a version that is compared has had all its launches: rounds without
     it would tell nothing more.
     """

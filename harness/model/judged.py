@@ -131,8 +131,9 @@ class Noise:
 
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` of a number that the scenario returns."""
-Kind = Literal["first_bad", "first_fixed", "bad_from_start", "worse"]
-"""`worse`: bad before as well, and much worse since."""
+Kind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
+"""`worse`: bad before as well, and much worse since. `drift`: it becomes worse from version to version, `before` being
+the first and `after` the last of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

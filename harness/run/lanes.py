@@ -149,7 +149,7 @@ class HostRun:
         run.incompatible = self.referee.cannot_run(cell, None) or ""
         if run.incompatible:
             return
-        was_here = self.engine.at_hand(cell.image)
+        was_here = not self.images.is_coming(cell) and self.engine.at_hand(cell.image)
         image = self.images.get(cell)
         if isinstance(image, str):
             run.problem = image
