@@ -151,6 +151,8 @@ class FindingFile(Placed):
     last_bad: str | None = None
     first_good: str = ""
     oldest_bad: str = ""
+    drift_from: str | None = None
+    drift_to: str = ""
     untestable: tuple[str, ...]
     effect: EffectFile | None
     p: float | None

@@ -46,7 +46,7 @@ def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
     kept: list[Change] = []
     for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
         levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed)
-        for shift, change in _level_changes("step_time", table, levels, rule=rule):
+        for shift, change in level_changes("step_time", table, levels, rule=rule):
             drifts = change.after in rule.drifting
             if (drifts or _agrees(other, shift)) and not any(_overlap(change, one) for one in kept):
                 kept.append(replace(change, p=min(1.0, shift.p / share)))
@@ -55,7 +55,7 @@ def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
 
 def peak_changes(table: Table, rule: Rule) -> list[Change]:
     levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed)
-    found = _level_changes("peak_memory", table, levels, rule=rule)
+    found = level_changes("peak_memory", table, levels, rule=rule)
     return [change for shift, change in found if _peak_step_kib(table, shift) > PEAK_LEAST_KIB]
 
 
@@ -91,7 +91,7 @@ def _peak_step_kib(table: Table, shift: Shift) -> float:
     return (2 if shift.drift else 1) * size
 
 
-def _level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -> list[tuple[Shift, Change]]:
+def level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -> list[tuple[Shift, Change]]:
     """The shifts that are findings. Worse is more. An improvement is one only if it ends something bad."""
     fixed = _level_at(table, levels, rule.baseline)
     good = levels.means[0] if fixed is None else fixed
@@ -123,7 +123,7 @@ def _from_start(metric: Metric, table: Table, levels: Levels, *, good: float) ->
         untestable=tuple(range(table.positions[0])),
         effect=Effect(value=math.exp(levels.means[0] - good), unit="ratio"),
         p=max(shift.p for shift, _ in between),
-        verdict=_VERDICTS[metric],
+        verdict=_VERDICTS.get(metric, "worse"),
     )
 
 
@@ -148,7 +148,7 @@ def _level_change(metric: Metric, kind: Kind, table: Table, shift: Shift) -> Cha
             ci=(math.exp(shift.interval[0]), math.exp(shift.interval[1])),
         ),
         p=shift.p,
-        verdict=_VERDICTS[metric],
+        verdict=_VERDICTS.get(metric, "worse"),
     )
 
 

@@ -66,6 +66,8 @@ def when(episode: Episode) -> str:
     if begins.kind == "bad_from_start":
         oldest = "the oldest that can be judged" if begins.untestable else "the oldest"
         return f"in every version from {version(begins.after)}, {oldest}{fixed}"
+    if begins.kind == "drift":
+        return f"little by little from {version(begins.before or '')} to {version(begins.after)}{fixed}"
     if begins.untestable:
         return f"since a version after {version(begins.before or '')}, {version(begins.after)} at the latest{fixed}"
     return f"since {version(begins.after)}{fixed}"

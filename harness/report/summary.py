@@ -122,6 +122,8 @@ def _boundary(finding: Finding) -> dict[str, str | None]:
         return {"last_good": finding.before, "first_bad": finding.after}
     if finding.kind == "first_fixed":
         return {"last_bad": finding.before, "first_good": finding.after}
+    if finding.kind == "drift":
+        return {"drift_from": finding.before, "drift_to": finding.after}
     return {"oldest_bad": finding.after}
 
 

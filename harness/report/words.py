@@ -138,6 +138,8 @@ def _boundary(finding: Finding) -> str:
         if finding.untestable:
             return f"in {after}, the oldest version that can be judged; before it {_gap(finding)}"
         return f"since {after}, the oldest version here, or longer"
+    if finding.kind == "drift":
+        return f"little by little, from {before} to {after}"
     old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
     if finding.untestable:
         return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"

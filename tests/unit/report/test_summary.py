@@ -111,7 +111,8 @@ CELL = (
     "peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why"
 )
 FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed"
-ENDS = {"first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad"}
+ENDS = {"first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad",
+        "drift": "drift_from drift_to"}  # fmt: skip
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)
