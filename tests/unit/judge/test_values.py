@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_a_launch_that_ended_before_the_first_nan_does_not_deny_it() -> None:
 def test_exact_values_change_nowhere_without_a_limit_and_everywhere_with_equal(levels: list[float]) -> None:
     told = judged(versions(levels))
     assert told.changes == ()
-    assert len(told.observed) == sum(a != b for a, b in zip(levels, levels[1:], strict=False))
+    assert len(told.observed) == sum(a != b for a, b in pairwise(levels))
     changed = judged(versions(levels), limit("equal"))
     bad = [place for place in range(1, len(levels)) if (levels[place] != levels[0]) != (levels[place - 1] != levels[0])]
     assert [change.after for change in changed.changes] == bad
