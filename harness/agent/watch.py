@@ -38,7 +38,7 @@ class Watch(object):
         self.notes = []
         self.output = wire.Output()
         self.census = None
-        self.countdown = waiting.Countdown(job["timeout_s"], clock())
+        self.countdown = None
         self.asked_at = None
         self._group = cgroup.find()
         self._oom_kills = self._group.oom_kills()
@@ -85,6 +85,7 @@ class Watch(object):
             os.environ.update(self.wrapper.environment)
         places = files.Places(self.root, os.environ, self.output)  # it walks through them: nothing runs yet
         self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
+        self.countdown = waiting.Countdown(self.job["timeout_s"], self.clock())
         self.census = census.Census(self.child.pid, places, self.steps, clock=self.clock)
         self.listen(self.child.output, self._output)
 
