@@ -146,8 +146,8 @@ class CommandWatch(Watch):
         pattern = self.job["step_pattern"]
         return reason.last_words(self.output.tail.text(), re.compile(pattern) if pattern else None)
 
-    def buffered(self):
-        return self._bursts.words()
+    def about_output(self):
+        return dict(Watch.about_output(self), buffered=self._bursts.words())
 
     def resident(self):
         return tree.rss_kib(tree.descendants(os.getpid()))
