@@ -62,8 +62,8 @@ def _history(run: StoredRun, finding: Finding) -> tuple[CellResult, ...]:
 
 
 def _good(run: StoredRun, finding: Finding) -> CellResult | None:
-    """The good side; of what was bad from the start, the oldest good version after it."""
-    if finding.kind == "bad_from_start":
+    """The good side; of what was bad before as well, the oldest good version."""
+    if finding.kind in ("bad_from_start", "worse"):
         return next((one for one in _history(run, finding) if one.verdict.verdict in GOOD), None)
     version = finding.after if finding.kind == "first_fixed" else finding.before
     return None if version is None else _result(run, finding, version)
@@ -105,8 +105,14 @@ def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
 
 
 def _causes(run: StoredRun, finding: Finding) -> tuple[str, ...]:
+    """What was said of it; a summary of before says only of which series, scenario and metric."""
     about = (finding.series, finding.variant.scenario.name, finding.metric)
-    return tuple(one.sentence for one in run.attribution if (one.series, one.scenario, one.metric) == about)
+    number = run.findings.index(finding) + 1
+    return tuple(
+        one.sentence
+        for one in run.attribution
+        if (one.series, one.scenario, one.metric) == about and (one.findings is None or number in one.findings)
+    )
 
 
 def _system(trial: Trial) -> Mapping[str, Any]:

@@ -5,9 +5,22 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
-from harness.model import Interval, Kind, Limits, Metric, Scalar, Scenario, Steps, Trials, VerdictName
+from harness.model import (
+    METRIC_PREFIX,
+    SIGNALS,
+    Interval,
+    Kind,
+    Limits,
+    Metric,
+    Scalar,
+    Scenario,
+    SignalVerdict,
+    Steps,
+    Trials,
+    VerdictName,
+)
 
 Names = tuple[str, str, str, str | None, str, str]
 """Series, image, host, GPU, scenario, params as JSON."""
@@ -131,6 +144,14 @@ class CellSummary(Placed):
     compared_peak_mib_ci: Interval | None = None
     smallest_visible: dict[str, float | None] | None = None
     metrics: dict[str, Any] = {}
+    provisional: bool = False
+    signals: dict[str, SignalVerdict] = {}
+
+    @field_validator("signals")
+    @classmethod
+    def _known(cls, signals: dict[str, SignalVerdict]) -> dict[str, SignalVerdict]:
+        """Those that this version of the harness has."""
+        return {name: one for name, one in signals.items() if name in SIGNALS or name.startswith(METRIC_PREFIX)}
 
     @property
     def names(self) -> Names:
@@ -151,10 +172,15 @@ class FindingFile(Placed):
     last_bad: str | None = None
     first_good: str = ""
     oldest_bad: str = ""
+    last_milder: str | None = None
+    first_worse: str = ""
+    drift_from: str | None = None
+    drift_to: str = ""
     untestable: tuple[str, ...]
     effect: EffectFile | None
     p: float | None
     confirmed: bool
+    consequence_of: str | None = None
 
 
 class AttributionFile(BaseModel):
@@ -162,6 +188,7 @@ class AttributionFile(BaseModel):
     scenario: str
     metric: Metric
     cause: str
+    findings: list[int] | None = None
     rule: str | None = None
     sentence: str = ""
 

@@ -4,32 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from harness.judge.episodes import Sign
+from harness.judge.faults import Fault, Place, Row, alike, faults_of
 from harness.judge.rules import find_rule
-from harness.judge.square import Answer, Spot, Square, State, answer, model_of
-from harness.judge.standing import Sign, Step, changes_of, may_be_one, metric_of, signs, states_of
+from harness.judge.square import Answer, Spot, Square, answer, model_of
+from harness.judge.standing import episodes_in, metric_of, signs, states_of
 from harness.judge.verdict import AGREE
-from harness.model import GOOD, Attribution, Block, Cell, CellResult, Finding, Install, Lane, Plan, Variant
-
-Place = tuple[Variant, Lane]
+from harness.model import GOOD, Attribution, Block, Cell, CellResult, Episode, Finding, Install, Lane, Plan, Variant
 
 
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
-    """For each series, scenario and metric that is bad somewhere: whose fault it is, and with which params.
+    """For each fault of each series, scenario and metric: whose it is, and with which params.
 
-    Variants with the same history are told together, those with another one for themselves. In the plan's order.
+    A fault is an episode, merged over lanes and variants (`judge/faults.py`): each has a rule of its own. Findings that
+    are consequences of others are none. In the plan's order, and for each metric from old to new.
     """
     known = {entry.cell.id: entry for entry in cells}
     found = []
     for (series, scenario), blocks in _by_scenario(plan).items():
         here = [one for one in findings if (one.series, one.variant.scenario.name) == (series, scenario)]
         for sign in signs(here):
-            places = {(block.variant, block.lane): states_of(block, known, here, sign=sign) for block in blocks}
-            changes = {(block.variant, block.lane): changes_of(block, here, sign=sign) for block in blocks}
-            for variants in _same_histories(places, changes):
-                group = _Group(plan=plan, blocks=blocks, known=known, sign=sign, places=places, variants=variants)
+            rows = {(block.variant, block.lane): states_of(block, known, here, sign=sign) for block in blocks}
+            for faults in _faults(blocks, rows, here, sign=sign):
+                group = _Group(
+                    plan=plan, blocks=blocks, known=known, findings=findings, sign=sign, rows=rows, faults=faults
+                )
                 found.append(group.attribution())
     return tuple(found)
+
+
+def _faults(
+    blocks: Sequence[Block], rows: Mapping[Place, Row], findings: Sequence[Finding], *, sign: Sign
+) -> list[list[Fault]]:
+    order = {cell.image.version: place for place, cell in enumerate(blocks[0].cells)}
+    of: dict[Variant, dict[Lane, Sequence[Episode]]] = {}
+    for block in blocks:
+        place = (block.variant, block.lane)
+        of.setdefault(block.variant, {})[block.lane] = episodes_in(block, rows[place], findings, sign=sign)
+    each = [
+        fault
+        for variant, episodes in of.items()
+        for fault in faults_of(variant, episodes, {lane: rows[variant, lane] for lane in episodes}, order)
+        if any(True in row for row in fault.rows.values())  # not so if findings contradict each other
+    ]
+    return alike(each, order)
 
 
 def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
@@ -45,51 +65,35 @@ def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[Block]]:
     return blocks
 
 
-def _same_histories(
-    places: Mapping[Place, Sequence[State]], changes: Mapping[Place, Sequence[Step]]
-) -> list[list[Variant]]:
-    """The variants that are bad somewhere, together where nothing that is known of them differs: neither a version nor
-    where it was found to change (a search looks at other versions of each).
-    """
-    groups: list[list[Variant]] = []
-    for variant in dict.fromkeys(variant for (variant, _), states in places.items() if True in states):
-        for group in groups:
-            if all(_agree(places, changes, variant, other) for other in group):
-                group.append(variant)
-                break
-        else:
-            groups.append([variant])
-    return groups
-
-
-def _agree(
-    places: Mapping[Place, Sequence[State]], changes: Mapping[Place, Sequence[Step]], one: Variant, other: Variant
-) -> bool:
-    lanes = {lane for _, lane in places}
-    if not all(may_be_one(changes.get((one, lane), ()), changes.get((other, lane), ())) for lane in lanes):
-        return False
-    pairs = [
-        pair
-        for lane in lanes
-        if (one, lane) in places and (other, lane) in places
-        for pair in zip(places[one, lane], places[other, lane], strict=True)
-    ]
-    return not any({True, False} == set(pair) for pair in pairs)
-
-
 # ---------------------------------------------------------------- one group of variants
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """Variants of one scenario in one series that are bad alike, with all that is known of the scenario there."""
+    """One fault in the variants of a scenario that have it, with all that is known of the scenario in that series.
+
+    `rows` are how each variant stands on each lane, whatever the fault.
+    """
 
     plan: Plan
     blocks: Sequence[Block]
     known: Mapping[str, CellResult]
+    findings: Sequence[Finding]
     sign: Sign
-    places: Mapping[Place, Sequence[State]]
-    variants: Sequence[Variant]
+    rows: Mapping[Place, Row]
+    faults: Sequence[Fault]
+
+    @cached_property
+    def variants(self) -> list[Variant]:
+        """In the plan's order."""
+        having = {fault.variant for fault in self.faults}
+        return [one for one in dict.fromkeys(block.variant for block in self.blocks) if one in having]
+
+    @cached_property
+    def places(self) -> dict[Place, Row]:
+        """How they stand with this fault; of variants that do not have it, with any."""
+        own = {(fault.variant, lane): row for fault in self.faults for lane, row in fault.rows.items()}
+        return {**self.rows, **own}
 
     def attribution(self) -> Attribution:
         square = self._square()
@@ -105,6 +109,7 @@ class _Group:
             metric=metric_of(self.sign),
             cause=told.cause,
             variants=tuple(self.variants),
+            episodes=tuple(self._episodes([lanes[place] for place in sorted(told.bad)])),
             bad_lanes=tuple(lanes[place] for place in sorted(told.bad)),
             good_lanes=tuple(lanes[place] for place in sorted(told.good)),
             open_lanes=(*(lanes[n] for n in range(len(lanes)) if n not in told.bad | told.good), *self._not_planned()),
@@ -112,7 +117,6 @@ class _Group:
             images=tuple(versions[image] for image in square.images if square.lanes_at(image, True)),
             apart=told.apart,
             alike=len({model_of(lanes[place]) for place in told.bad}) == 1,
-            drifts=self.sign == "slowdown",
             unseen=tuple(self._unseen([lanes[place] for place in sorted(told.bad)])),
             doubt=told.doubt,
             rule=rule,
@@ -121,6 +125,12 @@ class _Group:
             controls=tuple(self._controls([lanes[place] for place in told.bad])),
             missing=self._missing(square, told),
         )
+
+    def _episodes(self, lanes: Sequence[Lane]) -> Iterator[Episode]:
+        of = {fault.variant: fault.episodes for fault in self.faults}
+        for variant in self.variants:
+            for lane in lanes:
+                yield from of[variant].get(lane, ())
 
     def _square(self) -> Square:
         """What is known of any of the variants: nothing of it differs from one to the other."""
@@ -174,11 +184,14 @@ class _Group:
         return layers.pop() if len(layers) == 1 else None
 
     def _controls(self, lanes: Sequence[Lane]) -> Iterator[str]:
-        """Other scenarios that ran on all these lanes and were good in all that ran there."""
+        """Other scenarios that ran on all these lanes, were good in all that ran there, and of which nothing is found:
+        a cell may be good alone and worse than the one before.
+        """
         others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks)
+        worse = {one.variant.scenario.name for one in self.findings if one.lane in lanes}
         for name in others:
             verdicts = [self._verdicts(name, lane) for lane in lanes]
-            if name != self.variants[0].scenario.name and all(names and names <= GOOD for names in verdicts):
+            if name not in worse and all(names and names <= GOOD for names in verdicts):
                 yield name
 
     def _verdicts(self, scenario: str, lane: Lane) -> set[str]:
@@ -199,11 +212,16 @@ class _Group:
         return entry is not None and entry.verdict.trials >= AGREE
 
     def _cell(self, square: Square, spot: Spot) -> Cell | None:
-        """The cell at a place of the square, of the first variant that was seen bad; None if it can never run."""
+        """The cell at a place of the square, of the first variant that was seen bad; None if it can never run, or is
+        known to be bad in another way: then it says nothing of this fault.
+        """
         lane, image = spot
         blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}
-        cell = next((blocks[one].cells[image] for one in self.variants if one in blocks), None)
-        return cell if cell is not None and self._runnable(cell) else None
+        variant = next((one for one in self.variants if one in blocks), None)
+        if variant is None or self.rows[variant, square.lanes[lane]][image] is not None:
+            return None
+        cell = blocks[variant].cells[image]
+        return cell if self._runnable(cell) else None
 
     def _runnable(self, cell: Cell) -> bool:
         if cell.lane.host.is_process and not isinstance(cell.image.source, Install):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from harness.judge.counts import Growth, judge_counts
 from harness.judge.gpu import is_shared, with_gpu
 from harness.judge.trend import judge_trace
 from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
@@ -12,14 +13,15 @@ from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A trial that says something, with the verdict on its trace and the failure it ended in, if any. `exit_only`: its
-    steps say nothing, not even where it failed.
+    """A trial that says something, with the verdict on its trace, what its counts do, by signal, and the failure that
+    it ended in, if any. `exit_only`: its steps say nothing, not even where it failed.
     """
 
     trial: Trial
     found: TraceVerdict | None
     failure: VerdictName | None
     exit_only: bool = False
+    growths: Mapping[str, Growth] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -28,9 +30,11 @@ class Launch:
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
         """All that this launch shows. One without a trace that ended well is flat: it did what it was asked."""
-        own = () if self.failure is None else (self.failure,)
+        own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
+        if any(growth.state == "bad" for growth in self.growths.values()):
+            own = (*own, "growth")
         if self.found is not None and (self.failure is None or BAD & set(self.found.verdicts)):
-            return own + self.found.verdicts
+            return (*own, *self.found.verdicts)
         return own or ("flat",)
 
     def whole(self, steps: Steps) -> bool:
@@ -57,6 +61,7 @@ def judge_launches(
             found=None if exit_only else _trace(trial, limits=limits, steps=steps),
             failure=_failure(trial),
             exit_only=exit_only,
+            growths={} if exit_only or trial.trace is None else judge_counts(trial.trace, limits=limits),
         )
         for trial in asked
     )

@@ -33,7 +33,7 @@ def find_rule(
 ) -> Rule | None:
     """The smallest rule over the params of these variants of one scenario that holds for `bad` and not for `good`.
 
-    It does not hold for those that are bad `otherwise` either: these have another history, and a rule of their own.
+    It does not hold for those that are bad `otherwise` either: these have another fault, and a rule of their own.
     Fewest params first, then those of which all must hold, then fewest values. Values that were only seen where nothing
     is known are in no rule. If none of up to MOST_PARAMS params separates, one of a single param with few exceptions;
     else None. Without a good variant there is nothing to separate: a rule without conditions.

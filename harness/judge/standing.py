@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.judge.episodes import Sign, episodes_of, sign_of
 from harness.judge.square import State
 from harness.judge.transitions import UNTOLD
 from harness.judge.verdict import FAILURES
-from harness.model import Block, CellResult, CellVerdict, Finding, Metric
+from harness.model import SIGNALS, Block, CellResult, CellVerdict, Episode, Finding, Metric, signal_of
 
-Sign = str
-"""A metric; "slowdown" is a step time that drifts within a trial."""
-SIGNS: tuple[Sign, ...] = ("outcome", "memory", "slowdown", "step_time", "peak_memory")
-Step = tuple[str, int, int]
-"""(kind, place before, place after) of a change."""
-LEVELS = ("step_time", "peak_memory")
-"""Those that are only bad or good beside another version."""
+_FIRST: tuple[Sign, ...] = ("outcome", "memory", "slowdown")
 
 
 def signs(findings: Sequence[Finding]) -> list[Sign]:
-    """Those of which there is a finding, the strongest first."""
-    present = {_sign(one) for one in findings}
-    return [sign for sign in SIGNS if sign in present]
+    """Those of which there is a finding, in the order of the table of signals; a scenario's own metrics come last."""
+    present = dict.fromkeys(map(sign_of, findings))
+    return [sign for sign in dict.fromkeys((*_FIRST, *SIGNALS, *present)) if sign in present]
 
 
 def metric_of(sign: Sign) -> Metric:
@@ -33,64 +28,57 @@ def states_of(
 ) -> tuple[State, ...]:
     """Of each image of a block. What its history says, where the cell itself can be told: only that is good or bad.
 
-    Findings know the baseline that bad is measured against, and of good launches that may be luck.
+    Findings know the baseline that bad is measured against, and of good launches that may be luck. The two sides of a
+    finding can always be told.
     """
     here = _of(block, findings, sign)
-    told = [cell.id in known and _told(known[cell.id].verdict, sign) for cell in block.cells]
-    if sign in LEVELS and sum(told) < 2:
-        return (None,) * len(told)
-    unclear = {version for one in here for version in one.untestable}
-    history = _history([cell.image.version for cell in block.cells], here)
+    versions = [cell.image.version for cell in block.cells]
+    sides = {version for one in here for version in (one.before, one.after)}
+    told = [
+        cell.image.version in sides or (cell.id in known and _told(known[cell.id].verdict, sign))
+        for cell in block.cells
+    ]
+    if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(told) < 2:
+        return (None,) * len(told)  # a level is only bad or good beside another version
+    unclear = {version for one in here for version in one.untestable} - sides
     return tuple(
-        state if ok and cell.image.version not in unclear else None
-        for cell, ok, state in zip(block.cells, told, history, strict=True)
+        state if ok and version not in unclear else None
+        for version, ok, state in zip(versions, told, _history(versions, here), strict=True)
     )
 
 
-def changes_of(block: Block, findings: Sequence[Finding], *, sign: Sign) -> tuple[Step, ...]:
-    """Where the block was found to change, oldest first."""
+def episodes_in(
+    block: Block, states: Sequence[State], findings: Sequence[Finding], *, sign: Sign
+) -> tuple[Episode, ...]:
+    """The block's episodes that are nobody's consequence, oldest first; `states` are its own."""
     versions = [cell.image.version for cell in block.cells]
-    steps = [
-        (one.kind, -1 if one.before is None else versions.index(one.before), versions.index(one.after))
-        for one in _of(block, findings, sign)
-    ]
-    return tuple(sorted(steps, key=lambda step: step[2]))
-
-
-def may_be_one(steps: Sequence[Step], others: Sequence[Step]) -> bool:
-    """Whether two variants may have one history: as many changes of the same kinds, within places that overlap."""
-    if not steps or not others:
-        return True
-    alike = [
-        one[0] == other[0] and max(one[1], other[1]) < min(one[2], other[2])
-        for one, other in zip(steps, others, strict=False)
-    ]
-    return len(steps) == len(others) and all(alike)
+    order = {version: place for place, version in enumerate(versions)}
+    bad = [version for version, state in zip(versions, states, strict=True) if state]
+    found = episodes_of(_of(block, findings, sign), order, bad)
+    return tuple(one for one in found if not one.finding.consequence_of)
 
 
 def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
     place = (block.series.name, block.lane, block.variant)
-    return [one for one in findings if (one.series, one.lane, one.variant) == place and _sign(one) == sign]
-
-
-def _sign(finding: Finding) -> Sign:
-    return "slowdown" if finding.verdict == "slowdown" else finding.metric
+    return [one for one in findings if (one.series, one.lane, one.variant) == place and sign_of(one) == sign]
 
 
 def _told(verdict: CellVerdict, sign: Sign) -> bool:
     """Whether a cell says anything of this sign. A peak says nothing of a leak: it is a matter of how long it ran."""
-    if verdict.verdict in UNTOLD:
-        return False
     failed = bool(FAILURES & set(verdict.verdicts))
-    if sign == "outcome":
-        return True
-    if sign == "memory":
-        return not failed or "leak" in verdict.verdicts
-    if sign == "slowdown":
-        return not failed or "slowdown" in verdict.verdicts
-    figure = verdict.step_ms if sign == "step_time" else verdict.peak_rss_mib
+    seen = verdict.signals.get(sign)
+    if seen is not None and sign not in _FIRST:
+        if signal_of(sign).kind == "level":
+            return seen.value is not None and not failed
+        return seen.seen in ("good", "bad")
+    if verdict.verdict in UNTOLD or sign == "outcome":
+        return verdict.verdict not in UNTOLD
+    own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)
+    if own is not None:
+        return not failed or own in verdict.verdicts
     leaks = sign == "peak_memory" and "leak" in verdict.verdicts
-    return figure is not None and not failed and not leaks
+    figures = {"step_time": verdict.step_ms, "peak_memory": verdict.peak_rss_mib}
+    return figures.get(sign, 0.0) is not None and not failed and not leaks
 
 
 def _history(versions: Sequence[str], findings: Sequence[Finding]) -> list[bool]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 
@@ -13,6 +14,8 @@ from harness.judge.verdict import FAILURES, SAME_RATE
 from harness.model import UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
 
 UNTOLD = UNSURE | {"untested", "incompatible"}
+MUCH_WORSE = 2.0
+"""A growth that is bad already is a finding again beyond this factor; one leak's rates differ by less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +57,42 @@ def _failures(cell: CellVerdict) -> frozenset[str]:
     return FAILURES & set(cell.verdicts) or frozenset({"crash"})
 
 
-def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
-    """Leaks. Against a baseline that leaks itself, only those that are worse."""
+def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> tuple[Change, ...]:
+    """Leaks, and where they get much worse, oldest first; `limit` in KiB a step. Against a baseline that leaks itself,
+    only those that are worse.
+    """
     least = _usual(cells, baseline).leak_kib_per_step
     states = [
         bad and (cell.rate_kib_per_step or 0.0) > least for bad, cell in zip(_states(cells, "leak"), cells, strict=True)
     ]
-    return _changes("memory", states, cells)
+    worse = worsenings("memory", states, [_effect("memory", cell) for cell in cells], limit=limit)
+    return tuple(sorted([*_changes("memory", states, cells), *worse], key=lambda change: change.after))
+
+
+def worsenings(
+    metric: Metric, states: Sequence[State], rates: Sequence[Effect | None], *, limit: float
+) -> Iterator[Change]:
+    """Where a growth that was bad already becomes much worse: more than MUCH_WORSE times what the bad version before
+    shows, by the limit at least, and beyond both intervals.
+    """
+    known = [place for place, state in enumerate(states) if state is not None]
+    for old, new in itertools.pairwise(known):
+        if states[old] and states[new] and _is_much_worse(rates[old], rates[new], limit=limit):
+            yield Change(
+                metric=metric,
+                kind="worse",
+                before=old,
+                after=new,
+                untestable=tuple(range(old + 1, new)),
+                effect=rates[new],
+                verdict="leak" if metric == "memory" else "growth",
+            )
+
+
+def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float) -> bool:
+    if before is None or after is None or before.ci is None or after.ci is None or before.ci[1] >= after.ci[0]:
+        return False
+    return after.value > MUCH_WORSE * before.value and after.value - before.value >= limit
 
 
 def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:

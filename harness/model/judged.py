@@ -49,7 +49,7 @@ Seen = Literal["good", "bad", "suspect", "blind", "none"]
 kept; `none`: there is nothing to look at (no GPU, no earlier version, a limit of `none`)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SignalVerdict:
     """What a cell shows of one signal. `value` is its figure in the signal's unit, with its interval; `limit` what
     counts as bad; `visible` the smallest change that would have shown (a share for levels, an amount a step for
@@ -131,7 +131,9 @@ class Noise:
 
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` of a number that the scenario returns."""
-Kind = Literal["first_bad", "first_fixed", "bad_from_start"]
+Kind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
+"""`worse`: bad before as well, and much worse since. `drift`: it becomes worse from version to version, `before` being
+the first and `after` the last of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,11 +162,37 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Observed:
+    """Something that differs between two neighbouring versions of one block and is told, not judged: `signal` is `log`
+    or a metric, `before` and `after` are positions, `text` says what.
+    """
+
+    signal: Metric
+    before: int
+    after: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The same with its place, for reports."""
+
+    series: str
+    lane: Lane
+    variant: Variant
+    signal: Metric
+    before: str
+    after: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """What a series shows for one lane, variant and metric.
 
     `confirmed`: both sides of the boundary were measured in at least two fresh launches each, which agree.
     `untestable`: the versions between `before` and `after`, which could not run or cannot be told from either side.
+    `consequence_of`: the metric of the finding at the same place that explains this one (`judge/causes.py`), or "".
     """
 
     series: str
@@ -179,6 +207,30 @@ class Finding:
     p: float | None = None
     verdict: str = ""
     confirmed: bool = False
+    consequence_of: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """One time of being bad, of one metric at one place. `begins` is None if only its end was found, `ends` if it still
+    is. `seen`: the last version in which it was seen. `depth`: how many others it came on top of; it made them worse.
+    """
+
+    begins: Finding | None
+    ends: Finding | None
+    seen: str
+    depth: int = 0
+
+    @property
+    def finding(self) -> Finding:
+        """The finding that tells its size."""
+        found = self.begins or self.ends
+        assert found is not None, "an episode has a begin or an end"
+        return found
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(one for one in (self.begins, self.ends) if one is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +246,7 @@ class Rule:
     """Which variants are bad, by their params (`judge/rules.py`): those that fulfil all conditions, or any of them.
 
     No condition: all are. `indifferent` are the params that made no difference among the bad. `bad` and `good` count
-    the variants that it rests on, `otherwise` those that are bad too but with another history. `exceptions` are those
+    the variants that it rests on, `otherwise` those that are bad there too but by another fault. `exceptions` are those
     among them that it gets wrong, `never_run` those of which nothing is known. `also` are rules of as many params that
     would say the same of what ran.
     """
@@ -220,7 +272,8 @@ Doubt = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """Whose fault it is that some variants of a scenario are bad in a series (`judge/attribution.py`).
+    """One fault of a series, and whose it is (`judge/attribution.py`): episodes that are one, on all lanes and in all
+    variants of a scenario.
 
     `bad_lanes` are those where it was seen, `good_lanes` those where an image that is bad elsewhere is good, and
     `open_lanes` those of which that is not known. `cleared` are the bad lanes that have nothing good of their own to
@@ -228,7 +281,7 @@ class Attribution:
     `rule` is None where the scenario has nothing to choose, or no small rule tells bad from good (`unruly`).
     `controls` are scenarios that stay good on all of `bad_lanes`. `unseen` are variants that are not known to be bad on
     one of `bad_lanes`. `apart`: lanes became bad in different versions. `alike`: `bad_lanes` have GPUs of one kind.
-    `drifts`: the step time is not higher, but rises within a trial.
+    `episodes` are those of the bad lanes, in the order of variants and lanes.
     """
 
     series: str
@@ -236,6 +289,7 @@ class Attribution:
     metric: Metric
     cause: Cause
     variants: tuple[Variant, ...]
+    episodes: tuple[Episode, ...]
     bad_lanes: tuple[Lane, ...]
     good_lanes: tuple[Lane, ...] = ()
     open_lanes: tuple[Lane, ...] = ()
@@ -243,7 +297,6 @@ class Attribution:
     images: tuple[str, ...] = ()
     apart: bool = False
     alike: bool = False
-    drifts: bool = False
     unseen: tuple[tuple[Variant, Lane], ...] = ()
     doubt: Doubt | None = None
     rule: Rule | None = None

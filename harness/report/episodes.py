@@ -1,40 +1,10 @@
-"""Findings put together: from which version to which something was bad, and the same history told once."""
+"""Findings by their places: in the order in which all reports number them, and by cell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
-from harness.model import Cell, Finding, RunResult, Variant
+from harness.model import Cell, Finding, RunResult, Variant, signal_of
 
 Place = tuple[str, str, str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Episode:
-    """One time of being bad. `begins` is None if it was bad before the history, `ends` if it still is."""
-
-    begins: Finding | None
-    ends: Finding | None
-
-    @property
-    def finding(self) -> Finding:
-        """The finding that tells its size."""
-        found = self.begins or self.ends
-        assert found is not None, "an episode has a begin or an end"
-        return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class History:
-    """The same episodes, seen at one or more lanes and variants of a series."""
-
-    episodes: tuple[tuple[Episode, ...], ...]
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """One finding per place: the one that tells the first episode's size."""
-        return tuple(place[0].finding for place in self.episodes)
 
 
 def place_of(finding: Finding) -> Place:
@@ -61,12 +31,12 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
 
 
 def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
-    """`place_of_cell` of the cells whose steps are slower, or whose peak is higher, than before: from each first bad
-    version until it is good again. Each alone may be good.
+    """`place_of_cell` of the cells in which a level or a value is worse than before: from each first bad version until
+    it is good again. Each alone may be good.
     """
     changes: dict[Place, dict[str, bool]] = {}
     for one in ordered(result):
-        if one.metric in ("step_time", "peak_memory"):
+        if signal_of(one.metric).kind in ("level", "value"):
             changes.setdefault(place_of(one), {})[one.after] = one.kind != "first_fixed"
     found: set[tuple[str, ...]] = set()
     for place, bad_since in changes.items():
@@ -99,29 +69,3 @@ def ordered(result: RunResult) -> list[Finding]:
     return sorted(
         result.findings, key=lambda one: (first_seen[place_of(one)], where.get((one.series, one.after), len(where)))
     )
-
-
-def histories(result: RunResult) -> list[History]:
-    """All histories, those that are the same in several places told once."""
-    places: dict[Place, list[Finding]] = {}
-    for finding in ordered(result):
-        places.setdefault(place_of(finding), []).append(finding)
-    same: dict[object, list[tuple[Episode, ...]]] = {}
-    for findings in places.values():
-        key = (findings[0].series, *((one.metric, one.verdict, one.kind, one.before, one.after) for one in findings))
-        same.setdefault(key, []).append(tuple(_episodes(findings)))
-    return [History(episodes=tuple(group)) for group in same.values()]
-
-
-def _episodes(findings: Iterable[Finding]) -> Iterable[Episode]:
-    begins: Finding | None = None
-    for finding in findings:
-        if finding.kind == "first_fixed":
-            yield Episode(begins=begins, ends=finding)
-            begins = None
-        else:
-            if begins is not None:
-                yield Episode(begins=begins, ends=None)
-            begins = finding
-    if begins is not None:
-        yield Episode(begins=begins, ends=None)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.model import CellResult, RunResult
-from harness.report import blame, figures, phrases, words
+from harness.report import blame, figures, words
 from harness.report.clean import plain
-from harness.report.episodes import History, histories
 from harness.report.worth import is_needless
-
-_MOST_HISTORIES = 3
 
 
 def sentence(result: RunResult) -> str:
@@ -20,20 +17,11 @@ def sentence(result: RunResult) -> str:
 
 def _regression(result: RunResult) -> str:
     if not result.attribution:
-        return _untold(result)
-    rest = len(result.attribution) - blame.MOST_AT_THE_TOP
-    more = f" And {figures.count(rest, 'further fault')} below." if rest > 0 else ""
-    return f"{' '.join(blame.sentences(result.attribution[: blame.MOST_AT_THE_TOP], result))}{more}"
-
-
-def _untold(result: RunResult) -> str:
-    """Of a run that asks nobody whose fault it is."""
-    stories = [_story(history, result) for history in histories(result)]
-    if not stories:
         return f"{_bad_cells(result)}, but the history does not say since which version."
-    shown = "; ".join(stories[:_MOST_HISTORIES])
-    rest = len(stories) - _MOST_HISTORIES
-    return f"{shown}; and {figures.count(rest, 'further change')} below." if rest > 0 else f"{shown}."
+    top = blame.worst_first(result)[: blame.MOST_AT_THE_TOP]
+    rest = len(result.attribution) - len(top)
+    more = f" And {figures.count(rest, 'further fault')} below." if rest > 0 else ""
+    return f"{' '.join(blame.sentences(top, result))}{more}"
 
 
 def _infrastructure(result: RunResult) -> str:
@@ -91,25 +79,3 @@ def _bad_cells(result: RunResult) -> str:
     bad = [cell.verdict.verdict for cell in result.cells if words.tone(cell.verdict.verdict) == "bad"]
     kinds = [f"{bad.count(name)} {name}" for name in dict.fromkeys(bad)]
     return f"{len(bad)} of {figures.count(len(result.cells), 'cell')} bad ({', '.join(kinds)})"
-
-
-# ---------------------------------------------------------------- one history
-
-
-def _story(history: History, result: RunResult) -> str:
-    """`multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.8 KiB a step since 6.5.0 (…)`."""
-    return f"{plain(history.findings[0].series)} {phrases.story([history], result)}{_where(history, result)}"
-
-
-def _where(history: History, result: RunResult) -> str:
-    """In how many variants, and on which lanes, where there is more than one to tell apart."""
-    found = history.findings
-    variants = {str(finding.variant): finding.variant for finding in found}
-    all_variants = {str(block.variant) for block in result.plan.blocks if block.series.name == found[0].series}
-    text = ""
-    if len(variants) == 1 and len(all_variants) > 1:
-        text = f", in {words.variant_text(found[0].variant)}"
-    elif len(all_variants) > 1:
-        text = f", in {len(variants)} of {len(all_variants)} variants"
-    lanes = dict.fromkeys(words.lane_text(finding.lane) for finding in found)
-    return f"{text}, on {words.together(list(lanes))}"

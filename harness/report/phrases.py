@@ -1,95 +1,73 @@
-"""What is wrong, how much, and since when: the phrases of which the sentences at the top are made."""
+"""What is wrong, how much, and since when: the phrases of which sentences about findings are made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from harness.model import Effect, Finding, RunResult
+from harness.judge.episodes import Bounds
+from harness.model import Effect, Finding, signal_of
 from harness.report import figures
-from harness.report.clean import version
-from harness.report.episodes import Episode, History, place_of, place_of_cell, positions
-
-RATE = "KiB/step"
-
-
-def story(told: Sequence[History], result: RunResult) -> str:
-    """`leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), and 2.8 KiB a step since 6.5.0`.
-
-    Since when is the first history's word; sizes are those of all.
-    """
-    parts = []
-    for number, episode in enumerate(told[0].episodes[0]):
-        places = [place for one in told for place in one.episodes if len(place) > number]
-        same = [place[number].finding for place in places]
-        size = sizes(effects(places, number, result))
-        parts.append(f"{again(same[0], size) if number else verb(same, size)} {when(episode)}")
-    return ", and ".join(parts)
-
-
-def effects(places: Sequence[Sequence[Episode]], number: int, result: RunResult) -> list[Effect]:
-    """How large the episode of that number was in each of these places; of a leak in each of its versions, too."""
-    found = [place[number].finding for place in places]
-    known = [one.effect for one in found if one.effect is not None]
-    if not known or found[0].metric != "memory":
-        return known
-    leaks = {
-        (*place_of(one)[:3], version)
-        for one, place in zip(found, places, strict=True)
-        for version in _versions(place, number, result)
-    }
-    cells = [cell.verdict for cell in result.cells if place_of_cell(cell.cell) in leaks]
-    rates = [
-        Effect(value=cell.rate_kib_per_step, unit=RATE, ci=cell.rate_ci)
-        for cell in cells
-        if "leak" in cell.verdicts and cell.rate_kib_per_step is not None
-    ]
-    return known + rates
-
-
-def _versions(place: Sequence[Episode], number: int, result: RunResult) -> list[str]:
-    """Those in which it was bad: up to its repair, or to where it got worse."""
-    episode, later = place[number], place[number + 1 : number + 2]
-    begins, ends = episode.begins, episode.ends or (later[0].begins if later else None)
-    name, where = episode.finding.series, positions(result)
-    first = where.get((name, begins.after), 0) if begins else 0
-    last = where.get((name, ends.after), len(where)) if ends else len(where)
-    return [version for (series, version), at in where.items() if series == name and first <= at < last]
-
-
-def when(episode: Episode) -> str:
-    """`since 6.3.0 (fixed in 6.3.2)`"""
-    begins, ends = episode.begins, episode.ends
-    if begins is None:
-        assert ends is not None, "an episode has a begin or an end"
-        return f"before {version(ends.after)} (fixed there)"
-    fixed = f" (fixed in {version(ends.after)})" if ends is not None else ""
-    if begins.kind == "bad_from_start":
-        oldest = "the oldest that can be judged" if begins.untestable else "the oldest"
-        return f"in every version from {version(begins.after)}, {oldest}{fixed}"
-    if begins.untestable:
-        return f"since a version after {version(begins.before or '')}, {version(begins.after)} at the latest{fixed}"
-    return f"since {version(begins.after)}{fixed}"
-
+from harness.report.clean import plain, version
 
 _FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
+
+
+def when(bounds: Bounds, versions: Sequence[str]) -> str:
+    """`since 6.3.0 (fixed in 6.3.2)`: never more than is known of `versions`, oldest first."""
+    end = fixed(bounds, versions)
+    if bounds.begins is None:
+        return f"up to {version(versions[bounds.seen])}{end}"
+    last, first = bounds.begins
+    name = version(versions[first])
+    if last < 0:
+        return f"in every version from {name}, the oldest{' that can be judged' if first else ''}{end}"
+    if first - last > 1:
+        return f"since a version after {version(versions[last])}, {name} at the latest{end}"
+    return f"since {name}{end}"
+
+
+def fixed(bounds: Bounds, versions: Sequence[str]) -> str:
+    """` (fixed in 6.3.2)`, or "" of what lasts."""
+    if bounds.ends is None:
+        return ""
+    last, first = bounds.ends
+    name = version(versions[first])
+    where = "fixed in" if first - last == 1 else "fixed by"
+    after = f", after {version(versions[last])}" if first - last > 1 else ""
+    return f" ({where} {name}{after}{', where that is known' if bounds.open else ''})"
 
 
 def verb(same: Sequence[Finding], size: str) -> str:
     """`leaks 7.8 KiB a step`: findings of one kind, and the size of them all."""
     finding = same[0]
+    if finding.metric == "outcome":
+        said = " or ".join(dict.fromkeys(_FAILS.get(one.verdict, "fails") for one in same))
+        return f"{said}{f' in {size}' if size else ''}"
     if finding.verdict == "slowdown":
         return "gets slower step by step"
-    if finding.metric == "step_time":
-        return f"has slower steps{f' ({size})' if size else ''}"
-    if finding.metric == "peak_memory":
-        return f"needs more memory at its peak{f' ({size})' if size else ''}"
-    if finding.verdict == "leak" or finding.metric == "memory":
-        return f"leaks {size or 'memory'}"
-    return " or ".join(dict.fromkeys(_FAILS.get(one.verdict, "fails") for one in same))
+    if finding.verdict == "nan":
+        return f"returns NaN as its {plain(signal_of(finding.metric).title)}"
+    said = plain(signal_of(finding.metric).verb)
+    if finding.metric == "memory":
+        return f"{said} {size or 'memory'}"
+    return f"{said}{f' ({size})' if size else ''}"
 
 
 def again(finding: Finding, size: str) -> str:
-    return size or "again" if finding.metric == "memory" else "again"
+    """The same after its verb was told already: `2.8 KiB a step`."""
+    if finding.metric == "memory" and size:
+        return size
+    return f"again ({size})" if size and finding.verdict not in ("slowdown", "nan") else "again"
+
+
+def more(size: str, before: str) -> str:
+    """The size of what made something worse that was bad already: `0.68 KiB a step instead of 0.12`."""
+    if not size or not before:
+        return f"a further {size}" if size else ""
+    return f"{size} instead of {_without_end(before, size)}"
+
+
+# ---------------------------------------------------------------- sizes
 
 
 def sizes(effects: Sequence[Effect]) -> str:
@@ -100,20 +78,61 @@ def sizes(effects: Sequence[Effect]) -> str:
     if not effects:
         return ""
     least, most = min(effects, key=lambda one: one.value), max(effects, key=lambda one: one.value)
-    if most.unit == RATE and _meet(least, most):
-        return _size(effects[0])
-    low, high = _size(least), _size(most)
+    if _is_rate(most) and _meet(least, most):
+        return size(effects[0])
+    low, high = size(least), size(most)
     if low == high:
         return high
-    unit = low.partition(" ")[2]
-    return f"{low.partition(' ')[0] if unit and high.endswith(unit) else low} to {high}"
+    return f"{_without_end(low, high)} to {high or 'all launches'}"
+
+
+def _without_end(text: str, other: str) -> str:
+    """Without the words that both end with."""
+    parts, others = text.split(), other.split()
+    while len(parts) > 1 and parts[-1:] == others[-1:]:
+        parts, others = parts[:-1], others[:-1]
+    return " ".join(parts)
 
 
 def _meet(least: Effect, most: Effect) -> bool:
     return least.ci is not None and most.ci is not None and least.ci[1] >= most.ci[0]
 
 
-def _size(effect: Effect) -> str:
-    if effect.unit == RATE:
-        return f"{figures.rough(effect.value)} KiB a step"
+def _is_rate(effect: Effect) -> bool:
+    return effect.unit.endswith("/step")
+
+
+def size(effect: Effect) -> str:
+    """`7.8 KiB a step`, `1 file a step`, `50 % more`, `5.62 times`, `38 % of launches`; "" of what always fails."""
+    if effect.unit == "ratio":
+        return _ratio(effect.value)
+    if effect.unit == "failures":
+        return f"{figures.rough(100 * effect.value)} % of launches" if effect.value < 1 else ""
+    if _is_rate(effect):
+        return _rate(effect.value, effect.unit.removesuffix("/step"))
     return figures.effect(Effect(value=effect.value, unit=effect.unit))
+
+
+def _ratio(ratio: float) -> str:
+    if ratio >= 2:
+        return f"{figures.number(ratio)} times"
+    return f"{figures.number(100 * abs(ratio - 1))} % {'more' if ratio >= 1 else 'less'}"
+
+
+def _rate(value: float, unit: str) -> str:
+    if unit in _BYTES:
+        return f"{_BYTES[unit](value)} a step"
+    count = figures.rough(value).removesuffix(".0")
+    return f"{count} {_SINGULAR.get(unit, unit.removesuffix('s')) if count == '1' else unit} a step"
+
+
+def _kib(value: float) -> str:
+    return f"{figures.rough(value)} KiB" if value < 1024 else f"{figures.rough(value / 1024)} MiB"
+
+
+def _bytes(value: float) -> str:
+    return f"{figures.rough(value)} bytes" if value < 1024 else _kib(value / 1024)
+
+
+_BYTES: dict[str, Callable[[float], str]] = {"KiB": _kib, "B": _bytes}
+_SINGULAR = {"processes": "process", "s": "s"}

@@ -43,7 +43,7 @@ def evidence(rule: Rule) -> str:
         parts.append(f"{names} {'makes' if len(rule.indifferent) == 1 else 'make'} no difference")
     parts.append(f"{figures.count(rule.bad, 'variant')} bad, {rule.good} good")
     if rule.otherwise:
-        parts.append(f"{rule.otherwise} bad with another history")
+        parts.append(f"{rule.otherwise} bad there in another way")
     if rule.exceptions:
         parts.append(f"exceptions: {_listed(rule.exceptions)}")
     if rule.never_run:

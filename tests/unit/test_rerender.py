@@ -48,7 +48,9 @@ def written(result: RunResult, folder: Path) -> RunResult:
 
 
 @pytest.mark.parametrize("render", [terminal.text, html.render, markdown.render, junit.render, cells_csv.render])
-@pytest.mark.parametrize("result", [build.quickstart(), build.unreachable()], ids=["bad", "lost"])
+@pytest.mark.parametrize(
+    "result", [build.quickstart(), build.unreachable(), build.signalled()], ids=["bad", "lost", "signals"]
+)
 def test_every_report_is_the_same_again(tmp_path: Path, result: RunResult, render: Callable[[RunResult], str]) -> None:
     told = written(with_ids(result), tmp_path)
     again = rerender.read_result(tmp_path)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.judge.attribution import attribute
 from harness.model import (
+    SIGNALS,
     Block,
     Cell,
     CellResult,
@@ -29,6 +31,7 @@ from harness.model import (
     Scalar,
     Scenario,
     Series,
+    SignalVerdict,
     Trace,
     Trial,
     Trials,
@@ -96,6 +99,45 @@ def unknown(name: VerdictName, why: str) -> CellVerdict:
     return CellVerdict(verdict=name, verdicts=(name,), why=why)
 
 
+# ---------------------------------------------------------------- signals
+
+_NO_GPU, _NO_ITEMS = (
+    SignalVerdict(seen="none", why="no GPU"),
+    SignalVerdict(seen="none", why="the scenario has no items"),
+)
+
+
+def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
+    """The verdict with all its signals, as the judge fills them in: good but for `others`."""
+    known = {name: SignalVerdict(seen="good", limit=SIGNALS[name].limit) for name in SIGNALS if name != "log"}
+    step_s, peak_kib = (verdict.step_ms or 0.0) / 1000, 1024 * (verdict.peak_rss_mib or 0.0)
+    known |= {
+        "memory": SignalVerdict(seen="bad" if verdict.verdict == "leak" else "good", value=verdict.rate_kib_per_step,
+                                ci=verdict.rate_ci, limit=0.5, visible=verdict.excluded_kib_per_step),
+        "step_time": SignalVerdict(seen="good", value=step_s, ci=(step_s * 0.98, step_s * 1.02), limit=0.1,
+                                   visible=0.08),
+        "peak_memory": SignalVerdict(seen="good", value=peak_kib, ci=(peak_kib, peak_kib), limit=0.1, visible=0.02),
+        "setup_time": SignalVerdict(seen="good", value=0.31, ci=(0.29, 0.33), limit=0.5, visible=0.22),
+        "open_files": SignalVerdict(seen="good", value=0.0, ci=(-1e-6, 1e-6), limit=0.01, visible=0.001),
+        "tail": SignalVerdict(seen="good", value=2 * step_s, limit=1.0, visible=0.4),
+        "gpu_peak": _NO_GPU, "pool_peak": _NO_GPU, "throughput": _NO_ITEMS,
+    }  # fmt: skip
+    compared = {"compared_step_ms": verdict.step_ms, "compared_peak_mib": verdict.peak_rss_mib}
+    return replace(verdict, signals=known | others, **compared)  # type: ignore[arg-type]
+
+
+def with_signals(result: RunResult) -> RunResult:
+    """The same run as the judge leaves it."""
+    cells = tuple(replace(entry, verdict=seen(entry.verdict)) for entry in result.cells)
+    return replace(result, cells=cells)
+
+
+BLIND = SignalVerdict(
+    seen="blind", value=0.0143e-3, limit=0.1, visible=0.352,
+    why="3 launches on this host are too few: --trials 3:12, or limits: {step_time: 40%}",
+)  # fmt: skip
+
+
 # ---------------------------------------------------------------- results
 
 
@@ -153,6 +195,12 @@ def finding(
     return replace(base, **fields)  # type: ignore[arg-type]
 
 
+def with_findings(result: RunResult, findings: Iterable[Finding]) -> RunResult:
+    """With these instead of its own, and whose fault they are."""
+    found = tuple(findings)
+    return replace(result, findings=found, attribution=attribute(result.plan, result.cells, found))
+
+
 def run(
     histories: Sequence[tuple[Series, Sequence[Lane], Sequence[Variant]]],
     judge: Judge,
@@ -176,6 +224,10 @@ def run(
         hosts=tuple(hosts.values()), scenarios=tuple({one.scenario: 0 for _, _, many in histories for one in many}),
     )  # fmt: skip
     plan = Plan(matrix=matrix, blocks=blocks, trials=Trials(), seed=1)
+    cells = tuple(
+        cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
+        for number, cell in enumerate(plan.cells)
+    )
     return RunResult(
         matrix="quickstart",
         verdict=verdict,
@@ -183,11 +235,9 @@ def run(
         duration_s=200.0,
         hosts=tuple(HostState(host=host, problem=(problems or {}).get(name)) for name, host in hosts.items()),
         plan=plan,
-        cells=tuple(
-            cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
-            for number, cell in enumerate(plan.cells)
-        ),
+        cells=cells,
         findings=tuple(findings),
+        attribution=attribute(plan, cells, findings),
         directory=Path("reports/quickstart/20250301T120000Z-1a2b"),
         warnings=tuple(warnings),
     )
@@ -216,6 +266,28 @@ def quickstart() -> RunResult:
         finding(MULTIDICT, HERE, POP, before="6.6.3", after="6.6.4", kind="first_fixed", effect=second),
     ]
     return run([(MULTIDICT, [HERE], [POP])], judge, findings=changes)
+
+
+TENSORFLOW = series("tensorflow", ["2.14.1", "2.15.1", "2.16.2", "2.17.1"])
+ZEROS = variant("eager_zeros")
+ZEROS_RATES = {"2.14.1": 0.121, "2.15.1": 0.122, "2.16.2": 0.681, "2.17.1": 0.679}
+
+
+def worsening() -> RunResult:
+    """A leak in every version that becomes much worse in one, where steps slow down and the peak rises with it."""
+    changes = [
+        finding(TENSORFLOW, HERE, ZEROS, before=None, after="2.14.1", kind="bad_from_start", effect=rate(0.121)),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", kind="worse", effect=rate(0.681)),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", metric="peak_memory", verdict="more memory",
+                effect=Effect(value=1.39, unit="ratio", ci=(1.35, 1.43)), p=0.00002, consequence_of="memory"),
+        finding(TENSORFLOW, HERE, ZEROS, before="2.15.1", after="2.16.2", metric="step_time", verdict="slower",
+                effect=Effect(value=1.7, unit="ratio", ci=(1.6, 1.8)), p=0.00002, consequence_of="memory"),
+    ]  # fmt: skip
+    return run([(TENSORFLOW, [HERE], [ZEROS])], lambda version, *_: leak(ZEROS_RATES[version]), findings=changes)
+
+
+def rate(value: float) -> Effect:
+    return Effect(value=value, unit="KiB/step", ci=(0.998 * value, 1.002 * value))
 
 
 LRN = series("onnxruntime", ["1.19.2", "1.20.0", "1.20.1", "1.21.0", "1.21.1"])
@@ -266,6 +338,37 @@ def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
     return leak(24.1, also=["slowdown"]) if leaks else flat()
 
 
+def signalled() -> RunResult:
+    """All that a cell can show of its signals: good, bad in a level, in a growth and in a value, blind, and so far."""
+    files = SignalVerdict(seen="bad", value=1.0, ci=(0.99, 1.01), limit=0.01)
+    slow = SignalVerdict(seen="bad", value=2.1, ci=(2.0, 2.2), limit=0.5, visible=0.22)
+    by_version = {
+        "6.2.0": replace(
+            seen(flat(), open_files=files), verdict="growth", verdicts=("growth",), excluded_kib_per_step=None
+        ),
+        "6.3.0": seen(flat(), setup_time=slow),
+        "6.3.1": seen(leak(7.838), step_time=replace(BLIND, seen="bad", value=0.0181e-3)),
+        "6.3.2": replace(seen(flat()), provisional=True, trials=1),
+        "6.4.4": replace(seen(flat(), **{"metrics.loss": SignalVerdict(seen="bad")}), verdict="nan", verdicts=("nan",)),
+    }
+
+    def judge(version: str, _lane: Lane, of: Variant) -> CellVerdict:
+        if of is POP:
+            return by_version.get(version, seen(flat()))
+        return seen(flat(), step_time=BLIND)
+
+    slower = Effect(value=6.77, unit="ratio", ci=(6.1, 7.2))
+    changes = [
+        finding(MULTIDICT, HERE, POP, before="6.1.0", after="6.2.0", metric="open_files", verdict="growth",
+                effect=Effect(value=1.0, unit="files/step", ci=(0.99, 1.01))),
+        finding(MULTIDICT, HERE, POP, before="6.2.0", after="6.3.0", metric="setup_time", verdict="slower",
+                effect=slower, p=0.0002),
+        finding(MULTIDICT, HERE, POP, before="6.3.0", after="6.3.1", metric="setup_time", verdict="slower",
+                kind="first_fixed", effect=slower, p=0.0002),
+    ]  # fmt: skip
+    return run([(MULTIDICT, [HERE], [POP, variant("multidict_read")])], judge, findings=changes)
+
+
 def quiet() -> RunResult:
     return run([(MULTIDICT, [HERE], [POP])], lambda *_: flat(), verdict="ok")
 
@@ -284,14 +387,15 @@ def unreachable() -> RunResult:
 def large(versions: int = 50, variants: int = 24) -> RunResult:
     """A run with as many columns and rows as people have."""
     history = series("wheel", [f"1.{number}.0" for number in range(versions)])
+    first = min(31, versions - 1)
     many = [variant("signal", op=f"op{number % 6}", input=f"in{number // 6}") for number in range(variants)]
 
     def judge(version: str, _lane: Lane, of: Variant) -> CellVerdict:
-        return leak(24.1) if int(version.split(".")[1]) > 30 and of.params[0][1] == "op1" else flat()
+        return leak(24.1) if int(version.split(".")[1]) >= first and of.params[0][1] == "op1" else flat()
 
     return run(
         [(history, [HERE], many)],
         judge,
-        findings=[finding(history, HERE, one, before="1.30.0", after="1.31.0") for one in many
-                  if one.params[0][1] == "op1"],
+        findings=[finding(history, HERE, one, before=f"1.{first - 1}.0", after=f"1.{first}.0")
+                  for one in many if one.params[0][1] == "op1"],
     )  # fmt: skip

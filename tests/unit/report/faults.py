@@ -110,7 +110,7 @@ def leaks(plan: Plan, verdicts: Mapping[str, CellVerdict]) -> tuple[Finding, ...
     found = []
     for block in plan.blocks:
         versions = [cell.image.version for cell in block.cells]
-        for change in memory_changes([verdicts[cell.id] for cell in block.cells], baseline=None):
+        for change in memory_changes([verdicts[cell.id] for cell in block.cells], baseline=None, limit=0.5):
             found.append(
                 Finding(
                     series=block.series.name,

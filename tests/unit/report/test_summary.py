@@ -16,7 +16,7 @@ from harness.report.summary import summarise
 from tests.unit.report import build, faults
 
 RESULTS = [
-    build.quickstart(), build.varied(), build.quiet(), build.unreachable(),
+    build.quickstart(), build.varied(), build.quiet(), build.unreachable(), build.worsening(), build.signalled(),
     faults.run({faults.OLD: "ggu", faults.NEW: "iib"}, variants=faults.SIGNAL),
 ]  # fmt: skip
 
@@ -55,6 +55,7 @@ def test_a_cell() -> None:
         "step_ms_ci": [0.0179, 0.0184], "step_drift": 0.02, "peak_rss_mib": 30 + 7.838 * 4000 / 1024,
         "compared_step_ms": None, "compared_step_ms_ci": None, "compared_peak_mib": None, "compared_peak_mib_ci": None,
         "why": "3 of 3 trials: RSS grows 7.838 KiB a step, at the same pace all the time; up to step 4000",
+        "provisional": False, "signals": {},
     }  # fmt: skip
 
 
@@ -97,6 +98,7 @@ def test_whose_fault_it_is() -> None:
     summary = through_json(faults.run({faults.OLD: "ggu", faults.NEW: "iib"}, variants=faults.SIGNAL))
     (one,) = summary["attribution"]
     assert (one["series"], one["scenario"], one["metric"]) == ("ngc", "signal_ops", "memory")
+    assert one["findings"] == [1, 2, 3, 4]
     assert (one["cause"], one["rule"]) == ("undecided", "input in {random, variable}")
     assert one["missing"] == [
         {"series": "ngc", "image": "22.12", "host": "old", "gpu": "RTX 3090", "scenario": "signal_ops",
@@ -108,10 +110,13 @@ def test_whose_fault_it_is() -> None:
 CELL = (
     "series image digest host gpu scenario params trials failed signal steps verdict verdicts layer plateau_mib "
     "smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci step_drift "
-    "peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why"
+    "peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why provisional signals"
 )
-FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed"
-ENDS = {"first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad"}
+FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed consequence_of"
+ENDS = {
+    "first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad",
+    "worse": "last_milder first_worse", "drift": "drift_from drift_to",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)

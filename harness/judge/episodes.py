@@ -1,0 +1,101 @@
+"""Findings put together: from which version to which something was bad, and whether several may be one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.model import Episode, Finding
+
+Sign = str
+"""A metric; "slowdown" is a step time that drifts within a trial."""
+Order = Mapping[str, int]
+"""Version -> its position in the series, 0 is the oldest."""
+
+
+def sign_of(finding: Finding) -> Sign:
+    return "slowdown" if finding.verdict == "slowdown" else finding.metric
+
+
+def episodes_of(findings: Iterable[Finding], order: Order, bad: Collection[str] = ()) -> list[Episode]:
+    """The episodes of one sign at one place, oldest first. `bad`: the versions that are known to be bad.
+
+    A repair ends all that is bad then. What begins while something is bad already made that worse.
+    """
+    told: list[Episode] = []
+    lasting: list[Finding] = []
+    for finding in sorted(findings, key=lambda one: order[one.after]):
+        if finding.kind != "first_fixed":
+            lasting.append(finding)
+            continue
+        told += _episodes(lasting, finding, order, bad)
+        lasting = []
+    return told + (_episodes(lasting, None, order, bad) if lasting else [])
+
+
+def _episodes(begins: Sequence[Finding], ends: Finding | None, order: Order, bad: Collection[str]) -> list[Episode]:
+    if not begins:
+        assert ends is not None, "an episode has a begin or an end"
+        return [Episode(begins=None, ends=ends, seen=ends.before or ends.after)]
+    stop = len(order) if ends is None else order[ends.after]
+    found = []
+    for depth, one in enumerate(begins):
+        seen = [version for version in bad if order[one.after] <= order[version] < stop]
+        known = [one.after, *seen, *([ends.before] if ends is not None and ends.before is not None else [])]
+        found.append(Episode(begins=one, ends=ends, seen=max(known, key=order.__getitem__), depth=depth))
+    return found
+
+
+def span(episode: Episode, order: Order) -> range:
+    """The positions where a version that is bad is bad in this episode: up to the first that is good again."""
+    first = 0 if episode.begins is None else order[episode.begins.after]
+    return range(first, len(order) if episode.ends is None else order[episode.ends.after])
+
+
+# ---------------------------------------------------------------- several as one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Where episodes lie that are one, by positions: it began after the first of `begins` (-1: maybe before all), at
+    the second at the latest; `ends` is the same of its end. None: it is not known when it began; it lasts.
+
+    `seen` is the last position at which it was seen. `open`: of some episodes no end is known, of others one is.
+    """
+
+    begins: tuple[int, int] | None
+    ends: tuple[int, int] | None
+    seen: int
+    open: bool = False
+
+
+def bounds_of(episode: Episode, order: Order) -> Bounds:
+    return Bounds(
+        begins=None if episode.begins is None else _interval(episode.begins, order),
+        ends=None if episode.ends is None else _interval(episode.ends, order),
+        seen=order[episode.seen],
+    )
+
+
+def _interval(finding: Finding, order: Order) -> tuple[int, int]:
+    return -1 if finding.before is None else order[finding.before], order[finding.after]
+
+
+def met(several: Iterable[Bounds]) -> Bounds | None:
+    """What all of them allow: the intersection of their intervals. None if they cannot be one."""
+    several = list(several)
+    begins = _intersection([one.begins for one in several if one.begins is not None])
+    ends = _intersection([one.ends for one in several if one.ends is not None])
+    seen = max(one.seen for one in several)
+    if any(interval is not None and interval[0] >= interval[1] for interval in (begins, ends)):
+        return None
+    if ends is not None and seen >= ends[1]:
+        return None
+    lasts = any(one.ends is None for one in several)
+    return Bounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts)
+
+
+def _intersection(intervals: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    if not intervals:
+        return None
+    return max(low for low, _ in intervals), min(high for _, high in intervals)
