@@ -109,21 +109,24 @@ def _walk(path, bounds, counts):
     """The lstat of all in a folder for which `counts(entry, told)`, on the same file system. Raises Beyond."""
     waiting, device = [path], _device(path)
     while waiting:
-        try:
-            entries = os.scandir(waiting.pop())
-        except OSError:
-            continue  # it is gone, or not ours to read
-        with entries:
-            for entry in entries:
-                bounds.count()
-                try:
-                    told = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                if counts(entry, told):
-                    yield told
-                    if stat.S_ISDIR(told.st_mode) and told.st_dev == device:
-                        waiting.append(entry.path)
+        for entry in _entries(waiting.pop()):
+            bounds.count()
+            try:
+                told = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # it is gone by now
+            if counts(entry, told):
+                yield told
+                if stat.S_ISDIR(told.st_mode) and told.st_dev == device:
+                    waiting.append(entry.path)
+
+
+def _entries(folder):
+    try:
+        with os.scandir(folder) as entries:
+            yield from entries
+    except OSError:
+        return  # it is gone, or not ours to read
 
 
 def _device(path):
