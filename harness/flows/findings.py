@@ -82,8 +82,12 @@ def _confirmed(item: _Found) -> bool:
 
 
 def _between(change: Change) -> Sequence[int]:
-    """All that lies between the two sides: what could not run, and what cannot be told apart from either."""
-    return change.untestable if change.before is None else range(change.before + 1, change.after)
+    """All that lies between the two sides: what could not run, and what cannot be told apart from either. Between the
+    ends of a drift each has its part.
+    """
+    if change.before is None or change.kind == "drift":
+        return change.untestable
+    return range(change.before + 1, change.after)
 
 
 def _finding(item: _Found) -> Finding:

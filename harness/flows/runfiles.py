@@ -174,6 +174,8 @@ class FindingFile(Placed):
     oldest_bad: str = ""
     last_milder: str | None = None
     first_worse: str = ""
+    drift_from: str | None = None
+    drift_to: str = ""
     untestable: tuple[str, ...]
     effect: EffectFile | None
     p: float | None

@@ -27,7 +27,8 @@ class Test:
 
     There are two ways. Where launches are many, a t-test of the mean difference. Where they are few, it must reckon
     with some of them being far out, all on one side, and sees hardly anything; then the round that shows the least
-    decides: all of them must show more than errors with heavy tails would. `alpha`: the chance of a false alarm.
+    decides: all of them must show more than errors with heavy tails would. Of a single round each version counts as
+    one. `alpha`: the chance of a false alarm.
     """
 
     spread: Spread
@@ -46,8 +47,13 @@ class Test:
         return min(self.spread.freedom, (self.rounds * self.smaller - 1) ** 2)
 
     @property
+    def seen(self) -> int:
+        """How often the difference was seen."""
+        return self.rounds if self.rounds > 1 else self.smaller
+
+    @property
     def least(self) -> float:
-        """The difference found in half of all cases, in standard deviations of the difference within one round."""
+        """The difference found in half of all cases, in standard deviations of the difference seen once."""
         return min(self._least_by_mean, self._least_by_worst)
 
     @property
@@ -63,24 +69,24 @@ class Test:
     def _least_by_mean(self) -> float:
         if self._freedom < 1:
             return math.inf
-        return -float(stdtrit(self._freedom, self._share)) / math.sqrt(self.rounds)
+        return -float(stdtrit(self._freedom, self._share)) / math.sqrt(self.seen)
 
     @property
     def _least_by_worst(self) -> float:
-        if self.rounds < 2 or self.spread.freedom < FEWEST_FREEDOM:
+        if self.seen < 2 or self.spread.freedom < FEWEST_FREEDOM:
             return math.inf
-        every = self._share ** (1 / self.rounds)
-        return -float(stdtrit(TAIL, every)) / self._scale + float(ndtri(0.5 ** (1 / self.rounds)))
+        every = self._share ** (1 / self.seen)
+        return -float(stdtrit(TAIL, every)) / self._scale + float(ndtri(0.5 ** (1 / self.seen)))
 
     def p_value(self, differences: Floats) -> float:
-        """Of the differences of every round, shape (rounds,), in standard deviations of one of them."""
+        """Of the differences, shape (seen,), in standard deviations of one of them."""
         if self.by_worst:
             sign = 1 if differences.mean() > 0 else -1
-            p = float(stdtr(TAIL, -self._scale * float((sign * differences).min()))) ** self.rounds
+            p = float(stdtr(TAIL, -self._scale * float((sign * differences).min()))) ** self.seen
         elif self._freedom < 1:
             return 1.0
         else:
-            p = float(stdtr(self._freedom, -abs(float(differences.mean())) * math.sqrt(self.rounds)))
+            p = float(stdtr(self._freedom, -abs(float(differences.mean())) * math.sqrt(self.seen)))
         return min(1.0, 2 * self.tried * p)
 
 

@@ -37,6 +37,10 @@ class Laid:
     def versions(self) -> int:
         return int(self.values.shape[1])
 
+    def naming_spread(self) -> Spread:
+        """The noise that versions are named by."""
+        return self.spread.cautious(self.rounds) if self.rounds > 1 else self.spread
+
     def part(self, begin: int, end: int) -> Laid:
         """The versions [begin, end) with the noise of all."""
         return Laid(values=self.values[:, begin:end], raw=self.raw[:, begin:end], spread=self.spread)
@@ -110,5 +114,9 @@ class _Tests:
         # What is far out was drawn in to the other launches of its version: of few it is to be seen as it was.
         old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[:, rest]
         new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
-        error = laid.spread.deviation * math.sqrt(1 / len(rest) + 1 / len(level))
-        return test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
+        if laid.rounds > 1:
+            error = laid.spread.deviation * math.sqrt(1 / len(rest) + 1 / len(level))
+            return test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
+        few, many = (old, new) if len(rest) == smaller else (new, old)
+        error = laid.spread.deviation * math.sqrt(1 + smaller / many.size)
+        return test.p_value((few - many.mean()).ravel() / error)

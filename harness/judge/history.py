@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from harness.judge.comparable import Difference, set_apart
 from harness.judge.compared import Compared
 from harness.judge.intermittent import MISS
-from harness.judge.levels import Rule, level_changes, step_time_changes
+from harness.judge.levels import Rule, signal_changes, step_time_changes
 from harness.judge.noise import floor, noise_of, spread_of
 from harness.judge.rounds import visible, wants_round
 from harness.judge.tables import Table, never_side_by_side
@@ -122,7 +122,7 @@ def _others(block: _Block) -> list[Change]:
     for name, table in block.compared.tables.items():
         limit = block.limits.of(name)
         if name != "step_time" and limit is not None:
-            found += level_changes(name, table, block.rule(name, table, limit=limit))
+            found += signal_changes(name, table, block.rule(name, table, limit=limit))
     return found
 
 

@@ -56,17 +56,17 @@ def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
     kept: list[Change] = []
     for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
         levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed, noise=rule.noise)
-        for shift, change in _level_changes("step_time", table, levels, rule=rule):
+        for shift, change in level_changes("step_time", table, levels, rule=rule):
             drifts = change.after in rule.drifting
             if (drifts or _agrees(other, shift)) and not any(_overlap(change, one) for one in kept):
                 kept.append(replace(change, p=min(1.0, shift.p / share)))
     return _in_turn(sorted(kept, key=lambda change: change.after))
 
 
-def level_changes(metric: Metric, table: Table, rule: Rule) -> list[Change]:
+def signal_changes(metric: Metric, table: Table, rule: Rule) -> list[Change]:
     """Changes of a level signal, oldest first; none smaller than what counts of it at all."""
     levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed, noise=rule.noise)
-    found = _level_changes(metric, table, levels, rule=rule)
+    found = level_changes(metric, table, levels, rule=rule)
     return [change for shift, change in found if _step_of(metric, table, shift) > SIGNALS[metric].least]
 
 
@@ -103,7 +103,7 @@ def _step_of(metric: Metric, table: Table, shift: Shift) -> float:
     return (2 if shift.drift else 1) * size
 
 
-def _level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -> list[tuple[Shift, Change]]:
+def level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -> list[tuple[Shift, Change]]:
     """The shifts that are findings. Worse is more. An improvement is one only if it ends something bad."""
     fixed = _level_at(table, levels, rule.baseline)
     good = levels.means[0] if fixed is None else fixed
@@ -162,7 +162,7 @@ def _level_change(metric: Metric, kind: Kind, table: Table, shift: Shift) -> Cha
 
 def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
     """The ratio of the new level to the old one: of a signal that falls it is below one where that is worse."""
-    sign = -1.0 if SIGNALS[metric].falls else 1.0
+    sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
     ci = None if interval is None else sorted(math.exp(sign * bound) for bound in interval)
     return Effect(value=math.exp(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
 

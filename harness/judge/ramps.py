@@ -17,6 +17,8 @@ from harness.judge.numbers import CONFIDENCE
 from harness.judge.partition import FEWEST_ON_A_LINE, Piece, pieces, usual_penalty
 from harness.model import Interval
 
+MISFIT = 3.0
+"""What a line may leave, in variances of a version's mean: stairs that are short, but plain, are no line."""
 MARGIN = 6.0
 """By how much a line must be better than steps as good for their number, in twice the log likelihood."""
 
@@ -46,7 +48,13 @@ def ramps_of(laid: Laid, *, least: float, alpha: float) -> list[Ramp]:
         laid.values.mean(axis=0), variance=laid.variance(least), penalty=penalty, line_penalty=2 * penalty + MARGIN
     )
     ramps = [_ramp(laid, piece) for piece in found if piece.line and abs(piece.last - piece.first) >= least]
-    return [ramp for ramp in ramps if ramp.p < alpha]
+    return [ramp for ramp in ramps if ramp.p < alpha and _fits(laid, ramp, least=least)]
+
+
+def _fits(laid: Laid, ramp: Ramp, *, least: float) -> bool:
+    means = laid.values[:, ramp.begin : ramp.end].mean(axis=0)
+    rest = means - np.linspace(ramp.first, ramp.last, len(means))
+    return float((rest**2).mean()) <= MISFIT * laid.variance(least)
 
 
 def _ramp(laid: Laid, piece: Piece) -> Ramp:

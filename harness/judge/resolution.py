@@ -26,16 +26,21 @@ def least_found(table: Floats, *, spread: Spread, alpha: float) -> float:
     return least_of(spread, rounds=rounds, versions=versions, alpha=alpha)
 
 
-def least_of(spread: Spread, *, rounds: int, versions: int, alpha: float) -> float:
-    """The same of FEWEST_VERSIONS or more: never less for more versions, as more are searched."""
-    tried = places_tried(versions, 1)
-    distinct = Test(spread=spread, rounds=rounds, smaller=1, tried=tried, alpha=alpha * DISTINCT_SHARE).least
+def least_of(spread: Spread, *, rounds: int, versions: int, alpha: float, lasting: int = 1) -> float:
+    """The same of FEWEST_VERSIONS or more, for a level that so many of them have: never less for more versions, as more
+    are searched.
+    """
+    tried = places_tried(versions, lasting)
+    distinct = Test(spread=spread, rounds=rounds, smaller=lasting, tried=tried, alpha=alpha * DISTINCT_SHARE).least
     beside_all = _by_t(spread, rounds=rounds, tried=versions * (versions - 1), alpha=alpha)
-    return spread.deviation * max(1e-9, min(distinct, beside_all)) * math.sqrt(versions / (versions - 1))
+    shared = 1 if rounds == 1 else lasting  # of a single round each version counts as one
+    return spread.deviation * min(distinct, beside_all) * math.sqrt(versions / (versions - lasting) / shared)
 
 
 def _by_t(spread: Spread, *, rounds: int, tried: float, alpha: float) -> float:
     freedom = spread.cautious(rounds).freedom
+    if not freedom:
+        return math.inf
     return -float(stdtrit(freedom, min(0.5, alpha / (2 * tried)))) / math.sqrt(rounds)
 
 

@@ -87,7 +87,10 @@ class Search:
         rounds, versions = len(self.table), end - begin
         first, last = int(arcs.first[best]), int(arcs.end[best])
         tried = int(arcs.rivals[best])
-        by_t_test = self._t_test_p(size * float(arcs.weight[best]), tried=tried, spread=self.spread.cautious(rounds))
+        cautious = self.spread.cautious(rounds)
+        # One launch of a version vouches for nothing: only what chance would have to arrange can be told.
+        score = size * float(arcs.weight[best])
+        by_t_test = self._t_test_p(score, tried=tried, spread=cautious) if cautious.freedom else 1.0
         if self.table.shape[1] < FEWEST_VERSIONS:
             return min(1.0, 2 * min(by_t_test, tried * welch_p(self.table[:, begin:end], first=first, end=last)))
         smallest = len(arcs.first) / math.comb(versions, last - first) ** rounds

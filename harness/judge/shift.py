@@ -103,7 +103,7 @@ class _Finder:
         search = Search(table=self.table[:, begin:end], laid=laid, least=self.least, rng=self.rng)
         kept = search.prune(search.found(alpha=alpha), alpha=alpha)
         means, spread = laid.values.mean(axis=0), laid.spread
-        places = place_changes(means, rounds=laid.rounds, spread=spread.cautious(laid.rounds), near=list(kept))
+        places = place_changes(means, rounds=laid.rounds, spread=laid.naming_spread(), near=list(kept))
         bounds = (0, *(place.first for place in places), laid.versions)
         shifts = _shifts(laid.values, bounds, places, list(kept.values()), spread=spread)
         return Levels(

@@ -204,8 +204,9 @@ class _Metric:
         return changes, (), spread.half_width(len(table.values))
 
     def _noisy_changes(self, table: Table, levels: Levels) -> Iterator[Change]:
-        good, bad = levels.means[0], False
-        for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
+        middle = float(table.values.mean())  # levels are told beside their round's mean
+        good, bad = middle + levels.means[0], False
+        for shift, level in zip(levels.shifts, (middle + mean for mean in levels.means[1:]), strict=True):
             worse = self._is_beyond(_relative(good, level))
             kind: Kind = "first_bad" if worse else "first_fixed"
             before, after = table.positions[shift.before], table.positions[shift.after]

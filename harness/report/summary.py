@@ -171,6 +171,8 @@ def _boundary(finding: Finding) -> dict[str, str | None]:
         return {"last_bad": finding.before, "first_good": finding.after}
     if finding.kind == "worse":
         return {"last_milder": finding.before, "first_worse": finding.after}
+    if finding.kind == "drift":
+        return {"drift_from": finding.before, "drift_to": finding.after}
     return {"oldest_bad": finding.after}
 
 

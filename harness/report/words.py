@@ -202,6 +202,8 @@ def _boundary(finding: Finding) -> str:
         return (
             f"much worse {f'between {before} and {after}; {_gap(finding)}' if finding.untestable else f'since {after}'}"
         )
+    if finding.kind == "drift":
+        return f"little by little, from {before} to {after}"
     old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
     if finding.untestable:
         return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"

@@ -192,7 +192,7 @@ def columns_of(message: Message) -> dict[str, Floats]:
 
     What is null or too large to reckon with (a loss that diverges) is NaN.
     """
-    kind, columns = message["type"], message.get("columns")
+    kind, columns = str(message.get("type")), message.get("columns")
     if not isinstance(columns, dict) or "step" not in columns or len(columns) > COLUMNS_LIMIT:
         raise Misunderstood(f"{kind}: no columns with a step")
     arrays = {_writable(str(name)[:200]): _array(kind, values) for name, values in columns.items()}

@@ -115,7 +115,7 @@ CELL = (
 FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed consequence_of"
 ENDS = {
     "first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad",
-    "worse": "last_milder first_worse",
+    "worse": "last_milder first_worse", "drift": "drift_from drift_to",
 }  # fmt: skip
 
 
