@@ -5,12 +5,33 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
-from harness.model import Interval, Kind, Limits, Metric, Scalar, Scenario, Steps, Trials, VerdictName
+from harness.model import (
+    METRIC_PREFIX,
+    SIGNALS,
+    Interval,
+    Kind,
+    Limits,
+    Metric,
+    Scalar,
+    Scenario,
+    Steps,
+    Trials,
+    VerdictName,
+)
 
 Names = tuple[str, str, str, str | None, str, str]
 """Series, image, host, GPU, scenario, params as JSON."""
+
+
+def _known(metric: Metric) -> Metric:
+    if metric not in SIGNALS and not metric.startswith(METRIC_PREFIX):
+        raise ValueError("no such signal")
+    return metric
+
+
+Known = Annotated[Metric, AfterValidator(_known)]
 
 
 class MadeFile(BaseModel):
@@ -144,7 +165,7 @@ class EffectFile(BaseModel):
 
 
 class FindingFile(Placed):
-    metric: Metric
+    metric: Known
     kind: Kind
     last_good: str | None = None
     first_bad: str = ""
@@ -163,7 +184,7 @@ class FindingFile(Placed):
 class AttributionFile(BaseModel):
     series: str
     scenario: str
-    metric: Metric
+    metric: Known
     cause: str
     findings: list[int] | None = None
     rule: str | None = None
