@@ -184,10 +184,11 @@ class _Group:
         return layers.pop() if len(layers) == 1 else None
 
     def _controls(self, lanes: Sequence[Lane]) -> Iterator[str]:
-        """Other scenarios that ran on all these lanes, were good in all that ran there, and of which nothing is found:
-        a cell may be good alone and worse than the one before.
+        """Other scenarios of the series that ran on all these lanes, were good in all that ran there, and of which
+        nothing is found: a cell may be good alone and worse than the one before.
         """
-        others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks)
+        series = self.blocks[0].series.name
+        others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks if block.series.name == series)
         worse = {one.variant.scenario.name for one in self.findings if one.lane in lanes}
         for name in others:
             verdicts = [self._verdicts(name, lane) for lane in lanes]

@@ -82,16 +82,18 @@ def _interval(finding: Finding, order: Order) -> tuple[int, int]:
 
 
 def met(several: Iterable[Bounds]) -> Bounds | None:
-    """What all of them allow: the intersection of their intervals. None if they cannot be one."""
+    """What all of them allow: the intersection of their intervals. None if they cannot be one. The end of what lasts
+    can only be after the version in which it was seen last.
+    """
     several = list(several)
     begins = _intersection([one.begins for one in several if one.begins is not None])
     ends = _intersection([one.ends for one in several if one.ends is not None])
     seen = max(one.seen for one in several)
+    if ends is not None:
+        ends = max(ends[0], seen), ends[1]
     if any(interval is not None and interval[0] >= interval[1] for interval in (begins, ends)):
         return None
-    if ends is not None and seen >= ends[1]:
-        return None
-    lasts = any(one.ends is None for one in several)
+    lasts = any(one.ends is None or one.open for one in several)
     return Bounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts)
 
 

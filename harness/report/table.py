@@ -217,14 +217,17 @@ def _is_level(finding: Finding) -> bool:
 
 
 def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
-    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in findings}
+    """By version; a drift has no first bad one."""
+    known = [one for one in findings if one.kind != "drift"]
+    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in known}
 
 
 def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     """With the sign of a change that begins there: of verdicts as they are, of levels where the cell tells of them."""
     if cell is None:
         return None
-    begins = [one for one in findings if one.after == cell.result.cell.image.version]
+    version = cell.result.cell.image.version
+    begins = [one for one in findings if one.after == version and one.kind != "drift"]
     is_told = {one: not _is_level(one) or (bool(cell.strip) and cell.tone == "bad") for one in begins}
     if any(is_told[one] and one.kind != "first_fixed" for one in begins):
         return replace(cell, mark="first_bad")
@@ -270,10 +273,11 @@ def _median_cells(
     first = next((marks[version] for version in versions if version in marks), "first_bad")
     bad = first == "first_fixed"
     untold = {version for one in findings for version in one.untestable}
+    drifted = {one.after for one in findings if one.kind == "drift"}
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)
-        bad = bad if mark is None else mark == "first_bad"
+        bad = version in drifted or (bad if mark is None else mark == "first_bad")
         tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
         cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=sizes.get(version, "")))
     return tuple(cells)
