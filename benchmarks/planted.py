@@ -48,7 +48,6 @@ class Row:
 
 def main() -> int:
     options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folder goes then, too
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="planted-"))
     try:
@@ -168,4 +167,5 @@ def _size(size: float | None) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folder goes then, too
     sys.exit(main())
