@@ -210,6 +210,7 @@ def test_the_table_counts_by_size(capsys: pytest.CaptureFixture[str], monkeypatc
     text = planted.table(rows)
     assert "size 3 named               1 of    2  0.500 (0.013 to 0.987)" in text
     assert "1 skipped" in text
+    assert "accused" not in text
     monkeypatch.setattr(sys, "argv", ["planted", "--signals", "no_such"])
     with pytest.raises(SystemExit, match="no signal or program is called no_such"):
         planted.chosen(planted.arguments())
