@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.judge.launches import Launch
 from harness.judge.numbers import median, t_interval
-from harness.model import GOOD, GROWTHS, CellVerdict, Limits, Seen, SignalVerdict, Steps
+from harness.model import GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
 
 MISSED = 0.05
 """The chance that a failure as frequent as the one told would not have come in any launch."""
