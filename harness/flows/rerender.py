@@ -20,7 +20,7 @@ from harness.flows.probed import read_probed
 from harness.flows.reading import read_json
 from harness.flows.stored import read_run
 from harness.judge.attribution import attribute
-from harness.model import Block, HostState, Lane, Observation, Plan, RunResult, RunVerdict
+from harness.model import METRIC_PREFIX, SIGNALS, Block, HostState, Lane, Observation, Plan, RunResult, RunVerdict
 from harness.model.gpus import Gpu
 
 FILE = "run.json"
@@ -111,9 +111,15 @@ def read_result(path: Path) -> RunResult:
         directory=stored.path,
         warnings=tuple(told.warnings),
         probed=read_probed(stored.path, plan),
-        observations=tuple(_observation(one, plan) for one in told.observations if 0 <= one.block < len(plan.blocks)),
+        observations=tuple(_observation(one, plan) for one in told.observations if _is_known(one, plan)),
     )
     return replace(result, verdict=told.verdict or judging.run_verdict(result, interrupted=False))
+
+
+def _is_known(told: _ObservationFile, plan: Plan) -> bool:
+    """A copied file may name blocks and signals that there are not."""
+    signal = told.signal in SIGNALS or told.signal.startswith(METRIC_PREFIX)
+    return signal and 0 <= told.block < len(plan.blocks)
 
 
 def _observation(told: _ObservationFile, plan: Plan) -> Observation:
