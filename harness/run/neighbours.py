@@ -25,8 +25,8 @@ NOTE = (
 def announced(
     host: str, facts: Mapping[str, Any], *, is_process: bool, note: Callable[[str], None], folder: Path | None = None
 ) -> Iterator[None]:
-    """Tell other sweeps on this machine that this one is here, and `note` one of the other kind that is. Nothing is done
-    for a host on another machine, by its engine's `facts`, or where no such file can be had.
+    """Tell other sweeps on this machine that this one is here, and `note` one of the other kind that is. Nothing is
+    done for a host on another machine, by its engine's `facts`, or where no such file can be had.
     """
     place = folder or Path(tempfile.gettempdir())
     if not is_process and facts.get("name") != platform.node():

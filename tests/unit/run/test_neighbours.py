@@ -1,4 +1,4 @@
-"""Two sweeps of different engines on one machine: without a word, each would blame its versions for the other's load."""
+"""Two sweeps of different engines on one machine: each would blame its versions for the other's load."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ HERE = {"name": platform.node()}
 
 def test_sweeps_of_the_other_kind_know_of_each_other(tmp_path: Path) -> None:
     notes: list[str] = []
-    with announced("box", HERE, is_process=False, note=notes.append, folder=tmp_path):
-        with announced("here", {}, is_process=True, note=notes.append, folder=tmp_path):
-            assert [note.split(":")[0] for note in notes] == ["here"]
-            with announced("box", HERE, is_process=False, note=notes.append, folder=tmp_path):
-                assert "process trials" in notes[1]
+    with (
+        announced("box", HERE, is_process=False, note=notes.append, folder=tmp_path),
+        announced("here", {}, is_process=True, note=notes.append, folder=tmp_path),
+        announced("box", HERE, is_process=False, note=notes.append, folder=tmp_path),
+    ):
+        assert [note.split(":")[0] for note in notes] == ["here", "box"]
+        assert "process trials" in notes[1]
     with announced("here", {}, is_process=True, note=notes.append, folder=tmp_path):
         assert len(notes) == 2
 
