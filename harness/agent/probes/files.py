@@ -12,6 +12,7 @@ CLOCK_STEP_S = 0.02  # the kernel stamps files with a clock of its own, which is
 BLOCK = 4096
 EMPTY = 1024
 SHARED_MEMORY = "/dev/shm"
+TEMPORARY = ("/tmp", "/var/tmp")
 NOT_OURS = "harness-"  # so begin the names of other trials' folders
 
 
@@ -29,7 +30,7 @@ class Places(object):
         self._output = output
         self._since = time.time() - CLOCK_STEP_S
         root = os.path.realpath(root)
-        named = [environment.get("TMPDIR"), "/tmp", "/var/tmp", environment.get("HOME")]
+        named = (environment.get("TMPDIR"), environment.get("HOME"), *TEMPORARY)
         found = {os.path.realpath(path) for path in named if path}
         self._shared = root in found
         others = sorted(path for path in found if os.path.isdir(path) and not _is_in(path, root))
