@@ -98,7 +98,8 @@ class Watch(object):
             self.drain()
             self.died(self.child.death)
         elif self.asked_at is not None:
-            self._check_answer(now)
+            if now >= self._deadline_of_answer():
+                self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
         elif self.countdown.left(now) <= 0:
             self.overdue(now)
         self._tell_progress(now)
@@ -122,8 +123,11 @@ class Watch(object):
     def _pause_s(self):
         """Until the next thing that has a time: progress, the end of a wait, the deadline."""
         now = self.clock()
-        left = self.countdown.left(now) if self.asked_at is None else self.deadline_of_answer() - now
-        beat_s = self.census.beat_s(now, self.monitor.beat_s(self.beat_s()))
+        beat_s = self.monitor.beat_s(self.beat_s())
+        if self.asked_at is None:
+            left, beat_s = self.countdown.left(now), self.census.beat_s(now, beat_s)
+        else:
+            left = self._deadline_of_answer() - now
         return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, beat_s))
 
     def beat_s(self):
@@ -150,12 +154,8 @@ class Watch(object):
         self.countdown.resume(self.clock())
         self.answered(answer)
 
-    def deadline_of_answer(self):
+    def _deadline_of_answer(self):
         return self.asked_at + self.job["answer_timeout_s"]
-
-    def _check_answer(self, now):
-        if now >= self.deadline_of_answer():
-            self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
 
     def _signalled(self):
         numbers = set(os.read(self._signals, 512))
