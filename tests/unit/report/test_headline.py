@@ -43,6 +43,8 @@ def test_several_series_are_told_one_after_the_other_and_equal_histories_once() 
     [
         (change(kind="bad_from_start", before=None, after="6.0.5"),
          "multidict leaks 2.8 to 7.8 KiB a step in every version from 6.0.5, the oldest, on here."),
+        (change(kind="drift", metric="step_time", verdict="slower", before="6.0.5", after="6.3.0", effect=None),
+         "multidict has slower steps little by little from 6.0.5 to 6.3.0, on here."),
         (change(kind="first_fixed", before="6.3.1", after="6.3.2"),
          "multidict leaks 7.8 KiB a step before 6.3.2 (fixed there), on here."),
         (change(metric="outcome", verdict="hang", effect=None), "multidict hangs since 6.3.0, on here."),
