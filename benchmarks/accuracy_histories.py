@@ -33,8 +33,8 @@ class History:
     """A kind of history. `rounds`: how many, or None for as many as the judge asks for. `effect`: of each change.
 
     `shape`: "step"; "two" steps up; "middle": a single bad version; "newest": that one is bad; "several": 5 to 9
-    changes, up and down again; "square": a change every ten versions; "ramp": all versions rise a little, by `effect` in
-    all; "none". `gaps`: share of versions that cannot run.
+    changes, up and down again; "square": a change every ten versions; "ramp": each version is a little worse
+    than the last, `effect` in all; "none". `gaps`: share of versions that cannot run.
     """
 
     noise: str = "normal"

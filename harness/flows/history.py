@@ -67,17 +67,20 @@ def complete_part(file: HistoryFile) -> tuple[list[str], list[str]]:
     """Versions and rounds of which every value is there: what lacks the largest share of its own goes first, a version
     before a round.
     """
-    versions, rounds = list(file.cells), list(file.rounds)
-    there = np.array([[turn in file.cells[version] for turn in rounds] for version in versions])
-    while not there.all():
-        of_version, of_round = 1 - there.mean(axis=1), 1 - there.mean(axis=0)
-        if of_version.max() >= of_round.max():
-            del versions[int(of_version.argmax())]
-            there = np.delete(there, of_version.argmax(), axis=0)
-        else:
-            del rounds[int(of_round.argmax())]
-            there = np.delete(there, of_round.argmax(), axis=1)
-    return versions, rounds
+    missing = np.array([[turn not in cells for turn in file.rounds] for cells in file.cells.values()])
+    lacks = [missing.sum(axis=1), missing.sum(axis=0)]  # of each version, of each round
+    kept = [np.full(count, True) for count in missing.shape]
+    while lacks[0].any():
+        shares = [lacks[0].max() / kept[1].sum(), lacks[1].max() / kept[0].sum()]
+        axis = 0 if shares[0] >= shares[1] else 1
+        worst = int(lacks[axis].argmax())
+        lacks[1 - axis] = (lacks[1 - axis] - missing.take(worst, axis=axis)) * kept[1 - axis]
+        lacks[axis][worst] = 0
+        kept[axis][worst] = False
+    return (
+        [version for version, used in zip(file.cells, kept[0], strict=True) if used],
+        [turn for turn, used in zip(file.rounds, kept[1], strict=True) if used],
+    )
 
 
 def _left_out(file: HistoryFile, versions: Sequence[str], rounds: Sequence[str]) -> Iterator[str]:

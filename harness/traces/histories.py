@@ -13,7 +13,7 @@ from harness.errors import UsageError
 
 EXPECTED = "a CSV of `version,value` or `version,value,round`"
 MOST_BYTES = 16 << 20
-MOST_VERSIONS = 5000
+MOST_VERSIONS, MOST_ROUNDS = 5000, 1000
 NAMES = ("version", "value", "round")
 SMALLEST, LARGEST = 1e-300, 1e300
 """Whose logs and ratios are numbers, too."""
@@ -56,6 +56,8 @@ def read_history(path: Path) -> HistoryFile:
         rounds.setdefault(turn)
         if len(cells) > MOST_VERSIONS:
             raise UsageError(f"{path}:{line}: more than {MOST_VERSIONS} versions; give the newer ones")
+        if len(rounds) > MOST_ROUNDS:
+            raise UsageError(f"{path}:{line}: more than {MOST_ROUNDS} rounds; a round holds a value of every version")
     if not cells:
         raise UsageError(f"{path}:1: has a header and no rows; give {EXPECTED}")
     return HistoryFile(cells=cells, rounds=tuple(rounds))
