@@ -62,7 +62,7 @@ def file_cache(size, every):
 def thread_pool():
     """Grows with what is asked of it at once, to 16 threads."""
     pool = ThreadPoolExecutor(16)
-    return counted(lambda made: [pool.submit(time.sleep, 0.001) for _ in range(min(16, 1 + made // 25))] and None)
+    return counted(lambda made: list(pool.map(time.sleep, [0.0001] * min(16, 1 + made // 25))) and None)
 
 
 def worker_pool():
@@ -70,7 +70,7 @@ def worker_pool():
 
     def act(made):
         if made % 20 == 0 and len(KEPT) < 4:
-            KEPT.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
+            KEPT.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
         for worker in KEPT:
             worker.stdin.write(b"x")
             worker.stdin.flush()
