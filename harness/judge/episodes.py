@@ -61,12 +61,14 @@ class Bounds:
     the second at the latest; `ends` is the same of its end. None: it is not known when it began; it lasts.
 
     `seen` is the last position at which it was seen. `open`: of some episodes no end is known, of others one is.
+    `gradual`: it became worse from each version of `begins` to the next.
     """
 
     begins: tuple[int, int] | None
     ends: tuple[int, int] | None
     seen: int
     open: bool = False
+    gradual: bool = False
 
 
 def bounds_of(episode: Episode, order: Order) -> Bounds:
@@ -74,6 +76,7 @@ def bounds_of(episode: Episode, order: Order) -> Bounds:
         begins=None if episode.begins is None else _interval(episode.begins, order),
         ends=None if episode.ends is None else _interval(episode.ends, order),
         seen=order[episode.seen],
+        gradual=episode.begins is not None and episode.begins.kind == "drift",
     )
 
 
@@ -94,7 +97,8 @@ def met(several: Iterable[Bounds]) -> Bounds | None:
     if any(interval is not None and interval[0] >= interval[1] for interval in (begins, ends)):
         return None
     lasts = any(one.ends is None or one.open for one in several)
-    return Bounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts)
+    gradual = any(one.gradual for one in several)
+    return Bounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts, gradual=gradual)
 
 
 def _intersection(intervals: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
