@@ -9,7 +9,7 @@ import os
 import re
 
 from . import bursts, ending, reason, samples, wire, wrapping
-from .probes import cpu, tree
+from .probes import cpu, status, tree
 from .watch import Watch
 
 BEAT_S = 0.1
@@ -62,11 +62,11 @@ class CommandWatch(Watch):
     def _steps_came(self, count, now):
         """So many steps were told of in one read."""
         if self._counts():
-            took_s, resident_kib = now - self._last_at, self.resident()
-            self._bursts.came(count, took_s, now - self._heard_at)
+            took_s, resident_kib, before = now - self._last_at, self.resident(), self.steps()
             for _ in range(count):
                 if self._counts():
                     self._step(now, took_s / count, resident_kib)
+            self._bursts.came(self.steps() - before, took_s, now - self._heard_at)
         self._last_at, self._heard_at = now, self.clock()
 
     def _counts(self):
@@ -100,9 +100,15 @@ class CommandWatch(Watch):
             self.end("completed", "")
 
     def _fields(self):
-        """Those of a look. Of a command that has ended the memory is that of its last row."""
+        """Those of a look. Of a command that has ended the memory is that of its last row.
+
+        The peak is the kernel's for the largest process, or the largest row: between rows nobody sees the sum.
+        """
         resident_kib = self.resident() or self.table.last(RSS_KIB)
-        return {"rss_kib": resident_kib, "cpu_s": cpu.children_s() - self._cpu_before_s}
+        peaks = [status.read("/proc/%d/status" % pid) for pid in tree.descendants(os.getpid())]
+        peak_kib = max([peak.get("rss_peak_kib", 0) for peak in peaks] + [self._peak_rss_kib() or 0])
+        cpu_s = cpu.children_s() - self._cpu_before_s
+        return {"rss_kib": resident_kib, "rss_peak_kib": peak_kib or None, "cpu_s": cpu_s}
 
     # -------------------------------------------------------------- what happens to it
 
@@ -140,8 +146,8 @@ class CommandWatch(Watch):
         pattern = self.job["step_pattern"]
         return reason.last_words(self.output.tail.text(), re.compile(pattern) if pattern else None)
 
-    def buffered(self):
-        return self._bursts.words()
+    def about_output(self):
+        return dict(Watch.about_output(self), buffered=self._bursts.words())
 
     def resident(self):
         return tree.rss_kib(tree.descendants(os.getpid()))

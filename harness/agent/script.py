@@ -189,10 +189,10 @@ class ScriptWatch(Watch):
     def _in_setup(self):
         return self.table.header[samples.STARTED] == 0
 
-    def not_finite(self):
+    def about_output(self):
         pairs = [(name, samples.NOT_FINITE + 2 * place) for place, name in enumerate(self._metrics)]
         counts = [(name, [int(number) for number in self.table.header[at : at + 2]]) for name, at in pairs]
-        return {name: told for name, told in counts if told[0]}
+        return dict(Watch.about_output(self), not_finite={name: told for name, told in counts if told[0]})
 
     def resident(self):
         return self.table.last(samples.COLUMNS.index("rss_kib"))

@@ -38,7 +38,7 @@ class Watch(object):
         self.notes = []
         self.output = wire.Output()
         self.census = None
-        self.countdown = waiting.Countdown(job["timeout_s"], clock())
+        self.countdown = None
         self.asked_at = None
         self._group = cgroup.find()
         self._oom_kills = self._group.oom_kills()
@@ -85,6 +85,7 @@ class Watch(object):
             os.environ.update(self.wrapper.environment)
         places = files.Places(self.root, os.environ, self.output)  # it walks through them: nothing runs yet
         self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
+        self.countdown = waiting.Countdown(self.job["timeout_s"], self.clock())
         self.census = census.Census(self.child.pid, places, self.steps, clock=self.clock)
         self.listen(self.child.output, self._output)
 
@@ -97,7 +98,8 @@ class Watch(object):
             self.drain()
             self.died(self.child.death)
         elif self.asked_at is not None:
-            self._check_answer(now)
+            if now >= self._deadline_of_answer():
+                self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
         elif self.countdown.left(now) <= 0:
             self.overdue(now)
         self._tell_progress(now)
@@ -121,8 +123,11 @@ class Watch(object):
     def _pause_s(self):
         """Until the next thing that has a time: progress, the end of a wait, the deadline."""
         now = self.clock()
-        left = self.countdown.left(now) if self.asked_at is None else self.deadline_of_answer() - now
-        beat_s = self.census.beat_s(now, self.monitor.beat_s(self.beat_s()))
+        beat_s = self.monitor.beat_s(self.beat_s())
+        if self.asked_at is None:
+            left, beat_s = self.countdown.left(now), self.census.beat_s(now, beat_s)
+        else:
+            left = self._deadline_of_answer() - now
         return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, beat_s))
 
     def beat_s(self):
@@ -149,12 +154,8 @@ class Watch(object):
         self.countdown.resume(self.clock())
         self.answered(answer)
 
-    def deadline_of_answer(self):
+    def _deadline_of_answer(self):
         return self.asked_at + self.job["answer_timeout_s"]
-
-    def _check_answer(self, now):
-        if now >= self.deadline_of_answer():
-            self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
 
     def _signalled(self):
         numbers = set(os.read(self._signals, 512))
@@ -200,14 +201,13 @@ class Watch(object):
         """Tell of a look, after the samples that it covers; unless it is the last, wait for an answer."""
         look = dict(look, **self.monitor.look())
         self.census.look()
-        self.send_samples()
-        self._send_counts()
+        self._send_samples()
         self.outbox.send("look", step=step, look={name: wire.tidy(look[name]) for name in look}, last=last)
         if not last:
             self.asked_at = self.clock()
             self.countdown.pause(self.asked_at)
 
-    def send_samples(self):
+    def _send_samples(self):
         places = dict(self.columns, **self.monitor.columns)
         columns = [(name, self.table.column(place)) for name, place in places.items()]
         for rows in wire.chunks(self._sent, self.table.taken(), len(columns)):
@@ -215,11 +215,9 @@ class Watch(object):
             chunk["step"] = [(row + 1) * self.stride for row in rows]
             self.outbox.send("samples", columns=chunk)
             self._sent = rows.stop
-
-    def _send_counts(self):
-        columns = self.census.columns()
-        if columns:
-            self.outbox.send("counts", columns=columns)
+        counts = self.census.columns()
+        if counts:
+            self.outbox.send("counts", columns=counts)
 
     def _tell_progress(self, now):
         if now >= self._progress_at:
@@ -260,8 +258,7 @@ class Watch(object):
             self.census.end()
             self.child.kill()
             self.drain()
-            self.send_samples()
-            self._send_counts()
+            self._send_samples()
         self._send_files()
         notes = self.notes + self.monitor.notes()
         busy_s = self.table.header[samples.BUSY_S]
@@ -270,19 +267,14 @@ class Watch(object):
             last_step=self.steps(),
             peak_rss_kib=wire.tidy(self._peak_rss_kib()),
             probe_cost=wire.tidy(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
-            not_finite=self.not_finite(),
-            buffered=self.buffered(),
             # How it ended is the last word: what reads only the last line must not take a note for it.
-            **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip(), **self.output.fields()),
+            **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
+            **self.about_output(),
         )
 
-    def not_finite(self):
-        """Metric -> [how many steps returned a number that is none, the first of them]."""
-        return {}
-
-    def buffered(self):
-        """Why the rows of a command are no steps, or ""."""
-        return ""
+    def about_output(self):
+        """The fields of `done` on what it printed and returned."""
+        return dict(self.output.fields(), not_finite={}, buffered="")
 
     def _send_files(self):
         if self.wrapper is not None:

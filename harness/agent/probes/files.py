@@ -12,6 +12,7 @@ CLOCK_STEP_S = 0.02  # the kernel stamps files with a clock of its own, which is
 BLOCK = 4096
 EMPTY = 1024
 SHARED_MEMORY = "/dev/shm"
+TEMPORARY = ("/tmp", "/var/tmp")
 NOT_OURS = "harness-"  # so begin the names of other trials' folders
 
 
@@ -22,14 +23,14 @@ class Places(object):
     Of a place that is too large to be walked through, or that others share, only the folders that changed are walked
     through; if that is too much, too, the place is left out. The machine shares its places with others where the
     trial's home is its own folder (in no container): there they do not count for more than the trial's processes have
-    written since the first count.
+    written since the first count, and not into its own folder.
     """
 
     def __init__(self, root, environment, output):
         self._output = output
         self._since = time.time() - CLOCK_STEP_S
         root = os.path.realpath(root)
-        named = [environment.get("TMPDIR"), "/tmp", "/var/tmp", environment.get("HOME")]
+        named = (environment.get("TMPDIR"), environment.get("HOME"), *TEMPORARY)
         found = {os.path.realpath(path) for path in named if path}
         self._shared = root in found
         others = sorted(path for path in found if os.path.isdir(path) and not _is_in(path, root))
@@ -38,7 +39,7 @@ class Places(object):
         self._whole = [] if self._shared else self._fitting(others, self._changed)
         rest = [path for path in others if path not in self._whole]
         self._partly = self._fitting(rest, self._changed_folders)
-        self._first = None  # (bytes in the places that others share, bytes written) at the first count
+        self._first = None  # (bytes in the places that others share, bytes written elsewhere) at the first count
 
     def count(self):
         """{"shm": KiB, "disk": KiB}, without what cannot be counted."""
@@ -56,15 +57,17 @@ class Places(object):
     def _disk_bytes(self):
         if not (self._own or self._whole or self._partly):
             raise Beyond()
+        own = _sum(self._own, self._all)
         others = _sum(self._whole, self._changed) + _sum(self._partly, self._changed_folders)
-        return _sum(self._own, self._all) + (self._written_there(others) if self._shared else others)
+        return own + (self._written_there(own, others) if self._shared else others)
 
-    def _written_there(self, others):
-        """Of the bytes in the places that others share, those that may be this trial's."""
+    def _written_there(self, own, others):
+        """Of the bytes in the places that others share, those that may be this trial's: what it has written, and
+        neither printed nor kept in its own folder."""
         written = holdings.written_bytes()
         if written is None:
             return 0
-        written -= self._output.bytes
+        written -= self._output.bytes + own
         self._first = self._first or (others, written)
         return max(0, min(others - self._first[0], written - self._first[1]))
 
@@ -109,21 +112,24 @@ def _walk(path, bounds, counts):
     """The lstat of all in a folder for which `counts(entry, told)`, on the same file system. Raises Beyond."""
     waiting, device = [path], _device(path)
     while waiting:
-        try:
-            entries = os.scandir(waiting.pop())
-        except OSError:
-            continue  # it is gone, or not ours to read
-        with entries:
-            for entry in entries:
-                bounds.count()
-                try:
-                    told = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                if counts(entry, told):
-                    yield told
-                    if stat.S_ISDIR(told.st_mode) and told.st_dev == device:
-                        waiting.append(entry.path)
+        for entry in _entries(waiting.pop()):
+            bounds.count()
+            try:
+                told = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # it is gone by now
+            if counts(entry, told):
+                yield told
+                if stat.S_ISDIR(told.st_mode) and told.st_dev == device:
+                    waiting.append(entry.path)
+
+
+def _entries(folder):
+    try:
+        with os.scandir(folder) as entries:
+            yield from entries
+    except OSError:
+        return  # it is gone, or not ours to read
 
 
 def _device(path):

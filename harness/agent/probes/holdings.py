@@ -44,7 +44,7 @@ def written_bytes():
                 written += int(file.read().split(b"wchar:")[1].split()[0])
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
-        except (OSError, IndexError):
+        except (OSError, IndexError, ValueError):
             return None
     return written
 

@@ -49,7 +49,7 @@ def look_at(pid):
             fields = file.read().rpartition(b")")[2].split()
         ticks = sum(int(field) for field in fields[11:15])
         return Process(pid, fields[0].decode("ascii"), int(fields[1]), ticks * TICK_S, int(fields[17]))
-    except (OSError, IndexError):
+    except (OSError, IndexError, ValueError):
         return None
 
 

@@ -53,6 +53,12 @@ def test_findings_say_where_how_large_and_how_sure() -> None:
     assert words.finding_text(oldest) == "memory leak since 6.0.5, the oldest version here, or longer"
 
 
+def test_a_drift_names_its_ends() -> None:
+    first = build.quickstart().findings[0]
+    drift = replace(first, kind="drift", metric="step_time", verdict="slower", effect=None, p=None)
+    assert words.finding_text(drift) == "slower steps little by little, from 6.2.0 to 6.3.0"
+
+
 def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
     """Who reads it would otherwise take it for as sure as the others."""
     thin = replace(build.quickstart().findings[0], confirmed=False)
