@@ -170,9 +170,9 @@ def line(row: Row) -> str:
 
 def _part(one: Both, ends: tuple[str, ...]) -> str:
     title = "growth" if one.name == "memory" else one.title
-    where = f" ({' → '.join(one.between)})" if one.between != ends else ""
+    where = " → ".join(one.between) if one.between != ends else ""
     told = "; ".join(filter(None, (one.change, one.resolution))) or _NOT_COMPARED
-    return f"{title} {one.figures}{where} ({told})"
+    return f"{title} {one.figures} ({'; '.join(filter(None, (where, told)))})"
 
 
 # ---------------------------------------------------------------- a row in full

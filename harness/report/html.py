@@ -31,6 +31,7 @@ from harness.report import (
     signals,
     sparkline,
     table,
+    totals,
     traces,
     words,
     worth,
@@ -62,7 +63,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     page = _environment().get_template("report.html.j2").stream(
         result=result,
         headline=sentence(result),
-        totals=words.totals(result),
+        totals=totals.line(result),
         cards=cards(result),
         card_chart=card_chart,
         also=lambda card: observed.new_there(_findings(card), result),

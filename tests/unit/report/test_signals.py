@@ -16,7 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
-from harness.report import cells_csv, ends, gaps, html, junit, markdown, signals, summary, table, terminal, words
+from harness.report import (
+    cells_csv,
+    ends,
+    gaps,
+    html,
+    junit,
+    markdown,
+    signals,
+    summary,
+    table,
+    terminal,
+    totals,
+    words,
+)  # fmt: skip
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 
@@ -117,7 +130,7 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     assert gaps.lines(result) == [
         f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here, orjson_deleted): {build.BLIND.why}"
     ]
-    assert words.totals(result).startswith("4 cells: 4 good in part; ")
+    assert totals.line(result).startswith("4 cells: 4 good in part; ")
     for page in (terminal.text(result, width=300), markdown.render(result).replace("\\", ""), html.render(result)):
         assert told in page
         assert "±?" not in page
@@ -142,7 +155,7 @@ def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
     cell = next(table.tables(result)[0].shown)
     assert (cell.symbol, cell.word, cell.figure) == ("?", "good so far", "1 of 3 launches")
-    assert words.totals(result).startswith("4 cells: 4 good so far; ")
+    assert totals.line(result).startswith("4 cells: 4 good so far; ")
     assert gaps.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here")
     for page in (terminal.text(result), markdown.render(result), html.render(result)):
         assert "1 of 3 launches" in page
@@ -215,7 +228,7 @@ def test_a_version_that_has_no_figure_is_no_end() -> None:
         return build.crash() if version == "3.7.10" else build.seen(build.flat())
 
     (row,) = table.tables(build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge))[0].verdicts
-    assert ends.line(row).startswith("3.7.7 → 3.7.10: step time 14.3 → 14.3 µs (3.7.7 → 3.7.9) (no change; ")
+    assert ends.line(row).startswith("3.7.7 → 3.7.10: step time 14.3 → 14.3 µs (3.7.7 → 3.7.9; no change; ")
     nothing = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.unknown("untested", "x"))
     assert ends.line(table.tables(nothing)[0].rows[0]) == ""
 
@@ -248,7 +261,7 @@ def test_wide_tells_every_signal_of_every_row() -> None:
 @pytest.mark.parametrize("wide", [True, False])
 def test_signals_fit_any_width(width: int, *, wide: bool) -> None:
     lines = terminal.text(build.signalled(), width=width, wide=wide).splitlines()
-    assert all(len(line) <= width for line in lines if not line.startswith("Report: "))
+    assert all(len(line) <= width for line in lines if not line.startswith(("Report: ", "   next: ")))
 
 
 def test_a_terminal_without_unicode_has_marks_of_ascii() -> None:

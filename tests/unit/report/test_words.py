@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, Variant
-from harness.report import gaps, html, markdown, table, terminal, words, worth
+from harness.report import gaps, html, markdown, table, terminal, totals, words, worth
 from tests.unit.report import build
 
 
@@ -89,7 +89,7 @@ def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
 
 def test_totals_and_what_flat_is_worth() -> None:
     result = build.varied()
-    assert words.totals(result) == (
+    assert totals.line(result) == (
         "49 cells: 20 good, 2 worse than before, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
     )
     assert worth.quiet_text(result) == (
@@ -112,7 +112,7 @@ def test_the_counts_do_not_contradict_the_findings() -> None:
         ((), "5 good"),
     ]:
         result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], lambda *_: build.flat(), findings=findings)
-        assert words.totals(result).startswith(f"5 cells: {told}; ")
+        assert totals.line(result).startswith(f"5 cells: {told}; ")
 
 
 def test_what_was_not_needed_is_told_by_variant() -> None:
