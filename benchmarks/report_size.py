@@ -18,9 +18,8 @@ from multiprocessing import get_context
 
 from harness.flows.blocks import shown_rows
 from harness.model import RunResult, Trace
-from harness.report import cells_csv, html, junit, markdown, terminal
+from harness.report import cells_csv, html, junit, markdown, summary, terminal
 from harness.report.library import chart_library
-from harness.report.summary import summarise
 from tests.unit.report import build
 
 SIZES = ((25, 4), (50, 20), (100, 100))
@@ -40,7 +39,11 @@ def result_of(versions: int, variants: int) -> RunResult:
     result = build.large(versions=versions, variants=variants)
     shape = build.full_trace(rows=shown_rows(3 * versions * variants))
     cells = tuple(
-        replace(cell, trials=tuple(replace(trial, trace=_copy(shape)) for trial in cell.trials))
+        replace(
+            cell,
+            verdict=build.seen(cell.verdict),
+            trials=tuple(replace(trial, trace=_copy(shape)) for trial in cell.trials),
+        )
         for cell in result.cells
     )
     return replace(result, cells=cells)
@@ -66,7 +69,7 @@ def _timed(result: RunResult) -> Iterator[tuple[str, float, float]]:
         "md": lambda: markdown.render(result),
         "junit": lambda: junit.render(result),
         "csv": lambda: cells_csv.render(result),
-        "json": lambda: str(summarise(result)),
+        "json": lambda: summary.encoded(result),
         "terminal": lambda: terminal.text(result),
     }
     for name, render in formats.items():

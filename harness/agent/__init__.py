@@ -42,18 +42,28 @@ Anything else on stdout is noise of the image. Messages, in order:
                "gpu_pool_kib": […], "gpu_kib": […], "gpu_process_kib": […]}}
                the rows since the last one, in chunks of at most 10,000 (fewer where a line would pass 1 MiB);
                null for a missing number; no column for a probe that this process does not have
+    counts    {"columns": {"step": [1, 47, 500, …], "open_files": […], "sockets": […], "pipes": […], "threads": […],
+               "processes": […], "zombies": […], "shm": […], "disk": […]}}
+               what the process tree holds besides memory, counted by the supervisor now and then (census.py); null
+               where it could not be counted; shm and disk in KiB. Before a look and before `done`, if there is
+               anything new. It has all rows up to now, and takes the place of the one before.
     look      {"step": 500, "look": {fields of model.Look}, "last": false}      after the samples it covers.
                One with "last": true is never answered; `done` follows. It is taken at the budget, and once more
                at the same step after an answer of stop, or where the time limit ended the steps. A trial that
-               failed has none.
+               failed in a step has none.
     file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
-               "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004,
-               "output_tail": "last 64 KiB of the scenario's stdout and stderr", "stacks": "…"}
+               "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,
+               "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
+               "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…"}
                always the last, after the samples not yet sent. probe_cost: probe time / step time, a fraction.
+               at_exit: it failed after its last step. output_bytes: printed after the first step (null: none was
+               made). not_finite: metric -> how many steps returned NaN, an infinity or what is too large to reckon
+               with, and the first of them. buffered: why the rows of a command are no steps (bursts.py).
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
-its first row (setup_s null), and its looks have rss_kib and what the driver tells of the GPUs.
+its first row (setup_s null), and its looks have rss_kib, rss_peak_kib, cpu_s and what the driver tells of the GPUs; its
+last look is where it ended, if that was before the budget.
 
     python -B ROOT/start.py gpus        prints the GPUs of `hello` as one JSON object, and ends
 
@@ -62,4 +72,4 @@ End of stdin means that the harness is gone: the agent kills the scenario and en
 """
 
 PROTOCOL = 1
-VERSION = "2"
+VERSION = "3"

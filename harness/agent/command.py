@@ -1,14 +1,15 @@
 """A command as scenario: any program, sampled from outside over its process tree.
 
-A row is taken at each line of its output that matches `step_pattern`, or every BEAT_S without a pattern. It is not
-held up while the harness thinks about a look; what it does meanwhile is not counted.
+A row is taken at each line of its output that matches `step_pattern`, or every BEAT_S without a pattern: then it is a
+sample and no step. Lines that came in one read share the time since the one before. The command is not held up while
+the harness thinks about a look; what it does meanwhile is not counted.
 """
 
 import os
 import re
 
-from . import ending, samples, wire, wrapping
-from .probes import tree
+from . import bursts, ending, reason, samples, wire, wrapping
+from .probes import cpu, status, tree
 from .watch import Watch
 
 BEAT_S = 0.1
@@ -26,23 +27,27 @@ class CommandWatch(Watch):
         self._pattern = re.compile(job["step_pattern"].encode("utf-8")) if job["step_pattern"] else None
         self._lines = wire.Lines(ends=b"\n\r")  # progress bars end their lines with a carriage return
         self._looks = list(job["looks"])
-        self._opened_at = self._last_at = self._next_at = self.clock()
+        self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
+        self._bursts = bursts.Bursts()
+        self._cpu_before_s = 0.0
 
     def open(self):
+        os.environ.setdefault("PYTHONUNBUFFERED", "1")  # else the lines of all its steps may come at the end
         try:
             self.start(self.job["command"])
         except wrapping.Missing as error:
             self.end("setup", str(error))
         except OSError as error:
             self.end("setup", "cannot start %s: %s" % (self.job["command"][0], os.strerror(error.errno)))
+        self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
 
     # -------------------------------------------------------------- rows
 
     def printed(self, data):
         if self._pattern is not None:
-            for line in self._lines.feed(data):
-                if self._pattern.search(line):
-                    self._step(self.clock())
+            count = sum(1 for line in self._lines.feed(data) if self._pattern.search(line))
+            if count:
+                self._steps_came(count, self.clock())
 
     def beat_s(self):
         return BEAT_S
@@ -50,50 +55,77 @@ class CommandWatch(Watch):
     def tick(self, now):
         if self._pattern is None and now >= self._next_at:
             self._next_at = max(self._next_at + BEAT_S, now)
-            self._step(now)
+            if self._counts():
+                self._step(now, now - self._last_at, self.resident())
+            self._last_at = now
 
-    def _step(self, now):
+    def _steps_came(self, count, now):
+        """So many steps were told of in one read."""
+        if self._counts():
+            took_s, resident_kib, before = now - self._last_at, self.resident(), self.steps()
+            for _ in range(count):
+                if self._counts():
+                    self._step(now, took_s / count, resident_kib)
+            self._bursts.came(self.steps() - before, took_s, now - self._heard_at)
+        self._last_at, self._heard_at = now, self.clock()
+
+    def _counts(self):
+        """What it does while the harness thinks, or beyond the budget, is not counted."""
+        return self.asked_at is None and self.done is None and self.steps() < self.job["looks"][-1]
+
+    def _step(self, now, took_s, resident_kib):
         """One step more: a row at every stride-th, and perhaps a look."""
-        took_s, self._last_at = now - self._last_at, now
-        if self.asked_at is not None or self.done is not None or self.steps() == self.job["looks"][-1]:
-            return  # what it does while the harness thinks, or beyond the budget, is not counted
         number = self.steps() + 1
         row, rest = divmod(number, self.stride)
         if not rest and row <= self.rows:
-            self._sample(row - 1, took_s)
+            self._sample(row - 1, took_s, resident_kib)
         self.table.header[samples.STEPS] = number
         self.table.header[samples.STARTED] = now
         if number == 1:
+            self._cpu_before_s = cpu.children_s()
             self.ready(None, now - self._opened_at, ["rss"])
         if number == self._looks[0] and self.child.death is None:
             self._take_look(last=len(self._looks) == 1)
 
-    def _sample(self, row, took_s):
+    def _sample(self, row, took_s, resident_kib):
         if self._pattern is not None:
             self.table.column(STEP_S)[row] = took_s
-        resident_kib = self.resident()
         if resident_kib:  # nothing: it ended while we looked
             self.table.column(RSS_KIB)[row] = resident_kib
 
     def _take_look(self, last):
         self._looks.pop(0)
-        self.look(self.steps(), {"rss_kib": self.resident()}, last)
+        self.look(self.steps(), self._fields(), last)
         if last:
             self.end("completed", "")
+
+    def _fields(self):
+        """Those of a look. Of a command that has ended the memory is that of its last row.
+
+        The peak is the kernel's for the largest process, or the largest row: between rows nobody sees the sum.
+        """
+        resident_kib = self.resident() or self.table.last(RSS_KIB)
+        peaks = [status.read("/proc/%d/status" % pid) for pid in tree.descendants(os.getpid())]
+        peak_kib = max([peak.get("rss_peak_kib", 0) for peak in peaks] + [self._peak_rss_kib() or 0])
+        cpu_s = cpu.children_s() - self._cpu_before_s
+        return {"rss_kib": resident_kib, "rss_peak_kib": peak_kib or None, "cpu_s": cpu_s}
 
     # -------------------------------------------------------------- what happens to it
 
     def answered(self, answer):
         self.table.header[samples.STARTED] = self._last_at = self._next_at = self.clock()
         if answer == "stop":
-            self.look(self.steps(), {"rss_kib": self.resident()}, last=True)
+            self.look(self.steps(), self._fields(), last=True)
             self.end("stopped", "")
 
     def died(self, death):
+        said = self._said()
         if self.job["judge_exit"]:
-            verdict = ending.of_judged_command(death, self.oom_killed())
+            verdict = ending.of_judged_command(death, self.oom_killed(), said)
         else:
-            verdict = ending.of_command(death, self.steps(), self.job["step_pattern"], self.oom_killed())
+            verdict = ending.of_command(death, self.steps(), self.job["step_pattern"], self.oom_killed(), said)
+            if verdict[0] == "completed" and self._counts() and self.steps():
+                self.look(self.steps(), self._fields(), last=True)
         self.end(*verdict, death=death)
 
     def overdue(self, now):
@@ -101,11 +133,21 @@ class CommandWatch(Watch):
         if self.job["judge_exit"]:
             self.end("hang", "the command did not end in %g s" % limit_s)
         elif not self.steps():
-            self.end("setup", "no step was made in %g s" % limit_s)
+            self.end("setup", ": ".join(filter(None, ("no step was made in %g s" % limit_s, self._said()))))
         elif self._pattern is not None and self.stuck(now):
             self.end("hang", "no progress after step %d at the time limit of %g s" % (self.steps(), limit_s))
         else:
-            self.end("stopped", "time limit reached after %d steps" % self.steps())
+            self.end(
+                "stopped", "time limit reached after %d %s" % (self.steps(), "steps" if self._pattern else "samples")
+            )
+
+    def _said(self):
+        """Its last words, without those that tell of steps."""
+        pattern = self.job["step_pattern"]
+        return reason.last_words(self.output.tail.text(), re.compile(pattern) if pattern else None)
+
+    def about_output(self):
+        return dict(Watch.about_output(self), buffered=self._bursts.words())
 
     def resident(self):
         return tree.rss_kib(tree.descendants(os.getpid()))

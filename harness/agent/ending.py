@@ -2,6 +2,8 @@
 
 import signal
 
+AT_EXIT = "after the last step"
+
 
 def signal_name(number):
     try:
@@ -10,11 +12,11 @@ def signal_name(number):
         return "signal %d" % number
 
 
-def of_death(death, place, in_setup, oom_killed):
+def of_death(death, place, in_setup, oom_killed, said=""):
     """For a process that ended by itself, without a word: a signal, or os._exit.
 
-    `place` is where it was, in words. SIGKILL comes from outside: from the kernel for want of memory if the cgroup
-    counted that, else from someone who says nothing about the image.
+    `place` is where it was, in words; `said` why, if it said anything. SIGKILL comes from outside: from the kernel for
+    want of memory if the cgroup counted that, else from someone who says nothing about the image.
     """
     if death.signal == signal.SIGKILL and not oom_killed:
         return "infrastructure", "%s: killed by SIGKILL from outside, and the cgroup counted no OOM kill" % place
@@ -22,8 +24,15 @@ def of_death(death, place, in_setup, oom_killed):
     if oom_killed:
         return ("setup" if in_setup else "oom"), "%s: out of memory: killed by the kernel" % place
     if death.signal is not None:
-        return end, "%s: killed by %s" % (place, signal_name(death.signal))
-    return end, "%s: the process ended with exit code %d" % (place, death.exit_code)
+        how = "killed by %s" % signal_name(death.signal)
+    else:
+        how = "the process ended with exit code %d" % death.exit_code
+    return end, ": ".join(filter(None, (place, how, said)))
+
+
+def is_bad(death):
+    """Whether a process that should have ended well did not."""
+    return death.signal is not None or death.exit_code != 0
 
 
 def of_failure(event, oom_killed):
@@ -33,21 +42,23 @@ def of_failure(event, oom_killed):
     return ("oom" if event["oom"] or oom_killed else "crash"), event["message"]
 
 
-def of_judged_command(death, oom_killed):
-    """For a command whose exit code alone decides, as `git bisect run` has it."""
+def of_judged_command(death, oom_killed, said):
+    """For a command whose exit code alone decides, as `git bisect run` has it. `said`: its last words."""
     if death.exit_code == 0:
         return "completed", ""
     if death.exit_code == 125:
-        return "setup", "exit code 125: the command says that this cannot be tested"
-    return of_death(death, "command", False, oom_killed)
+        return "setup", ": ".join(filter(None, ("exit code 125: the command says that this cannot be tested", said)))
+    return of_death(death, "command", False, oom_killed, said)
 
 
-def of_command(death, steps, pattern, oom_killed):
-    """For a command that is measured. With a pattern, nothing counts before its first step."""
+def of_command(death, steps, pattern, oom_killed, said):
+    """For a command that is measured. With a pattern, nothing counts before its first step; without one there are no
+    steps, only samples."""
     before_first_step = pattern is not None and steps == 0
     if death.exit_code != 0:
-        place = "before the first step" if before_first_step else "after step %d" % steps
-        return of_death(death, place, before_first_step, oom_killed)
+        place = "after %s %d" % ("sample" if pattern is None else "step", steps)
+        place = "before the first step" if before_first_step else place
+        return of_death(death, place, before_first_step, oom_killed, said)
     if before_first_step:
         return "setup", "the command ended, but no line of its output matched step_pattern %r" % pattern
     return "completed", ""

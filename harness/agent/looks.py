@@ -9,10 +9,12 @@ from .probes import heap, status, tree
 class Looker(object):
     """Takes looks with the readers that this process has; what cannot be read is missing in a look."""
 
-    def __init__(self, rss, heap_in_use, blocks, cgroup, pool):
-        self._readers = (("rss%s_kib", rss), ("heap%s_kib", heap_in_use), ("blocks%s", blocks))
+    def __init__(self, readers, cgroup, pool, cpu):
+        names = ("rss%s_kib", "rss_kib"), ("heap%s_kib", "heap_kib"), ("blocks%s", "blocks")
+        self._readers = [(name, readers[column]) for name, column in names]
         self._cgroup = cgroup
         self._pool = pool
+        self._cpu = cpu
 
     def look(self):
         """The fields of model.Look, but for its step."""
@@ -21,6 +23,7 @@ class Looker(object):
         fields.update(self._sample(""))
         fields.update(status.read())
         fields.update(self._pool.look())
+        fields["cpu_s"] = self._cpu.spent_s
         fields["cgroup_kib"] = self._cgroup.usage_kib()
         fields["children_kib"] = tree.rss_kib(tree.descendants(os.getpid()))
         return fields

@@ -26,20 +26,28 @@ MOST_XIDS = 16
 class Pace(object):
     """When something that costs is due again. Of its last two costs the smaller counts: the other was a neighbour's."""
 
-    def __init__(self, period_s, clock):
+    def __init__(self, period_s, clock, share=SHARE):
         self._period_s = period_s
         self._clock = clock
+        self._share = share
         self._due = 0.0
         self._last_cost_s = 0.0
 
     def due(self, now):
         return now >= self._due
 
+    def left_s(self, now):
+        return max(0.0, self._due - now)
+
+    def slow_down(self):
+        """From now on half as often."""
+        self._period_s *= 2
+
     def spent(self, began):
         """It was done, and took from `began` until now."""
         took_s = self._clock() - began
         cost_s, self._last_cost_s = min(took_s, self._last_cost_s), took_s
-        self._due = began + max(self._period_s, cost_s / SHARE)
+        self._due = began + max(self._period_s, cost_s / self._share)
 
 
 class Monitor(object):

@@ -18,11 +18,12 @@ STOP = 2  # set by the supervisor: end at the next step boundary
 OVERHEAD_S = 3  # time spent on measuring, between the steps of the past looks
 BUSY_S = 4  # time spent in those steps
 LOST = 5  # set by the scenario process: it can no longer talk with the supervisor
-HEADER = 8
+NOT_FINITE = 8  # of each metric two numbers: how many steps returned one that is not finite, and the first of them
 
 COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib")
 ALWAYS = 4  # of them, which every process has; the others only where there is a GPU
 MOST_METRICS = 16
+HEADER = NOT_FINITE + 2 * MOST_METRICS
 MOST_ROWS = 200000
 PAGE = 4096
 NAN_PAGE = struct.pack("=d", float("nan")) * (PAGE // 8)

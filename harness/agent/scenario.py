@@ -3,11 +3,11 @@
 It has a process of its own because it may die in any way. It writes events, JSON lines, to one pipe and reads
 answers from another; the samples lie in shared memory (samples.py).
 
-    {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step
+    {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step; waits
     {"type": "look", "step": 500, "look": {…}, "last": false}   then waits for go or stop; after the last for stop
     {"type": "failed", "setup": true, "oom": false, "message": "…"}                     an exception: no more steps
     {"type": "ended", "end": "completed" or "stopped"}                                  then teardown
-    {"type": "note", "text": "…"}
+    {"type": "teardown", "oom": false, "message": "…"}                                  an exception in it
     {"type": "file", "name": "optrace.json", "text": "…"}   of a wrapping probe, before `ended`; long ones in parts
 """
 
@@ -19,7 +19,7 @@ import sys
 import time
 import types
 
-from . import failure, looks, samples, stepping, wrapping
+from . import ending, failure, looks, samples, stepping, wrapping
 from .probes import cgroup, heap, libraries, pools, python, rss
 
 STACKS_SIGNAL = signal.SIGUSR2
@@ -51,9 +51,9 @@ class Link(object):
         except OSError:
             raise LinkLost()
 
-    def ask(self, **fields):
-        """Tell of a look and wait: "go" or "stop"."""
-        self.tell("look", **fields)
+    def ask(self, kind, **fields):
+        """Tell of it and wait: "go" or "stop"."""
+        self.tell(kind, **fields)
         try:
             answer = os.read(self._answers_fd, 64)  # one line, written at once
         except OSError:
@@ -141,14 +141,14 @@ class Scenario(object):
         stepper = stepping.Stepper(step, self.table, readers)
         stepper.run(0, 1)
         pool = self._follow_pool(stepper)
-        self.link.tell(
+        self.link.ask(  # it waits, so that what is counted, and printed, by now is known
             "ready",
             setup_s=setup_s,
             first_step_s=stepper.busy_s,
             probes=stepper.probes,
             metrics=stepper.metrics.settle(),
         )
-        looker = looks.Looker(readers["rss_kib"], readers["heap_kib"], readers["blocks"], cgroup.find(), pool)
+        looker = looks.Looker(readers, cgroup.find(), pool, stepper.cpu)
         end = self._step_and_look(stepper, looker)
         if probe is not None:
             self._send(probe.files())
@@ -213,9 +213,9 @@ class Scenario(object):
             stepper.run(stepper.steps, count)
             if self.table.header[samples.STOP] or count == budget:
                 break
-            if self.link.ask(step=count, look=stepper.aside(looker.look), last=False) == "stop":
+            if self.link.ask("look", step=count, look=stepper.aside(looker.look), last=False) == "stop":
                 break
-        self.link.ask(step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
+        self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
         return "completed" if stepper.steps == budget else "stopped"
 
     def _fail(self, error):
@@ -226,11 +226,12 @@ class Scenario(object):
         self.link.tell("failed", setup=in_setup, oom=oom, message=message)
 
     def _tear_down(self):
-        """A failure here is told, and no more: all the steps were made."""
+        """All the steps were made; a failure here is told."""
         try:
             if hasattr(self.module, "teardown"):
                 self.module.teardown()
         except BaseException as error:
             if os.getpid() != self.owner:
                 raise
-            self.link.tell("note", text=failure.describe(error, "teardown", self.script).splitlines()[-1])
+            message = failure.describe(error, ending.AT_EXIT + ": teardown", self.script)
+            self.link.tell("teardown", oom=failure.is_oom(error), message=message)

@@ -10,7 +10,8 @@ from . import ending, libc, samples, wire, wrapping
 from .scenario import STACKS_SIGNAL
 from .watch import Watch
 
-AFTER_END_S = 10.0
+AFTER_END_S = 30.0
+AFTER_FAILURE_S = 10.0
 STACKS_S = 2.0
 STACKS_PAUSE_S = 0.1
 LOST = (
@@ -34,6 +35,9 @@ class ScriptWatch(Watch):
         self._answers_fd = None
         self._lines = wire.Lines()
         self._verdict = None  # (end, message), by the scenario's own word
+        self._made_its_steps = False
+        self._failed_at_exit = False
+        self._metrics = []
         self._leave_by = None
         self._setup_s = 0.0
         self._told_to_end = False
@@ -74,11 +78,14 @@ class ScriptWatch(Watch):
 
     def _on_ready(self, setup_s, first_step_s, probes, metrics):
         self._setup_s = setup_s
+        self._metrics = metrics
+        Watch.drain(self)  # it waits: this is all that it has printed up to now
         first = len(samples.COLUMNS)
         self.columns = {"step_s": 0}
         self.columns.update((name, samples.COLUMNS.index(name)) for name in probes)
         self.columns.update((name, first + place) for place, name in enumerate(metrics))
         self.ready(setup_s, first_step_s, [PROBES[name] for name in probes])
+        self.answered("go")
 
     def _on_look(self, step, look, last):
         self.look(step, look, last)
@@ -90,10 +97,15 @@ class ScriptWatch(Watch):
 
     def _on_ended(self, end):
         late = self.table.header[samples.STOP]
+        self._made_its_steps = self._verdict is None
         self._leave((end, "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""))
 
-    def _on_note(self, text):
-        self.notes.append(text)
+    def _on_teardown(self, **event):
+        if self.wrapper is not None:
+            self.notes.append(event["message"].splitlines()[-1])
+        elif self._made_its_steps:
+            self._failed_at_exit = True
+            self._verdict = ending.of_failure(dict(event, setup=False), self.oom_killed())
 
     def _on_file(self, name, text):
         self.file(name, text)
@@ -108,7 +120,8 @@ class ScriptWatch(Watch):
     def _ending_s(self):
         """Seconds for its threads, its children and its teardown to end. Under another program all of it is slow, but
         hardly slower than setup was."""
-        return AFTER_END_S if self.wrapper is None else max(AFTER_END_S, self._setup_s)
+        limit_s = AFTER_END_S if self._made_its_steps else AFTER_FAILURE_S
+        return limit_s if self.wrapper is None else max(limit_s, self._setup_s)
 
     # -------------------------------------------------------------- what happens to it
 
@@ -121,7 +134,12 @@ class ScriptWatch(Watch):
     def tick(self, now):
         if self.done is not None or self._leave_by is None or now <= self._leave_by:
             return
-        late = "the process did not end within %.0f s of its last step" % self._ending_s()
+        late = "the process did not end within %.0f s" % self._ending_s()
+        if self._made_its_steps and not self._failed_at_exit and self.wrapper is None:
+            stacks = self._ask_stacks()
+            self.end("hang", "%s: %s%s" % (ending.AT_EXIT, late, self._place(stacks)), stacks=stacks, at_exit=True)
+            return
+        late += " of its last step"
         if self.wrapper is not None and not self._told_to_end:
             self._told_to_end = True
             self._leave_by = now + min(self.wrapper.after_end_s, max(AFTER_END_S, self.job["timeout_s"]))
@@ -129,15 +147,20 @@ class ScriptWatch(Watch):
             self.child.terminate()
             return
         self.notes.append((late if self.wrapper is None else "nor by SIGTERM") + ": killed")
-        self.end(*self._verdict)
+        self.end(*self._verdict, at_exit=self._failed_at_exit)
 
     def died(self, death):
         if self._verdict is None:
             self._died_without_a_word(death)
             return
+        if self._made_its_steps and not self._failed_at_exit and self.wrapper is None and ending.is_bad(death):
+            end, message = ending.of_death(death, ending.AT_EXIT, False, self.oom_killed())
+            stacks = self._stacks()
+            self.end(end, message + self._place(stacks), death=death, stacks=stacks, at_exit=True)
+            return
         if death.signal is not None and not self._told_to_end:
             self.notes.append("after its last step: killed by %s" % ending.signal_name(death.signal))
-        self.end(*self._verdict)
+        self.end(*self._verdict, at_exit=self._failed_at_exit)
 
     def _died_without_a_word(self, death):
         if self.table.header[samples.LOST]:
@@ -165,6 +188,11 @@ class ScriptWatch(Watch):
 
     def _in_setup(self):
         return self.table.header[samples.STARTED] == 0
+
+    def about_output(self):
+        pairs = [(name, samples.NOT_FINITE + 2 * place) for place, name in enumerate(self._metrics)]
+        counts = [(name, [int(number) for number in self.table.header[at : at + 2]]) for name, at in pairs]
+        return dict(Watch.about_output(self), not_finite={name: told for name, told in counts if told[0]})
 
     def resident(self):
         return self.table.last(samples.COLUMNS.index("rss_kib"))

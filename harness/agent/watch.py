@@ -9,31 +9,13 @@ import signal
 import time
 import traceback
 
-from . import child, monitor, samples, wire, wrapping
-from .probes import cgroup, libraries
+from . import census, child, monitor, samples, waiting, wire, wrapping
+from .probes import cgroup, files, libraries
 
 PROGRESS_S = 1.0
 FLUSH_S = 10.0
 LEAST_PATIENCE_S = 1.0
 PATIENCE_STEPS = 10
-
-
-class Countdown(object):
-    """Seconds left, of a clock that can stand still."""
-
-    def __init__(self, seconds, now):
-        self._end = now + seconds
-        self._paused_at = None
-
-    def left(self, now):
-        return self._end - (now if self._paused_at is None else self._paused_at)
-
-    def pause(self, now):
-        self._paused_at = now
-
-    def resume(self, now):
-        self._end += now - self._paused_at
-        self._paused_at = None
 
 
 class Watch(object):
@@ -54,8 +36,9 @@ class Watch(object):
         self.done = None
         self.gone = False
         self.notes = []
-        self.tail = wire.Tail()
-        self.countdown = Countdown(job["timeout_s"], clock())
+        self.output = wire.Output()
+        self.census = None
+        self.countdown = None
         self.asked_at = None
         self._group = cgroup.find()
         self._oom_kills = self._group.oom_kills()
@@ -63,7 +46,7 @@ class Watch(object):
         self._progress_at = clock() + PROGRESS_S
         self._sent = 0
         self._selector = selectors.PollSelector()
-        self._signals = _signals_as_fd()
+        self._signals = waiting.signals_as_fd()
         self._gpus = gpus
         self.monitor = None
 
@@ -100,7 +83,10 @@ class Watch(object):
         if self.wrapper is not None:
             command = self.wrapper.command(command)
             os.environ.update(self.wrapper.environment)
+        places = files.Places(self.root, os.environ, self.output)  # it walks through them: nothing runs yet
         self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
+        self.countdown = waiting.Countdown(self.job["timeout_s"], self.clock())
+        self.census = census.Census(self.child.pid, places, self.steps, clock=self.clock)
         self.listen(self.child.output, self._output)
 
     def _turn(self, pause_s):
@@ -112,12 +98,14 @@ class Watch(object):
             self.drain()
             self.died(self.child.death)
         elif self.asked_at is not None:
-            self._check_answer(now)
+            if now >= self._deadline_of_answer():
+                self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
         elif self.countdown.left(now) <= 0:
             self.overdue(now)
         self._tell_progress(now)
         if self.asked_at is None:
             self.monitor.tick(now, self._sent)
+            self.census.tick(now)
         self.tick(now)
 
     def _exchange(self, pause_s):
@@ -135,8 +123,11 @@ class Watch(object):
     def _pause_s(self):
         """Until the next thing that has a time: progress, the end of a wait, the deadline."""
         now = self.clock()
-        left = self.countdown.left(now) if self.asked_at is None else self.deadline_of_answer() - now
         beat_s = self.monitor.beat_s(self.beat_s())
+        if self.asked_at is None:
+            left, beat_s = self.countdown.left(now), self.census.beat_s(now, beat_s)
+        else:
+            left = self._deadline_of_answer() - now
         return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, beat_s))
 
     def beat_s(self):
@@ -163,12 +154,8 @@ class Watch(object):
         self.countdown.resume(self.clock())
         self.answered(answer)
 
-    def deadline_of_answer(self):
+    def _deadline_of_answer(self):
         return self.asked_at + self.job["answer_timeout_s"]
-
-    def _check_answer(self, now):
-        if now >= self.deadline_of_answer():
-            self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
 
     def _signalled(self):
         numbers = set(os.read(self._signals, 512))
@@ -181,7 +168,7 @@ class Watch(object):
     def _output(self):
         data = wire.read_available(self.child.output)
         if data:
-            self.tail.add(data)
+            self.output.add(data)
             self.printed(data)
         elif data is not None:
             self.mute(self.child.output)
@@ -199,6 +186,8 @@ class Watch(object):
     # -------------------------------------------------------------- what goes out
 
     def ready(self, setup_s, first_step_s, probes):
+        self.output.stepped()
+        self.census.look()
         self.outbox.send(
             "ready",
             setup_s=setup_s,
@@ -211,13 +200,14 @@ class Watch(object):
     def look(self, step, look, last):
         """Tell of a look, after the samples that it covers; unless it is the last, wait for an answer."""
         look = dict(look, **self.monitor.look())
-        self.send_samples()
+        self.census.look()
+        self._send_samples()
         self.outbox.send("look", step=step, look={name: wire.tidy(look[name]) for name in look}, last=last)
         if not last:
             self.asked_at = self.clock()
             self.countdown.pause(self.asked_at)
 
-    def send_samples(self):
+    def _send_samples(self):
         places = dict(self.columns, **self.monitor.columns)
         columns = [(name, self.table.column(place)) for name, place in places.items()]
         for rows in wire.chunks(self._sent, self.table.taken(), len(columns)):
@@ -225,6 +215,9 @@ class Watch(object):
             chunk["step"] = [(row + 1) * self.stride for row in rows]
             self.outbox.send("samples", columns=chunk)
             self._sent = rows.stop
+        counts = self.census.columns()
+        if counts:
+            self.outbox.send("counts", columns=counts)
 
     def _tell_progress(self, now):
         if now >= self._progress_at:
@@ -244,8 +237,11 @@ class Watch(object):
     def oom_killed(self):
         return self._group.oom_kills() > self._oom_kills
 
-    def end(self, end, message, death=None, stacks=""):
-        """Decide how the trial ended; `death`, if it is what decided. The first word counts."""
+    def end(self, end, message, death=None, stacks="", at_exit=False):
+        """Decide how the trial ended; `death`, if it is what decided; `at_exit`: after all its steps were made.
+
+        The first word counts.
+        """
         if self.done is None:
             self.done = {
                 "end": end,
@@ -253,14 +249,16 @@ class Watch(object):
                 "signal": death and death.signal,
                 "exit_code": death and death.exit_code,
                 "stacks": stacks[: wire.TAIL_BYTES],
+                "at_exit": at_exit,
             }
 
     def _finish(self):
         """Kill what is left, then send the last samples and `done`."""
         if self.child is not None:
+            self.census.end()
             self.child.kill()
             self.drain()
-            self.send_samples()
+            self._send_samples()
         self._send_files()
         notes = self.notes + self.monitor.notes()
         busy_s = self.table.header[samples.BUSY_S]
@@ -269,10 +267,14 @@ class Watch(object):
             last_step=self.steps(),
             peak_rss_kib=wire.tidy(self._peak_rss_kib()),
             probe_cost=wire.tidy(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
-            output_tail=self.tail.text(),
             # How it ended is the last word: what reads only the last line must not take a note for it.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
+            **self.about_output(),
         )
+
+    def about_output(self):
+        """The fields of `done` on what it printed and returned."""
+        return dict(self.output.fields(), not_finite={}, buffered="")
 
     def _send_files(self):
         if self.wrapper is not None:
@@ -295,14 +297,3 @@ class Watch(object):
         until = self.clock() + FLUSH_S
         while self.outbox.pending and not self.gone and self.clock() < until:
             self._exchange(0.1)
-
-
-def _signals_as_fd():
-    """An fd that can be read when a signal came: the death of a child, or a request to end."""
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: None)
-    return reader

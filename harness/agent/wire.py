@@ -8,6 +8,7 @@ import select
 
 LONGEST_LINE = 1 << 20
 TAIL_BYTES = 64 << 10
+HEAD_BYTES = 16 << 10
 ROWS_A_CHUNK = 10000
 BYTES_A_NUMBER = 24
 
@@ -85,6 +86,34 @@ class Tail(object):
 
     def text(self):
         return b"".join(self._parts)[-TAIL_BYTES:].decode("utf-8", "replace")
+
+
+class Output(object):
+    """What the scenario printed: its beginning, its end, and how much of it came after the first step."""
+
+    def __init__(self):
+        self.bytes = 0
+        self.tail = Tail()
+        self._head = b""
+        self._first_step_at = None
+
+    def add(self, data):
+        self.bytes += len(data)
+        self.tail.add(data)
+        if len(self._head) < HEAD_BYTES:
+            self._head += data[: HEAD_BYTES - len(self._head)]
+
+    def stepped(self):
+        """The first step is made."""
+        self._first_step_at = self.bytes
+
+    def fields(self):
+        """Those of `done`; output_bytes is null where no step was made."""
+        return {
+            "output_bytes": None if self._first_step_at is None else self.bytes - self._first_step_at,
+            "output_head": self._head.decode("utf-8", "replace"),
+            "output_tail": self.tail.text(),
+        }
 
 
 def read_available(fd):

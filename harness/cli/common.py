@@ -20,6 +20,9 @@ Parsed = TypeVar("Parsed")
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FILE = click.Path(path_type=Path)
 OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+WIDE = click.option(
+    "--wide", is_flag=True, help="Tell every signal of every row: figures, limit, what would have shown."
+)
 
 
 @contextmanager

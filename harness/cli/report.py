@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, to_stdout, write_file
+from harness.cli.common import FILE, WIDE, to_stdout, write_file
+from harness.errors import UsageError
 
 FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
 
@@ -16,9 +17,10 @@ FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
 @click.option(
     "--format", "wanted", type=click.Choice(FORMATS), default="terminal", show_default=True, help="Of what kind."
 )
+@WIDE
 @click.option("--out", type=FILE, help="Write it to this file instead of stdout.")
 @click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
-def report(*, run: str, wanted: str, out: Path | None, folder: Path) -> None:
+def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path) -> None:
     """Make a report of RUN again: a directory, an id, a matrix's name, or `latest`.
 
     Nothing is measured or judged anew, and nothing of the run is changed.
@@ -32,12 +34,15 @@ def report(*, run: str, wanted: str, out: Path | None, folder: Path) -> None:
     """
     from harness.cli import results
     from harness.flows import evidence, rerender
+    from harness.report import terminal
 
+    if wide and wanted != "terminal":
+        raise UsageError("--wide: goes with --format terminal alone; html, json and csv tell every signal anyway")
     result = rerender.read_result(evidence.find_run(run, out=folder))
     if out is not None:
-        write_file(out, results.FORMATS[wanted](result))
+        write_file(out, terminal.text(result, wide=True) if wide else results.FORMATS[wanted](result))
     elif wanted == "terminal":
-        results.print_result(result, as_json=False)
+        results.print_result(result, as_json=False, wide=wide)
     else:
         content = results.FORMATS[wanted](result)
         with to_stdout():

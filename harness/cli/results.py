@@ -40,26 +40,22 @@ def _page(result: RunResult) -> bytes:
     return html.encoded(result, library=library)
 
 
-def _summary(result: RunResult) -> str:
-    return json.dumps(summary.summarise(result), indent=1, allow_nan=False) + "\n"
-
-
 FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
     "html": _page,
     "md": markdown.render,
-    "json": _summary,
+    "json": summary.encoded,
     "junit": junit.render,
     "csv": cells_csv.render,
     "terminal": terminal.text,
 }
 
 
-def print_result(result: RunResult, *, as_json: bool) -> None:
+def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> None:
     with to_stdout():
         if as_json:
-            click.echo(_summary(result), nl=False)
+            click.echo(summary.encoded(result), nl=False)
         else:
-            terminal.render(result, Terminal(highlight=False))
+            terminal.render(result, Terminal(highlight=False), wide=wide)
 
 
 def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, OUT, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, WIDE, stop_on_signals, to_stdout
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -42,10 +42,12 @@ if TYPE_CHECKING:
 @click.option("--decide", is_flag=True, help="Run only the cells that would settle an undecided cause.")
 @click.option("--fresh", is_flag=True, help="Run everything again, whatever is known from earlier runs.")
 @OUT
+@WIDE
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
 def sweep(
     *, matrix: Path, dry_run: bool, only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],
-    trials: str | None, search: SearchMode, seed: int | None, decide: bool, fresh: bool, out: Path, as_json: bool,
+    trials: str | None, search: SearchMode, seed: int | None, decide: bool, fresh: bool, out: Path, wide: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run every image of MATRIX with every scenario, and name the first bad version.
 
@@ -78,7 +80,7 @@ def sweep(
         if stopped.is_set():
             raise Interrupted("interrupted before anything was started")
         result = run_plan(plan, options, stopped)
-    print_result(result, as_json=as_json)
+    print_result(result, as_json=as_json, wide=wide)
     sys.exit(result.exit_code)
 
 

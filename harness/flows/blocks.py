@@ -15,8 +15,11 @@ from harness.flows.searching import Searching
 from harness.judge import history
 from harness.judge.compared import Compared, with_compared
 from harness.judge.intermittent import MISS
+from harness.judge.logs import new_lines
 from harness.judge.rounds import visible
-from harness.model import GOOD, Block, CellResult, Change, Install, Noise, Trace, Trial
+from harness.judge.seen import Asked, with_levels, with_values
+from harness.judge.values import Values, judge_values
+from harness.model import GOOD, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
 from harness.run.policy import CellRun
 
 SHOWN_ROWS = 240
@@ -35,11 +38,16 @@ def shown_rows(trials: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedBlock:
-    """What is known of a series on one lane for one variant, oldest image first. Its trials hold thinned traces."""
+    """What is known of a series on one lane for one variant, oldest image first. Its trials hold thinned traces.
+
+    `tested` are the signals whose levels were compared, be it that they changed or not.
+    """
 
     cells: tuple[CellResult, ...]
     changes: tuple[Change, ...]
     warnings: tuple[str, ...]
+    tested: tuple[str, ...] = ()
+    observed: tuple[Observed, ...] = ()
 
     @property
     def scenario(self) -> str:
@@ -55,24 +63,33 @@ def judge_block(
     noise: Noise | None = None,
     searched: Searching | None = None,
     rows: int = SHOWN_ROWS,
+    blocks: int = 1,
 ) -> JudgedBlock:
     """Judge what became of a block. `least`: the trials of a good cell; `noise`: that of its lane and scenario;
-    `searched`: the search that chose its launches, if one did; `rows`: what is kept of each trace.
+    `searched`: the search that chose its launches, if one did; `rows`: what is kept of each trace; `blocks`: how many
+    its scenario has.
     """
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
     scenario = block.variant.scenario
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
     changes = _changes(block, compared, seed=seed, noise=noise, searched=searched)
-    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise)
+    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, blocks=blocks)
+    values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
         verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
+        asked = Asked(limits=scenario.limits, visible=seen or {}, searched=searched is not None)
+        values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps, seed=seed)
+        verdicts = with_values(with_levels(compared, verdicts, asked), values)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
+        changes = (*changes, *(change for each in values.values() for change in each.changes))
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
     return JudgedBlock(
         cells=tuple(thinned(_with_visible(cell, seen), rows=rows) for cell in cells),
         changes=changes,
+        tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
+        observed=(*(one for each in values.values() for one in each.observed), *new_lines(trials)),
         warnings=(
             *_warnings(block, trials, searched=searched is not None),
             *_not_launched(block, cells, changes),
@@ -81,6 +98,11 @@ def judge_block(
             *_of_another_kind(block, cells, changes),
         ),
     )
+
+
+def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
+    levels = [name for name in compared.tables if limits.of(name) is not None]
+    return (*levels, *(name for name, each in values.items() if any(change.p is not None for change in each.changes)))
 
 
 def place_of(block: Block) -> tuple[str, str]:

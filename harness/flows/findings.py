@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.flows.blocks import JudgedBlock
 from harness.judge import history
 from harness.judge.causes import explained
-from harness.model import Change, Finding
-
-ALPHA = 0.01
+from harness.judge.levels import FAMILY_ALPHA
+from harness.judge.seen import with_changes
+from harness.model import Change, Finding, Observation, signal_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,33 +19,59 @@ class _Found:
     change: Change
 
 
-def find(blocks: Sequence[JudgedBlock]) -> tuple[Finding, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """The findings of a run, and its blocks with what the findings say of each cell."""
+
+    findings: tuple[Finding, ...]
+    blocks: tuple[JudgedBlock, ...]
+
+
+def find(blocks: Sequence[JudgedBlock]) -> Findings:
     """The findings of every block, in the order given.
 
     A change of a level rests on its p-value alone, so it must also hold among all of its scenario's: Holm, family-wise
-    error ALPHA. A verdict (leak, crash) rests on launches that agree. What another finding explains is marked so.
+    error FAMILY_ALPHA, in which each signal has the weight of the table of signals. A verdict (leak, crash) rests on
+    launches that agree. What another finding explains is marked so.
     """
     found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
-    kept = _holm(found, blocks)
-    findings = [_finding(item) for item in found if not _rests_on_p(item) or id(item) in kept]
+    held = _holm(found, blocks)
+    kept = [item for item in found if item.change.p is None or not _is_level(item) or id(item) in held]
     versions = {block.cells[0].cell.image.series: [cell.cell.image.version for cell in block.cells] for block in blocks}
-    return explained(findings, versions)
+    return Findings(
+        findings=explained(list(map(_finding, kept)), versions),
+        blocks=tuple(_with_changes(block, [item.change for item in kept if item.block is block]) for block in blocks),
+    )
 
 
-def _rests_on_p(item: _Found) -> bool:
-    return item.change.metric in ("step_time", "peak_memory") and item.change.p is not None
+def _with_changes(block: JudgedBlock, kept: Sequence[Change]) -> JudgedBlock:
+    dropped = [change for change in block.changes if change not in kept]
+    verdicts = with_changes([cell.verdict for cell in block.cells], kept, dropped)
+    cells = tuple(replace(cell, verdict=verdict) for cell, verdict in zip(block.cells, verdicts, strict=True))
+    return replace(block, cells=cells)
+
+
+def _is_level(item: _Found) -> bool:
+    return signal_of(item.change.metric).kind in ("level", "value")
 
 
 def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
     """The ids of those whose p survives the correction within their scenario. Comparisons that found nothing count."""
-    kept = set()
+    kept: set[int] = set()
     for scenario in {item.block.scenario for item in found}:
-        family = [item for item in found if item.block.scenario == scenario and _rests_on_p(item)]
-        tests = 2 * sum(block.scenario == scenario for block in blocks)  # step time and peak memory of each
-        quiet = tests - len({(id(item.block), item.change.metric) for item in family})
-        p_values = [item.change.p for item in family if item.change.p is not None]
-        holds = history.holm([*p_values, *[1.0] * quiet], ALPHA)[: len(family)]
-        kept |= {id(item) for item, held in zip(family, holds, strict=True) if held}
+        family = [item for item in found if item.block.scenario == scenario and _is_level(item)]
+        tested = {(id(item.block), item.change.metric): item.change.metric for item in family}
+        tested |= {(id(block), name): name for block in blocks if block.scenario == scenario for name in block.tested}
+        of_place = {
+            place: [item for item in family if (id(item.block), item.change.metric) == place] for place in tested
+        }
+        # Each change of a level counts as a hypothesis of its own, with its signal's weight.
+        weighted = [
+            (item, signal_of(name).weight) for place, name in tested.items() for item in of_place[place] or (None,)
+        ]
+        p_values = [1.0 if item is None or item.change.p is None else item.change.p for item, _ in weighted]
+        held = history.holm(p_values, FAMILY_ALPHA, weights=[weight for _, weight in weighted])
+        kept |= {id(item) for (item, _), holds in zip(weighted, held, strict=True) if item is not None and holds}
     return kept
 
 
@@ -56,8 +82,12 @@ def _confirmed(item: _Found) -> bool:
 
 
 def _between(change: Change) -> Sequence[int]:
-    """All that lies between the two sides: what could not run, and what cannot be told apart from either."""
-    return change.untestable if change.before is None else range(change.before + 1, change.after)
+    """All that lies between the two sides: what could not run, and what cannot be told apart from either. Between the
+    ends of a drift each has its part.
+    """
+    if change.before is None or change.kind == "drift":
+        return change.untestable
+    return range(change.before + 1, change.after)
 
 
 def _finding(item: _Found) -> Finding:
@@ -76,4 +106,21 @@ def _finding(item: _Found) -> Finding:
         p=change.p,
         verdict=change.verdict,
         confirmed=_confirmed(item),
+    )
+
+
+def observations(blocks: Sequence[JudgedBlock]) -> tuple[Observation, ...]:
+    """What differs between neighbouring versions and is told, not judged."""
+    return tuple(
+        Observation(
+            series=block.cells[0].cell.image.series,
+            lane=block.cells[0].cell.lane,
+            variant=block.cells[0].cell.variant,
+            signal=one.signal,
+            before=block.cells[one.before].cell.image.version,
+            after=block.cells[one.after].cell.image.version,
+            text=one.text,
+        )
+        for block in blocks
+        for one in block.observed
     )

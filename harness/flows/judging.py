@@ -75,6 +75,9 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
     if problem and found.verdict in GOOD and len(run.measured) < least:
         why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
         found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
+    if not problem and found.verdict in GOOD and len(run.measured) < least and not run.skipped:
+        why = f"so far, by {len(run.measured)} of {least} launches: {found.why}"
+        found = replace(found, provisional=True, why=why)
     digest = run.prepared.digest if run.prepared else None
     return CellResult(
         cell=cell, cell_id=cell.id, verdict=found, digest=digest, trials=trials, problem=problem, skipped=run.skipped
@@ -83,7 +86,8 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
 
 def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
     """The strongest of what the run shows, as its exit code has it."""
-    verdicts = {cell.verdict.verdict for cell in result.cells if not (cell.cell.excluded or cell.skipped)}
+    asked = [cell.verdict for cell in result.cells if not (cell.cell.excluded or cell.skipped)]
+    verdicts = {verdict.verdict for verdict in asked}
     if interrupted:
         return "interrupted"
     if verdicts & BAD or any(finding.kind != "first_fixed" for finding in result.findings):
@@ -91,4 +95,9 @@ def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
     problems = [cell.problem for cell in result.cells] + [host.problem for host in result.hosts]
     if "untested" in verdicts or any(problems):
         return "infrastructure"
-    return "inconclusive" if verdicts & UNSURE else "ok"
+    return "inconclusive" if verdicts & UNSURE or any(map(_is_open, asked)) else "ok"
+
+
+def _is_open(verdict: CellVerdict) -> bool:
+    """Whether a limit could not be kept, or something bad was seen that is not confirmed."""
+    return verdict.provisional or any(one.seen in ("blind", "suspect") for one in verdict.signals.values())

@@ -9,14 +9,16 @@ from typing import Any
 from harness.flows.judging import fails_late, judge_trials
 from harness.judge import verdict
 from harness.judge.acquittal import may_hold
+from harness.judge.figures import has_step_times
 from harness.judge.noise import noise_of
-from harness.judge.rounds import wants_round
-from harness.judge.summary import comparable
+from harness.judge.rounds import differs_late, wants_round
 from harness.judge.tables import FEWEST_ROUNDS, step_time_launches
 from harness.judge.transitions import wants_launches
+from harness.judge.trend import is_brief
 from harness.model import Noise, Trials
 from harness.run.policy import Batch, CellRun
 
+MANY_VERSIONS = 4
 REFERENCES = 2
 """In its turn the oldest version of those that waited for images is launched so often."""
 
@@ -41,6 +43,8 @@ class Rounds:
     only: frozenset[str] | None = None
     """The cells (ids) that may be launched; of the others only what is known counts. None: all."""
     conclusion: str = ""
+    blocks: int = 1
+    """How many blocks its scenario has: they share the chance of a false alarm."""
 
     @property
     def lazy(self) -> bool:
@@ -54,7 +58,7 @@ class Rounds:
         batch = self._catch_up() or self._least(able) or self._more(able)
         if batch is None:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
-        return replace(batch, whole=fails_late(self.runs))
+        return replace(batch, whole=fails_late(self.runs) or self._differs_late())
 
     def early(self) -> list[Batch]:
         """The launches that are asked for. Where step times are compared, enough are left for rounds in which every
@@ -112,7 +116,7 @@ class Rounds:
         """
         scenario = self.runs[0].cell.variant.scenario
         trials = [run.measured if run.runnable else [] for run in self.runs]
-        launches = step_time_launches(trials, least_steps=scenario.steps.first)
+        launches = step_time_launches(trials, steps=scenario.steps)
         return may_hold(launches, limit=scenario.limits.step_time or 0.0, wanted=self.asked.least)
 
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
@@ -155,7 +159,12 @@ class Rounds:
             return None
         trials = [run.measured if run.runnable else [] for run in self.runs]
         return wants_round(
-            trials, limits=scenario.limits, steps=scenario.steps, trials_asked=self.asked, noise=self.noise()
+            trials,
+            limits=scenario.limits,
+            steps=scenario.steps,
+            trials_asked=self.asked,
+            noise=self.noise(),
+            blocks=self.blocks,
         )
 
     def _has_to_confirm(self, run: CellRun) -> bool:
@@ -195,6 +204,11 @@ class Rounds:
         not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
         return {run.cell.id: "not known, and not asked for by --decide" for run in not_asked if not run.trials}
 
+    def _differs_late(self) -> bool:
+        scenario = self.runs[0].cell.variant.scenario
+        trials = [run.measured for run in self.runs]
+        return not scenario.judge_exit and differs_late(trials, limits=scenario.limits, steps=scenario.steps)
+
     @property
     def _compares_steps(self) -> bool:
         scenario = self.runs[0].cell.variant.scenario
@@ -224,8 +238,14 @@ class Rounds:
             return
         able = [run for run in self.runs if run.runnable]
         known = next((run for run in able if _is_compared(run) or (not run.measured and self._may_go_on(run))), None)
-        if known is not None and known.measured:
+        if known is not None and known.measured and not self._tells_its_noise(known, len(able)):
             self.twin = CellRun(cell=replace(known.cell, twin=True))
+
+    def _tells_its_noise(self, run: CellRun, versions: int) -> bool:
+        """Whether the versions themselves tell how far launches differ: many of them, with steps so short that nobody
+        looks for small changes.
+        """
+        return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)
 
     def _twinned(self) -> list[CellRun]:
         """The run of the image that the twin is of."""
@@ -242,7 +262,7 @@ def _is_measured(run: CellRun) -> bool:
 
 
 def _is_compared(run: CellRun) -> bool:
-    return any(comparable(trial.trace) for trial in run.measured)
+    return any(has_step_times(trial) for trial in run.measured)
 
 
 def _awaited(run: CellRun) -> int:

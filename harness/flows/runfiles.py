@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from harness.model import (
     METRIC_PREFIX,
@@ -16,6 +16,7 @@ from harness.model import (
     Metric,
     Scalar,
     Scenario,
+    SignalVerdict,
     Steps,
     Trials,
     VerdictName,
@@ -152,6 +153,14 @@ class CellSummary(Placed):
     compared_peak_mib_ci: Interval | None = None
     smallest_visible: dict[str, float | None] | None = None
     metrics: dict[str, Any] = {}
+    provisional: bool = False
+    signals: dict[str, SignalVerdict] = {}
+
+    @field_validator("signals")
+    @classmethod
+    def _known(cls, signals: dict[str, SignalVerdict]) -> dict[str, SignalVerdict]:
+        """Those that this version of the harness has."""
+        return {name: one for name, one in signals.items() if name in SIGNALS or name.startswith(METRIC_PREFIX)}
 
     @property
     def names(self) -> Names:
@@ -174,6 +183,8 @@ class FindingFile(Placed):
     oldest_bad: str = ""
     last_milder: str | None = None
     first_worse: str = ""
+    drift_from: str | None = None
+    drift_to: str = ""
     untestable: tuple[str, ...]
     effect: EffectFile | None
     p: float | None

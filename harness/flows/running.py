@@ -18,6 +18,7 @@ from harness.flows.searching import Searching
 from harness.flows.world import World
 from harness.model import Block, Host, Noise, Plan
 from harness.plan import most_launches
+from harness.run import neighbours
 from harness.run.disk import Disk
 from harness.run.engine import Engine, Lease
 from harness.run.fetching import Images
@@ -80,7 +81,9 @@ class Running:
                 policy: Rounds | Searching = self._search(block, runs)
             else:
                 noise = place_of(block) not in measuring
-                policy = Rounds(runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise)
+                policy = Rounds(
+                    runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise, blocks=self._blocks(block)
+                )
                 measuring.add(place_of(block))
             works.append(_Work(block=block, policy=policy, run=BlockRun(cells=runs, policy=policy)))
         return works
@@ -88,6 +91,11 @@ class Running:
     def _search(self, block: Block, runs: Sequence[CellRun]) -> Searching:
         """What chooses the launches of a block, or judges those that another search left and `--decide` added to."""
         return Searching(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
+
+    def _blocks(self, block: Block) -> int:
+        """How many blocks the scenario of this one has."""
+        name = block.variant.scenario.name
+        return sum(other.variant.scenario.name == name for other in self.plan.blocks)
 
     def _finish(self, run: BlockRun) -> None:
         """Judge a block whose launches are done, and let go of its traces."""
@@ -110,6 +118,7 @@ class Running:
             noise=self.noises.get(place),
             searched=self._search(work.block, work.run.cells) if self.plan.searched(work.block) else None,
             rows=shown_rows(len(self.plan.cells) * self.plan.trials.least),
+            blocks=self._blocks(work.block),
         )
         unfound = () if judged.changes else work.conclusion()
         return replace(judged, warnings=(*judged.warnings, *unfound))
@@ -131,7 +140,10 @@ class Running:
         def say(text: str) -> None:
             self.world.watcher.preparing(lane=host.name, image="lease", text=text)
 
-        with engine.lease(say, self.world.stopped.is_set) as lease:
+        announced = neighbours.announced(
+            host.name, engine.facts, is_process=host.is_process, note=self.world.watcher.note
+        )
+        with engine.lease(say, self.world.stopped.is_set) as lease, announced:
             removed = engine.remove_leftovers()
             if removed:
                 self.world.watcher.note(f"{host.name}: removed {removed} left behind by a run that was killed")

@@ -54,7 +54,7 @@ def _as_searched(change: Change, boundaries: Sequence[Boundary]) -> Change | Non
 
 def _meet(found: Boundary, change: Change) -> bool:
     """Whether they may be one: of a metric and a direction, within places that overlap."""
-    if found.metric != change.metric or found.worse != (change.kind == "first_bad"):
+    if found.metric != change.metric or found.worse != (change.kind in ("first_bad", "drift")):
         return False
     return (-1 if found.before is None else found.before) < change.after and (change.before or 0) < found.after
 

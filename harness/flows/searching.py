@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from harness import search
 from harness.flows.judging import fails_late, judge_trials
 from harness.judge.launches import Launch, judge_launches
-from harness.judge.tables import level_figures
+from harness.judge.tables import level_columns
 from harness.judge.transitions import Usual, usual_of
 from harness.model import BAD, GOOD, Trials
 from harness.run.policy import Batch, CellRun
@@ -147,7 +147,8 @@ class Searching:
         scenario = self.runs[0].cell.variant.scenario
         if scenario.judge_exit:
             return {}
-        figures = level_figures([run.measured for run in self.runs], steps=scenario.steps)
+        launches = [run.measured for run in self.runs]
+        figures = {name: level_columns(name, launches, steps=scenario.steps) for name in search.LEVEL_METRICS}
         rounds = {key for columns in figures.values() for column in columns.values() for key in column}
         numbers = {key: number for number, key in enumerate(sorted(rounds))}
         return {

@@ -231,8 +231,8 @@ def _finding(entry: FindingFile, plan: Plan, cells: Mapping[Names, CellSummary])
         series, _, host, gpu, scenario, params = _names(block.cells[0])
         if (series, host, gpu, scenario, params) != wanted:
             continue
-        before = entry.last_good or entry.last_bad or entry.last_milder
-        after = entry.first_bad or entry.first_good or entry.oldest_bad or entry.first_worse
+        before = entry.last_good or entry.last_bad or entry.last_milder or entry.drift_from
+        after = entry.first_bad or entry.first_good or entry.oldest_bad or entry.first_worse or entry.drift_to
         if not {after, before} - {None} <= {cell.image.version for cell in block.cells}:
             continue
         bad = cells.get((series, entry.last_bad or after, host, gpu, scenario, params))

@@ -75,9 +75,8 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
         directory.point_latest()
         running = Running(plan=plan, hosts=opened, journal=directory, world=world, reuse=not options.fresh, only=only)
         running.run()
-    blocks = running.judged()
-    cells = tuple(cell for block in blocks for cell in block.cells)
-    found = findings.find(blocks)
+    judged = findings.find(running.judged())
+    cells, found = tuple(cell for block in judged.blocks for cell in block.cells), judged.findings
     result = RunResult(
         matrix=plan.matrix.name,
         verdict="ok",
@@ -89,7 +88,8 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
         findings=found,
         attribution=attribute(plan, cells, found),
         directory=directory.path,
-        warnings=tuple(warning for block in blocks for warning in block.warnings),
+        warnings=tuple(warning for block in judged.blocks for warning in block.warnings),
+        observations=findings.observations(judged.blocks),
     )
     return replace(result, verdict=judging.run_verdict(result, interrupted=world.stopped.is_set())), directory
 
@@ -116,7 +116,7 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
             "--decide: nothing that earlier runs measured is of this plan any more (script, settings, images or hosts "
             "changed since); sweep it without --decide first"
         )
-    wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks)))}
+    wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks).findings))}
     plan = including(known.plan, wanted)
     if plan != known.plan:
         return _deciding(replace(known, plan=plan, works={}, noises={}))

@@ -17,7 +17,7 @@ from harness.judge import noise as noises
 from harness.judge.launches import judge_launches
 from harness.judge.layout import NEGLIGIBLE
 from harness.judge.numbers import CONFIDENCE, SEPARATED
-from harness.judge.tables import FEWEST_ROUNDS, level_figures
+from harness.judge.tables import FEWEST_ROUNDS, level_columns
 from harness.model import BAD, GOOD, CellVerdict, Interval, Limits, Measured, Metric, Noise, Standing, Steps, Trial
 
 SAME_LEAK = 0.01
@@ -35,10 +35,11 @@ class Side:
 
 def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
     """Step time (s), peak and growth of memory (KiB, KiB a step), and outcome, in `one` and `other`."""
-    levels = level_figures([_countable(one), _countable(other)], steps=steps)
+    both = [_countable(one), _countable(other)]
     step_time, peak = (
-        _level(metric, [list(levels[metric][place].values()) for place in (0, 1)], noises=(one.noise, other.noise))
-        for metric in ("step_time", "peak_memory")
+        _level(name, [list(columns[place].values()) for place in (0, 1)], noises=(one.noise, other.noise))
+        for name in ("step_time", "peak_memory")
+        if (columns := level_columns(name, both, steps=steps))
     )
     outcome = Measured(
         metric="outcome", one=None, other=None, ratio=None, ci=None, floor=None, standing=_standing(one, other)

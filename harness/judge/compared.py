@@ -12,18 +12,8 @@ import numpy as np
 from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.numbers import log_t_interval
-from harness.judge.tables import (
-    BothWays,
-    Columns,
-    Table,
-    best_step_s,
-    level_figures,
-    median_step_s,
-    peak_table,
-    step_time_launches,
-    step_time_table,
-)
-from harness.model import CellVerdict, Interval, Limits, Steps, Trial
+from harness.judge.tables import BothWays, Columns, Table, best_table, level_columns, level_table, step_time_launches
+from harness.model import LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
 
 Level = tuple[float, Interval | None]
 
@@ -49,62 +39,67 @@ class Compared:
         return [[] if "leak" in cell.verdicts else each for cell, each in zip(self.cells, self.alike, strict=True)]
 
     @cached_property
-    def medians(self) -> Table | None:
-        """Of the step times of each launch."""
-        return step_time_table(self.alike, median_step_s, least_steps=self.steps.first)
-
-    @cached_property
     def best(self) -> Table | None:
         """Of the step times of each launch's best block."""
-        return step_time_table(self.alike, best_step_s, least_steps=self.steps.first)
+        return best_table(self.alike, steps=self.steps)
 
     @cached_property
     def launches(self) -> Sequence[BothWays]:
         """Of each version the step times of its launches, in turn or not."""
-        return step_time_launches(self.alike, least_steps=self.steps.first)
+        return step_time_launches(self.alike, steps=self.steps)
 
     @cached_property
-    def peaks(self) -> Table | None:
-        return peak_table(self.steady, least_steps=self.steps.first)
+    def tables(self) -> Mapping[str, Table]:
+        """By the name of a level signal, those that can be compared."""
+        found = {name: level_table(name, self.of(name), steps=self.steps) for name in LEVELS}
+        return {name: table for name, table in found.items() if table is not None}
+
+    @cached_property
+    def columns(self) -> Mapping[str, Columns]:
+        """By the name of a level signal, the figures of all versions, whether they can be compared or not."""
+        return {name: level_columns(name, self.of(name), steps=self.steps) for name in LEVELS}
+
+    def of(self, name: str) -> Sequence[Sequence[Trial]]:
+        """The trials that a level signal compares."""
+        return self.steady if SIGNALS[name].group == "memory" else self.alike
+
+    def levels(self, name: str, *, limit: float | None) -> Mapping[int, Level]:
+        """By position the level of a signal, of the versions that are compared: the geometric mean over the rounds that
+        all of them have; or over all launches, where those that waited for images acquitted every version.
+        """
+        table, clear = self.tables.get(name), self._acquitted(limit) if name == "step_time" else {}
+        if clear or table is None:
+            return clear
+        return {
+            place: level_of(np.exp(own).tolist()) for place, own in zip(table.positions, table.values.T, strict=True)
+        }
+
+    def own_levels(self, name: str) -> Mapping[int, Level]:
+        """By position the level of each version's own launches, whether these can be compared or not."""
+        return {place: level_of(list(own.values())) for place, own in self.columns[name].items() if own}
+
+    def _acquitted(self, limit: float | None) -> Mapping[int, Level]:
+        if acquitted(self.launches, limit=limit) is None:
+            return {}
+        return {place: level_of([*turn, *wait]) for place, (turn, wait) in enumerate(self.launches) if turn or wait}
 
 
 def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:
-    """The cells of one block with what was compared: geometric means over the rounds, of whose logs a finding's size is
-    the difference; or over all launches, where those that waited for images acquitted every version. `searched`: a
-    search chose the launches, which have no full rounds.
+    """The cells of one block with what was compared of step times and memory peaks. `searched`: a search chose the
+    launches, which have no full rounds.
     """
-    if searched:
-        step_s = _of_columns(level_figures(compared.alike, steps=compared.steps)["step_time"])
-        peak_kib = _of_columns(level_figures(compared.steady, steps=compared.steps)["peak_memory"])
-    else:
-        step_s = _of_acquitted(compared, limits) or _of_table(compared.medians)
-        peak_kib = _of_table(compared.peaks)
-    cells = compared.cells
-    return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(cells))
+    step_s, peak_kib = (_compared(compared, name, limits, searched) for name in ("step_time", "peak_memory"))
+    return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(compared.cells))
 
 
-def _of_table(table: Table | None) -> Mapping[int, Level]:
-    if table is None:
-        return {}
-    return {
-        place: _level(np.exp(column).tolist()) for place, column in zip(table.positions, table.values.T, strict=True)
-    }
+def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> Mapping[int, Level]:
+    levels = compared.own_levels(name) if searched else compared.levels(name, limit=limits.of(name))
+    return levels if len(levels) > 1 else {}
 
 
-def _of_acquitted(compared: Compared, limits: Limits) -> Mapping[int, Level]:
-    if acquitted(compared.launches, limit=limits.step_time) is None:
-        return {}
-    return {place: _level([*turn, *wait]) for place, (turn, wait) in enumerate(compared.launches) if turn or wait}
-
-
-def _of_columns(columns: Columns) -> Mapping[int, Level]:
-    known = {place: list(column.values()) for place, column in columns.items() if column}
-    return {place: _level(values) for place, values in known.items()} if len(known) > 1 else {}
-
-
-def _level(values: Sequence[float]) -> Level:
-    """Of positive figures, one a round."""
-    return math.exp(float(np.mean(np.log(values)))), log_t_interval(values)
+def level_of(figures: Sequence[float]) -> Level:
+    """The level of positive figures, one a launch, with its 95 % interval."""
+    return math.exp(float(np.mean(np.log(figures)))), log_t_interval(figures)
 
 
 def _with(cell: CellVerdict, step_s: Level | None, peak_kib: Level | None) -> CellVerdict:

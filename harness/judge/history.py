@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from harness.judge.comparable import Difference, set_apart
 from harness.judge.compared import Compared
 from harness.judge.intermittent import MISS
-from harness.judge.levels import Rule, peak_changes, step_time_changes
-from harness.judge.noise import floor, noise_of
+from harness.judge.levels import Rule, signal_changes, step_time_changes
+from harness.judge.noise import floor, noise_of, spread_of
 from harness.judge.rounds import visible, wants_round
 from harness.judge.tables import Table, never_side_by_side
 from harness.judge.transitions import memory_changes, outcome_changes, slowdown_changes, wants_launches
@@ -54,7 +54,7 @@ def find_changes(
     memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
-    return (*outcome, *memory, *step_time, *_peaks(block))
+    return (*outcome, *memory, *step_time, *_others(block))
 
 
 def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[
 
     `trials` are those of one block, oldest version first. Changes of the step time say nothing about these versions.
     """
-    return never_side_by_side(trials, least_steps=steps.first)
+    return never_side_by_side(trials, steps=steps)
 
 
 def refused(trials: Sequence[Sequence[Trial]]) -> tuple[Difference, ...]:
@@ -83,17 +83,22 @@ class _Block:
     def rule(self, metric: Metric, table: Table, *, limit: float, drifting: Collection[int] = ()) -> Rule:
         """What counts is the limit or more, and more than equal images seem to differ by on this lane."""
         least = max(math.log1p(limit), floor(self.noise, metric, rounds=len(table.values)))
-        return Rule(least=least, seed=self.seed, baseline=self.baseline, drifting=drifting)
+        noise = spread_of(self.noise, metric)
+        return Rule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
 
 
-def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
-    """Which of the hypotheses are rejected at the family-wise error `alpha` (Holm, 1979), in the order given."""
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    rejected = [False] * len(p_values)
-    for rank, index in enumerate(order):
-        if p_values[index] > alpha / (len(p_values) - rank):
+def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:
+    """Which of the hypotheses are rejected at the family-wise error `alpha`, in the order given (Holm, 1979).
+
+    `weights`: the shares of alpha that they have, in proportion; equal ones if there are none.
+    """
+    shares = list(weights) or [1.0] * len(p_values)
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index] / shares[index])
+    rejected, left = [False] * len(p_values), sum(shares)
+    for index in order:
+        if p_values[index] > alpha * shares[index] / left:
             break
-        rejected[index] = True
+        rejected[index], left = True, left - shares[index]
     return rejected
 
 
@@ -104,18 +109,21 @@ def _step_times(block: _Block) -> list[Change]:
     limit = block.limits.step_time
     if limit is None:
         return []
-    medians, best = block.compared.medians, block.compared.best
+    medians, best = block.compared.tables.get("step_time"), block.compared.best
     if medians is None or best is None or medians.positions != best.positions:
         return []
     drifting = {place for place, cell in enumerate(block.compared.cells) if "slowdown" in cell.verdicts}
     return step_time_changes(medians, best, block.rule("step_time", medians, limit=limit, drifting=drifting))
 
 
-def _peaks(block: _Block) -> list[Change]:
-    limit, table = block.limits.peak_memory, block.compared.peaks
-    if limit is None or table is None:
-        return []
-    return peak_changes(table, block.rule("peak_memory", table, limit=limit))
+def _others(block: _Block) -> list[Change]:
+    """Changes of all the other level signals that have a limit."""
+    found: list[Change] = []
+    for name, table in block.compared.tables.items():
+        limit = block.limits.of(name)
+        if name != "step_time" and limit is not None:
+            found += signal_changes(name, table, block.rule(name, table, limit=limit))
+    return found
 
 
 # ---------------------------------------------------------------- one cause, one finding

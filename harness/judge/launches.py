@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from harness.judge.counts import Growth, judge_counts
 from harness.judge.gpu import is_shared, with_gpu
 from harness.judge.trend import judge_trace
 from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
@@ -12,14 +13,15 @@ from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A trial that says something, with the verdict on its trace and the failure it ended in, if any. `exit_only`: its
-    steps say nothing, not even where it failed.
+    """A trial that says something, with the verdict on its trace, what its counts do, by signal, and the failure that
+    it ended in, if any. `exit_only`: its steps say nothing, not even where it failed.
     """
 
     trial: Trial
     found: TraceVerdict | None
     failure: VerdictName | None
     exit_only: bool = False
+    growths: Mapping[str, Growth] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -28,9 +30,11 @@ class Launch:
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
         """All that this launch shows. One without a trace that ended well is flat: it did what it was asked."""
-        own = () if self.failure is None else (self.failure,)
+        own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
+        if any(growth.state == "bad" for growth in self.growths.values()):
+            own = (*own, "growth")
         if self.found is not None and (self.failure is None or BAD & set(self.found.verdicts)):
-            return own + self.found.verdicts
+            return (*own, *self.found.verdicts)
         return own or ("flat",)
 
     def whole(self, steps: Steps) -> bool:
@@ -57,6 +61,9 @@ def judge_launches(
             found=None if exit_only else _trace(trial, limits=limits, steps=steps),
             failure=_failure(trial),
             exit_only=exit_only,
+            growths={}
+            if exit_only or trial.trace is None or trial.buffered
+            else judge_counts(trial.trace, limits=limits),
         )
         for trial in asked
     )
@@ -67,7 +74,26 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
         return None
     alone = judge_trace(trial.trace, limits=limits, steps=steps)
     found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
+    if trial.buffered:
+        return _without_steps(found, trial)
     return _without_times(found, trial) if trial.unsteady else found
+
+
+def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:
+    """What is left of a verdict where rows are no steps, because output came in bursts: the peak of memory."""
+    return replace(
+        found,
+        verdict="inconclusive",
+        verdicts=("inconclusive",),
+        why=f"its rows are no steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
+        rate_kib_per_step=None,
+        rate_ci=None,
+        excluded_kib_per_step=None,
+        plateau_mib=None,
+        step_ms=None,
+        step_drift=None,
+        layer=None,
+    )
 
 
 def _without_times(found: TraceVerdict, trial: Trial) -> TraceVerdict:

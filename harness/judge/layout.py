@@ -49,12 +49,29 @@ class Spread:
         return Spread(deviation=self.deviation, freedom=min(self.freedom, 2 * (rounds - 1) ** 2))
 
 
+def together(*spreads: Spread | None) -> Spread | None:
+    """The pooled spread of those that are known."""
+    known = [spread for spread in spreads if spread is not None and spread.freedom > 0]
+    if not known:
+        return None
+    freedom = sum(spread.freedom for spread in known)
+    squares = sum(spread.freedom * spread.deviation**2 for spread in known)
+    return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
+
+
 def without_rounds(values: Floats) -> Floats:
     """The table without its rounds' levels, and with launches that are far out drawn in."""
+    return laid_out(values)[0]
+
+
+def laid_out(values: Floats) -> tuple[Floats, Floats]:
+    """The table without its rounds' levels: with launches that are far out drawn in, and as they are."""
     rounds, versions = values.shape
+    drawn = values
     if rounds >= ROUNDS_TO_CLEAN and (rounds - 1) * (versions - 1) >= FREEDOM_TO_CLEAN:
-        values = _drawn_in(values)
-    return np.asarray(values - values.mean(axis=1, keepdims=True))
+        drawn = _drawn_in(values)
+    of_round = drawn.mean(axis=1, keepdims=True)
+    return np.asarray(drawn - of_round), np.asarray(values - of_round)
 
 
 def by_round_alone(values: Floats) -> Floats:

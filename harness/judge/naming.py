@@ -8,6 +8,7 @@ inverse chi-squared). Sums over all splits by the forward-backward recursion.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,9 @@ OVERLOOKED = 0.2
 NOISES = 9
 """Values of the noise that stand for its distribution."""
 NEAR = 100
-"""In long series, how far from where a change seems to be its place is looked for."""
+"""In long series, how far from where a change seems to be its place is looked for; less where there are several."""
+TOGETHER = 5
+"""So many changes are placed at once; of more, each with its neighbours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +46,47 @@ class Place:
 
 
 def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[int]) -> tuple[Place, ...]:
-    """A place for each change near `near` (increasing, each in 1 … versions - 1).
+    """A place for each change near `near` (increasing, each in 1 … versions - 1), in the same order: no two overlap.
 
     `means` are the versions' means over `rounds`, logs; `spread` is the noise of one launch.
     """
-    candidates = _candidates(len(means), near)
-    splits = _splits(means, candidates, rounds=rounds, spread=spread, changes=len(near))
-    return tuple(_place(candidates[1:-1], splits, number) for number in range(len(near)))
+    found: list[Place] = []
+    for number in range(len(near)):
+        if number == 0 or len(near) > TOGETHER:
+            begin, end, chosen = _section(near, number, len(means))
+            inside = [each - begin for each in near[chosen]]
+            candidates = _candidates(end - begin, inside)
+            splits = _splits(means[begin:end], candidates, rounds=rounds, spread=spread, changes=len(inside))
+        place = _place(candidates[1:-1], splits, number - chosen.start)
+        found.append(Place(first=begin + place.first, low=begin + place.low, high=begin + place.high))
+    return _in_order(found, near)
+
+
+def _section(near: Sequence[int], number: int, versions: int) -> tuple[int, int, slice]:
+    """The versions that tell where a change is, and which changes are among them: all of a few, else its neighbours.
+
+    A section ends halfway between two changes.
+    """
+    if len(near) <= TOGETHER:
+        return 0, versions, slice(0, len(near))
+    reach = TOGETHER // 2
+    first, last = max(0, number - reach), min(len(near), number + reach + 1)
+    begin = (near[first - 1] + near[first]) // 2 if first else 0
+    end = (near[last - 1] + near[last] + 1) // 2 if last < len(near) else versions
+    return begin, end, slice(first, last)
+
+
+def _in_order(places: Sequence[Place], near: Sequence[int]) -> tuple[Place, ...]:
+    """Places of which each lies before the next: those that were looked near to are, if the likeliest are not."""
+    likeliest = [place.first for place in places]
+    ordered = all(one < other for one, other in itertools.pairwise(likeliest))
+    firsts = likeliest if ordered else near
+    lows = [min(place.low, first) for place, first in zip(places, firsts, strict=True)]
+    highs = [max(place.high, first) for place, first in zip(places, firsts, strict=True)]
+    for number in range(1, len(lows)):
+        lows[number] = max(lows[number], lows[number - 1] + 1)
+        highs[-1 - number] = min(highs[-1 - number], highs[-number] - 1)
+    return tuple(Place(first=first, low=low, high=high) for first, low, high in zip(firsts, lows, highs, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +123,8 @@ def _shares() -> Floats:
 
 
 def _candidates(versions: int, near: Sequence[int]) -> list[int]:
-    inside = [place for place in range(1, versions) if any(abs(place - each) <= NEAR for each in near)]
+    far = NEAR if versions <= 2 * NEAR else NEAR // len(near)
+    inside = [place for place in range(1, versions) if any(abs(place - each) <= far for each in near)]
     return [0, *inside, versions]
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from harness.judge.layout import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread
+from harness.judge.layout import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread, together
 from harness.judge.numbers import CONFIDENCE
-from harness.judge.tables import peak_differences, step_time_differences
-from harness.model import Noise, Steps, Trial
+from harness.judge.tables import differences
+from harness.model import LEVELS, Noise, Steps, Trial
 
 Pair = tuple[Trial, Trial]
 """A launch and its twin: the same image in the same round, under another name."""
@@ -18,12 +18,7 @@ Pair = tuple[Trial, Trial]
 
 def noise_of(pairs: Sequence[Pair], *, steps: Steps) -> Noise | None:
     """The noise that the pairs show, or None if nothing of them can be compared."""
-    return _noise(
-        {
-            "step_time": _of_pairs(step_time_differences(pairs, least_steps=steps.first)),
-            "peak_memory": _of_pairs(peak_differences(pairs, least_steps=steps.first)),
-        }
-    )
+    return _noise({name: _of_pairs(differences(name, pairs, steps=steps)) for name in LEVELS if name != "image_size"})
 
 
 def pooled(noises: Iterable[Noise | None]) -> Noise | None:
@@ -37,16 +32,6 @@ def spread_of(noise: Noise | None, metric: str) -> Spread | None:
     if noise is None or metric not in noise.spread:
         return None
     return Spread(deviation=noise.spread[metric], freedom=noise.freedom[metric])
-
-
-def together(*spreads: Spread | None) -> Spread | None:
-    """The pooled spread of those that are known."""
-    known = [spread for spread in spreads if spread is not None and spread.freedom > 0]
-    if not known:
-        return None
-    freedom = sum(spread.freedom for spread in known)
-    squares = sum(spread.freedom * spread.deviation**2 for spread in known)
-    return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
 
 
 def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:

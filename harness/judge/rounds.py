@@ -8,36 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import numpy as np
 
 from harness.judge import noise as noises
 from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.compared import Compared
-from harness.judge.layout import ROUNDS_TO_CLEAN, spread_within, without_rounds
-from harness.judge.levels import ALPHA, PEAK_LEAST_KIB
+from harness.judge.layout import spread_within, without_rounds
+from harness.judge.levels import strictest
+from harness.judge.resolution import least_found
+from harness.judge.shift import spread_beside
 from harness.judge.tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
     Table,
-    median_step_s,
-    peak_table,
+    level_columns,
+    level_table,
     rounds_in_common,
     step_time_launches,
-    step_time_table,
 )
-from harness.model import Limits, Noise, Steps, Trial, Trials
+from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials
 
-_WORDS = {"step_time": "step times", "peak_memory": "memory peaks"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Precision:
-    """How well a table tells two versions apart: `half_width` is a log, `typical` the figure itself."""
-
-    rounds: int
-    half_width: float
-    typical: float
+ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
+"""The level signals for which rounds are added also where nobody gave them a limit."""
 
 
 def wants_round(
@@ -47,26 +41,25 @@ def wants_round(
     steps: Steps,
     trials_asked: Trials,
     noise: Noise | None = None,
+    blocks: int = 1,
 ) -> str | None:
     """Why one more round of all the versions that are compared should run, or None.
 
-    `trials` are those of one block, oldest version first. Versions that could not run or have no trace do not count.
-    None also where a version that is compared has had all its launches: rounds without it would tell nothing more.
+    `trials` are those of one block, oldest version first; its scenario has so many `blocks`. Versions that did not run
+    or have no trace do not count. None also where a version that is compared has had all its launches: rounds without
+    it would tell nothing more.
     """
     alike, _ = set_apart(trials)
-    for metric, limit in _compared(limits).items():
-        if (
-            metric == "step_time"
-            and acquitted(step_time_launches(alike, least_steps=steps.first), limit=limit) is not None
-        ):
+    for metric, limit in _asking(limits).items():
+        if metric == "step_time" and acquitted(step_time_launches(alike, steps=steps), limit=limit) is not None:
             continue
-        lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
+        lacking = _too_few(metric, alike, steps=steps, asked=trials_asked) if metric in ALWAYS_ASKING else None
         if lacking is not None:
             return lacking
-        table = _table(metric, alike, steps=steps)
+        table = level_table(metric, alike, steps=steps)
         if table is None or any(len(trials[place]) >= trials_asked.most for place in table.positions):
             continue
-        reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise)
+        reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise, blocks=blocks)
         if reason is not None:
             return reason
     return None
@@ -80,30 +73,46 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     (--fresh).
     """
     wanted = min(WANTED_ROUNDS, asked.least)
-    common = rounds_in_common(trials, metric, least_steps=steps.first)
+    common = rounds_in_common(trials, metric, steps=steps)
     if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
         return None
     waited = metric == "step_time" and wanted >= FEWEST_ROUNDS and _waited(trials)
     if not common and not waited:
         return None
-    return f"only {common} of {wanted} rounds have the {_WORDS[metric]} of every version"
+    return f"only {common} of {wanted} rounds have the {SIGNALS[metric].title} of every version"
+
+
+def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
+    """Whether some version's steps seem slower late in a launch than those of others: further launches must be whole
+    ones to tell. Launches that stop early do not come to it.
+    """
+    limit = limits.of("late_step_time")
+    columns = level_columns("late_step_time", trials, steps=steps)
+    means = [float(np.log(list(column.values())).mean()) for column in columns.values() if column]
+    return limit is not None and len(means) > 1 and max(means) - min(means) > math.log1p(limit)
 
 
 def _waited(trials: Sequence[Sequence[Trial]]) -> bool:
     return any(trial.pulled == "awaited" for each in trials for trial in each)
 
 
-def too_wide(metric: str, table: Table, *, limit: float, most: int, noise: Noise | None = None) -> str | None:
-    """Why the comparison of a table's versions takes another round, of which there may be `most`, or None."""
-    found = _precision(metric, table, noise=noise)
-    if found is None or found.rounds >= most or found.half_width <= math.log1p(limit):
+def too_wide(
+    metric: str, table: Table, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
+) -> str | None:
+    """Why the comparison of a table's versions takes another round, of which there may be `most`, or None. `blocks`:
+    how many the scenario has.
+    """
+    width = _least_found(metric, table, noise=noise, blocks=blocks)
+    if width is None or len(table.values) >= most or width <= math.log1p(limit):
         return None
-    if metric == "peak_memory" and found.typical * math.expm1(found.half_width) <= PEAK_LEAST_KIB:
+    if math.exp(float(table.values.mean())) * math.expm1(width) <= SIGNALS[metric].least:
         return None
-    return f"{_WORDS[metric]} are known to ±{math.expm1(found.half_width):.1%}, and the limit is {limit:.1%}"
+    return f"{SIGNALS[metric].title} is known to ±{math.expm1(width):.1%}, and the limit is {limit:.1%}"
 
 
-def visible(compared: Compared, *, limits: Limits, noise: Noise | None = None) -> Mapping[str, float] | None:
+def visible(
+    compared: Compared, *, limits: Limits, noise: Noise | None = None, blocks: int = 1
+) -> Mapping[str, float] | None:
     """By metric, the smallest relative change between two versions of a block that would have shown.
 
     From all versions and rounds together, and never below the lane's own A/A noise. A metric that was not compared is
@@ -111,8 +120,8 @@ def visible(compared: Compared, *, limits: Limits, noise: Noise | None = None) -
     """
     seen: dict[str, float] = {}
     for metric in _compared(limits):
-        table = compared.medians if metric == "step_time" else _table(metric, compared.alike, steps=compared.steps)
-        least = None if table is None else _least_seen(table)
+        table = compared.tables.get(metric)
+        least = None if table is None else _least_found(metric, table, noise=noise, blocks=blocks)
         if table is not None and least is not None:
             seen[metric] = math.expm1(max(least, noises.floor(noise, metric, rounds=len(table.values))))
     most = acquitted(compared.launches, limit=limits.step_time)
@@ -121,37 +130,24 @@ def visible(compared: Compared, *, limits: Limits, noise: Noise | None = None) -
     return seen or None
 
 
-def _least_seen(table: Table) -> float | None:
-    """The smallest change, a log, that a table's versions would have shown. Two rounds vouch for hardly any freedom,
-    and each stretch of versions is tested with that.
-    """
-    spread = spread_within(without_rounds(table.values))
-    if spread is None:
-        return None
-    rounds, versions = table.values.shape
-    if rounds >= ROUNDS_TO_CLEAN:
-        return spread.half_width(rounds)
-    return spread.cautious(rounds).half_width(rounds, share=1 - ALPHA / (2 * versions * (versions - 1)))
+def _asking(limits: Limits) -> Mapping[str, float]:
+    """By level signal: the limit of those for which rounds are added. What nobody gave a limit is told as it is."""
+    given = ALWAYS_ASKING | {name for name, _ in limits.others}
+    return {name: limit for name, limit in _compared(limits).items() if name in given}
 
 
 def _compared(limits: Limits) -> Mapping[str, float]:
-    """By metric: the limit of what is compared between versions at all."""
-    known = {"step_time": limits.step_time, "peak_memory": limits.peak_memory}
-    return {metric: limit for metric, limit in known.items() if limit is not None}
+    """By level signal: the limit of what is compared between versions at all."""
+    known = {name: limits.of(name) for name in LEVELS}
+    return {name: limit for name, limit in known.items() if limit is not None}
 
 
-def _table(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps) -> Table | None:
-    if metric == "step_time":
-        return step_time_table(trials, median_step_s, least_steps=steps.first)
-    return peak_table(trials, least_steps=steps.first)
-
-
-def _precision(metric: str, table: Table, *, noise: Noise | None) -> Precision | None:
-    """With what the lane's noise is known to be, where it is: two versions in three rounds say little about it."""
-    if table is None:
+def _least_found(name: str, table: Table, *, noise: Noise | None, blocks: int) -> float | None:
+    """The smallest change, a log, that the search of a table would have found, with what the lane's noise is known to
+    be: two versions in three rounds say little about it.
+    """
+    own = spread_within(without_rounds(table.values))
+    if own is None:
         return None
-    spread = noises.together(spread_within(without_rounds(table.values)), noises.spread_of(noise, metric))
-    if spread is None:
-        return None
-    rounds = len(table.values)
-    return Precision(rounds=rounds, half_width=spread.half_width(rounds), typical=math.exp(float(table.values.mean())))
+    spread = spread_beside(own, noises.spread_of(noise, name), versions=len(table.positions))
+    return least_found(table.values, spread=spread, alpha=strictest(name, blocks=blocks))

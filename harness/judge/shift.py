@@ -1,41 +1,31 @@
 """Where the level of a figure changes along a series of versions measured in rounds.
 
 The figure is a table of logs, shape (rounds, versions): a round holds one trial of every version, run close together,
-so that what drifts with time is the same for all of a round and goes away with the round's mean. The search is circular
-binary segmentation (Olshen and others, 2004): the stretch of versions that differs most from the rest, then the same
-within the pieces. One split into "before" and "after" would miss a single bad version in the middle. How many changes
-there are is decided by these tests; where they are, by `naming`.
+so that what drifts with time is the same for all of a round and goes away with the round's mean. What rises or falls
+from version to version is looked for first (`ramps`). How many levels there are beside that is decided by tests
+(`segments`); where they begin, by `naming`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
-from harness.judge.layout import NEGLIGIBLE, Spread, by_round_alone, spread_within, without_rounds
+from harness.judge.distinct import Laid
+from harness.judge.layout import Spread, laid_out, spread_within, together
 from harness.judge.naming import Place, place_changes
 from harness.judge.numbers import CONFIDENCE
+from harness.judge.ramps import Ramp, ramps_of
+from harness.judge.segments import DISTINCT_SHARE, FEWEST_VERSIONS, Search, levels_of
 from harness.model import Floats, Interval
 
-RESAMPLES = 4999
-BATCH_CELLS = 1_000_000
-"""Of the arrays that are held at once."""
-EXCEEDED = 100
-"""So many permutations that do as well settle it: the p-value is far from small (Besag and Clifford, 1991)."""
-FEWEST_VERSIONS = 4
-"""With fewer there are too few permutations."""
-SMALLEST = 0.001
-"""A permutation test that cannot go below this cannot decide."""
-PIECE_SHARE = 1 / 6
-"""Of the chance of a false alarm, for each of three pieces."""
-ALL_ARCS = 64
-"""In longer series not every length of stretch is tried, only some, each half as long again as the one before."""
+NEAR_EDGE = 4
+"""So many versions tell the level at the edge of a ramp."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +33,8 @@ class Shift:
     """A change of level: `first` is the likeliest first version of the new level.
 
     `before` and `after` enclose it: neighbours if the version can be named, else further apart. `size` and `interval`
-    are logs of the ratio between the two levels, which are those of the versions in `stretch`.
+    are logs of the ratio between the two levels, which are those of the versions in `stretch`. `drift`: the level
+    changes from version to version, from `before` to `after`, which are the first and the last of `stretch`.
     """
 
     first: int
@@ -53,204 +44,158 @@ class Shift:
     size: float
     interval: Interval
     p: float
+    drift: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Levels:
-    """The pieces of a series: `bounds` are their first versions and the end, `means` their levels, in logs."""
+    """The pieces of a series: `bounds` are their first versions and the end, `means` their levels, in logs.
+
+    Between two of them is a shift. One that is a drift has its bound halfway, and no piece's level counts its versions.
+    """
 
     bounds: tuple[int, ...]
     means: tuple[float, ...]
     shifts: tuple[Shift, ...]
 
 
-def find_levels(table: Floats, *, least: float, alpha: float, seed: int) -> Levels:
-    """The levels of `table`, shape (rounds, versions), two of each at least. Neighbours differ by `least` (a log)."""
-    values = without_rounds(table)
+def find_levels(table: Floats, *, least: float, alpha: float, seed: int, noise: Spread | None = None) -> Levels:
+    """The levels of `table`, shape (rounds, versions), two of each at least. Neighbours differ by `least` (a log).
+
+    `alpha` is the chance of a change where there is none. `noise`: what equal images were seen to differ by beside it;
+    a table of few versions says little about that itself. Raises ValueError if there is nothing to tell noise by.
+    """
+    values, raw = laid_out(table)
     spread = spread_within(values)
-    assert spread is not None
-    search = _Search(table=table, values=values, spread=spread, least=least, rng=np.random.default_rng(seed))
-    found = search.within(0, values.shape[1], alpha=alpha)
-    means = values.mean(axis=0)
-    kept = search.prune(found, alpha=alpha)
-    places = (
-        place_changes(means, rounds=len(values), spread=spread.cautious(len(values)), near=list(kept)) if kept else ()
-    )
-    bounds = (0, *_increasing(places, list(kept)), values.shape[1])
-    return Levels(
-        bounds=bounds,
-        means=_levels(means, bounds),
-        shifts=tuple(_shifts(values, bounds, places, list(kept.values()), spread=spread)),
-    )
+    if spread is None:
+        raise ValueError(f"{len(table)} x {table.shape[1]} launches tell no noise: two rounds of two versions would")
+    spread = spread_beside(spread, noise, versions=table.shape[1])
+    return levels_of_laid(table, Laid(values=values, raw=raw, spread=spread), least=least, alpha=alpha, seed=seed)
 
 
-# ---------------------------------------------------------------- how many
+def spread_beside(spread: Spread, noise: Spread | None, *, versions: int) -> Spread:
+    """The noise of a launch, of a table with so many versions."""
+    return (together(spread, noise) or spread) if versions < FEWEST_VERSIONS else spread
+
+
+def levels_of_laid(table: Floats, laid: Laid, *, least: float, alpha: float, seed: int) -> Levels:
+    """The same of a table that is laid out already, with its noise."""
+    ramps = ramps_of(laid, least=least, alpha=alpha * DISTINCT_SHARE)
+    finder = _Finder(table=table, laid=laid, least=least, rng=np.random.default_rng(seed))
+    outside = itertools.pairwise((0, *(edge for ramp in ramps for edge in (ramp.begin, ramp.end)), laid.versions))
+    sections = [section for number, section in enumerate(outside) if number % 2 == 0]
+    levels = [finder.levels(begin, end, alpha=alpha / len(sections)) for begin, end in sections]
+    return _joined(ramps, levels, _Jumps(laid=laid, least=least, alpha=alpha))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Search:
-    """`values` are the table without its rounds' levels and what is far out."""
-
+class _Finder:
     table: Floats
-    values: Floats
-    spread: Spread
+    laid: Laid
     least: float
     rng: np.random.Generator
 
-    def within(self, begin: int, end: int, *, alpha: float) -> dict[int, float]:
-        """The first version of each new level among [begin, end), with the p-value of the stretch that it bounds.
+    def levels(self, begin: int, end: int, *, alpha: float) -> Levels | None:
+        """Those of the versions [begin, end), by their places in the whole table; None if there is no version."""
+        if begin == end:
+            return None
+        laid = self.laid.part(begin, end)
+        search = Search(table=self.table[:, begin:end], laid=laid, least=self.least, rng=self.rng)
+        kept = search.prune(search.found(alpha=alpha), alpha=alpha)
+        means, spread = laid.values.mean(axis=0), laid.spread
+        places = place_changes(means, rounds=laid.rounds, spread=laid.naming_spread(), near=list(kept))
+        bounds = (0, *(place.first for place in places), laid.versions)
+        shifts = _shifts(laid.values, bounds, places, list(kept.values()), spread=spread)
+        return Levels(
+            bounds=tuple(begin + bound for bound in bounds),
+            means=levels_of(means, bounds),
+            shifts=tuple(_moved(shift, begin) for shift in shifts),
+        )
 
-        `alpha` is the chance of finding one where there is none. What is found leaves pieces, which share half of it.
-        """
-        if end - begin < 2:
-            return {}
-        arcs = _Arcs.of(end - begin, unit=self.spread.deviation**2 / len(self.table))
-        score, size = arcs.compare(self.values[:, begin:end].mean(axis=0)[:, None])
-        counts = np.abs(size[:, 0]) >= max(self.least, NEGLIGIBLE)
-        # Most series are quiet: no test is needed where no stretch differs by enough to count.
-        if not counts.any():
-            return {}
-        best = int(np.where(counts, score[:, 0], -np.inf).argmax())
-        p = self._p_value(begin, end, arcs, best=best, size=abs(float(size[best, 0])))
-        if p >= alpha:
-            return {}
-        first, stop = begin + int(arcs.first[best]), begin + int(arcs.end[best])
-        found = {bound: p for bound in (first, stop) if begin < bound < end}
-        for low, high in ((begin, first), (first, stop), (stop, end)):
-            found |= self.within(low, high, alpha=alpha * PIECE_SHARE)
-        return found
 
-    def _p_value(self, begin: int, end: int, arcs: _Arcs, *, best: int, size: float) -> float:
-        rounds, versions = len(self.table), end - begin
-        first, last = int(arcs.first[best]), int(arcs.end[best])
-        tried = int(arcs.rivals[best])
-        by_t_test = self._t_test_p(size * float(arcs.weight[best]), tried=tried, spread=self.spread.cautious(rounds))
-        if self.table.shape[1] < FEWEST_VERSIONS:
-            return min(1.0, 2 * min(by_t_test, tried * _welch_p(self.table[:, begin:end], first=first, end=last)))
-        smallest = len(arcs.first) / math.comb(versions, last - first) ** rounds
-        if versions < FEWEST_VERSIONS or smallest >= SMALLEST:
-            return by_t_test
-        p = _permutation_p(by_round_alone(self.table[:, begin:end]), arcs, best=best, rng=self.rng)
-        # Where no permutation does as well, how rare that is stays unknown.
-        return min(p, by_t_test) if p < 2 / RESAMPLES else p
-
-    def _t_test_p(self, score: float, *, tried: int, spread: Spread) -> float:
-        """Of a difference, by the noise of the whole table, where it is the largest of so many that were tried."""
-        t = score * math.sqrt(len(self.values)) / spread.deviation
-        return min(1.0, 2 * float(stdtr(spread.freedom, -t)) * tried)
-
-    def prune(self, found: Mapping[int, float], *, alpha: float) -> dict[int, float]:
-        """Without the bounds between levels that differ by less than `least`, or by chance: the worst one first.
-
-        A stretch that differs has two ends, and only one of them may be a change: the last one needs no other test. The
-        p-values are those of the bounds themselves where these are larger.
-        """
-        kept = dict(sorted(found.items()))
-        while kept:
-            sizes, own = self._sizes(list(kept))
-            worst = max(range(len(own)), key=lambda number: (sizes[number] < self.least, own[number], -sizes[number]))
-            if sizes[worst] >= self.least and len(kept) == 1:
-                return kept
-            if sizes[worst] >= self.least and own[worst] < alpha:
-                return {bound: max(p, one) for (bound, p), one in zip(kept.items(), own, strict=True)}
-            del kept[list(kept)[worst]]
-        return kept
-
-    def _sizes(self, bounds: Sequence[int]) -> tuple[list[float], list[float]]:
-        """The difference of the levels at each bound, and its p-value."""
-        edges = (0, *bounds, self.values.shape[1])
-        levels = _levels(self.values.mean(axis=0), edges)
-        sizes = [abs(new - old) for old, new in itertools.pairwise(levels)]
-        counts = np.diff(edges)
-        weights = np.sqrt(counts[:-1] * counts[1:] / (counts[:-1] + counts[1:]))
-        places = counts[:-1] + counts[1:] - 1
-        tests = zip((weights * sizes).tolist(), places.tolist(), strict=True)
-        return sizes, [self._t_test_p(score, tried=tried, spread=self.spread) for score, tried in tests]
+def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], jumps: _Jumps) -> Levels:
+    """The levels of the sections with the ramps between them. Where a ramp begins or ends far from the level beside it,
+    its own is a level, too; so it is where there is none.
+    """
+    bounds: list[int] = [0]
+    means: list[float] = []
+    shifts: list[Shift] = []
+    for ramp, section in zip([None, *ramps], sections, strict=True):
+        if ramp is not None:
+            jump = jumps.between(means[-1], ramp.first, place=ramp.begin, beside=shifts) if means else None
+            if jump is not None:
+                bounds.append(ramp.begin)
+                shifts.append(jump)
+            if jump is not None or not means:
+                means.append(ramp.first)
+            bounds.append(ramp.middle)
+            shifts.append(_drift(ramp))
+            level = section.means[0] if section else None
+            after = None if level is None else jumps.between(ramp.last, level, place=ramp.end, beside=shifts)
+            if after is not None:
+                bounds.append(ramp.end)
+                shifts.append(after)
+            if after is not None or section is None:
+                means.append(ramp.last)
+        if section is not None:
+            bounds += section.bounds[1:-1]
+            means += section.means
+            shifts += section.shifts
+    return Levels(bounds=(*bounds, jumps.laid.versions), means=tuple(means), shifts=tuple(shifts))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Arcs:
-    """The stretches [first, end) of a series that are compared with the rest of it, as arrays.
+class _Jumps:
+    """Of the level where a ramp begins or ends; `alpha` as for all changes."""
 
-    Not those that begin at 0: each is the rest of another. Those that reach the end are splits into before and after.
-    There are many more of the others, so that chance does better among them: as a group they count no more than the
-    splits. `penalty` is taken off their score; `rivals` are how many a test must take each for the best of.
-    """
+    laid: Laid
+    least: float
+    alpha: float
 
-    versions: int
-    first: npt.NDArray[np.intp]
-    end: npt.NDArray[np.intp]
-    weight: Floats
-    penalty: Floats
-    rivals: npt.NDArray[np.intp]
+    def between(self, old: float, new: float, *, place: int, beside: Sequence[Shift]) -> Shift | None:
+        """The jump from one level to another at a ramp's edge `place`, whose exact version is not sure; or None.
 
-    @classmethod
-    def of(cls, versions: int, *, unit: float) -> _Arcs:
-        """`unit` is the variance of a version's mean."""
-        pairs = {(first, first + length) for length in _lengths(versions) for first in range(1, versions - length + 1)}
-        first, end = np.array(sorted(pairs | {(first, versions) for first in range(1, versions)}), dtype=np.intp).T
-        splits = end == versions
-        others = len(first) - (versions - 1)
-        inside = end - first
-        return cls(
-            versions=versions,
-            first=first,
-            end=end,
-            weight=np.sqrt(inside * (versions - inside) / versions),
-            penalty=np.where(splits, 0.0, 2 * unit * math.log(max(1.0, others / (versions - 1)))),
-            rivals=np.where(splits, versions - 1, others) * (2 if others else 1),
+        `beside` are the changes before it, which it does not reach.
+        """
+        laid, size = self.laid, new - old
+        begin, end = max(0, place - NEAR_EDGE), min(laid.versions, place + NEAR_EDGE)
+        launches = laid.rounds * min(place - begin, end - place)
+        error = laid.spread.deviation * math.sqrt(5 / launches)  # of the end of a line by so many and the level beside
+        freedom = laid.spread.cautious(launches).freedom
+        p = min(1.0, 2 * laid.versions * float(stdtr(freedom, -abs(size) / error))) if freedom else 1.0
+        if abs(size) < self.least or p >= self.alpha:
+            return None
+        margin = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
+        drifts = bool(beside) and beside[-1].drift and beside[-1].after == place - 1
+        return Shift(
+            first=place,
+            stretch=(begin, end),
+            before=place - 1 if drifts else max(place - 2, beside[-1].after if beside else 0),
+            after=min(place + 1, laid.versions - 1) if drifts else place,
+            size=size,
+            interval=(size - margin, size + margin),
+            p=p,
         )
 
-    def compare(self, means: Floats) -> tuple[Floats, Floats]:
-        """For each stretch: the score, and inside minus outside. `means` has shape (versions, batch)."""
-        sums = np.concatenate([np.zeros((1, means.shape[1])), np.cumsum(means, axis=0)])
-        inside, count = sums[self.end] - sums[self.first], (self.end - self.first)[:, None]
-        size = inside / count - (sums[-1] - inside) / (self.versions - count)
-        return (size * self.weight[:, None]) ** 2 - self.penalty[:, None], size
+
+def _drift(ramp: Ramp) -> Shift:
+    return Shift(
+        first=ramp.middle,
+        stretch=(ramp.begin, ramp.end),
+        before=ramp.begin,
+        after=ramp.end - 1,
+        size=ramp.last - ramp.first,
+        interval=ramp.interval,
+        p=ramp.p,
+        drift=True,
+    )
 
 
-def _lengths(versions: int) -> Sequence[int]:
-    if versions <= ALL_ARCS:
-        return range(1, versions)
-    return sorted({math.floor(1.5**power) for power in range(math.ceil(math.log(versions, 1.5)))})
-
-
-def _welch_p(values: Floats, *, first: int, end: int) -> float:
-    """Welch's t-test between the trials of a stretch and the others, whatever their rounds.
-
-    The paired test has hardly a degree of freedom where there are few rounds of few versions.
-    """
-    sides = values[:, first:end].ravel(), np.delete(values, np.s_[first:end], axis=1).ravel()
-    errors2 = [float(side.var(ddof=1)) / side.size + NEGLIGIBLE**2 for side in sides]
-    error2 = sum(errors2)
-    freedom = error2**2 / sum(each**2 / (side.size - 1) for each, side in zip(errors2, sides, strict=True))
-    return 2 * float(stdtr(freedom, -abs(float(sides[0].mean() - sides[1].mean())) / math.sqrt(error2)))
-
-
-def _permutation_p(piece: Floats, arcs: _Arcs, *, best: int, rng: np.random.Generator) -> float:
-    """How often versions that change places within their rounds show a stretch that differs as much as `best`."""
-    score = float(arcs.compare(piece.mean(axis=0)[:, None])[0][best, 0])
-    tried = exceeded = 0
-    while tried < RESAMPLES and exceeded < EXCEEDED:
-        batch = min(max(1, BATCH_CELLS // len(arcs.first)), EXCEEDED * 2, RESAMPLES - tried)
-        shuffled = rng.permuted(np.broadcast_to(piece, (batch, *piece.shape)), axis=2)
-        scores, _ = arcs.compare(shuffled.mean(axis=1).T)
-        exceeded += int(np.count_nonzero(scores.max(axis=0) >= score - NEGLIGIBLE * abs(score)))
-        tried += batch
-    return (exceeded + 1) / (tried + 1)
-
-
-def _levels(means: Floats, bounds: Sequence[int]) -> tuple[float, ...]:
-    return tuple(float(means[begin:end].mean()) for begin, end in itertools.pairwise(bounds))
-
-
-# ---------------------------------------------------------------- where
-
-
-def _increasing(places: Sequence[Place], found: Sequence[int]) -> list[int]:
-    """The likeliest places, or those of the tests if two of them fall together."""
-    likeliest = [place.first for place in places]
-    return likeliest if all(one < other for one, other in itertools.pairwise(likeliest)) else list(found)
+def _moved(shift: Shift, by: int) -> Shift:
+    begin, end = shift.stretch
+    return replace(
+        shift, first=shift.first + by, stretch=(begin + by, end + by), before=shift.before + by, after=shift.after + by
+    )
 
 
 def _shifts(

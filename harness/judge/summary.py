@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from harness.judge.figures import has_step_times
 from harness.judge.launches import Launch
 from harness.judge.numbers import log_t_interval, median, smallest_visible, t_interval, widest
-from harness.judge.trend import COMPARABLE_S, settled_median
-from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, Trace, TraceVerdict, Trial, VerdictName
+from harness.judge.trend import settled_median
+from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, Trial, VerdictName
 
 TRACEBACK = "Traceback (most recent call last)"
 NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before the first step)", re.MULTILINE)
@@ -48,12 +49,6 @@ def cell_of(
     )
 
 
-def comparable(trace: Trace | None) -> bool:
-    """Whether the steps are long enough, in total, for their time to be compared between versions."""
-    durations = None if trace is None else trace.column("step_s")
-    return durations is not None and float(np.nansum(durations)) >= COMPARABLE_S
-
-
 def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
@@ -87,7 +82,7 @@ def _layer(names: Sequence[VerdictName], support: Sequence[Launch]) -> str | Non
 
 def _visible(launches: Sequence[Launch]) -> Mapping[str, float] | None:
     """The smallest relative change that would show, by metric; a metric that cannot be compared is left out."""
-    timed = [launch.found for launch in launches if launch.found is not None and comparable(launch.trial.trace)]
+    timed = [launch.found for launch in launches if launch.found is not None and has_step_times(launch.trial)]
     seen = {
         "step_time": smallest_visible(_known(one.step_ms for one in timed)),
         "peak_memory": smallest_visible(_known(_peak_mib(launch) for launch in launches)),
@@ -138,6 +133,9 @@ def _why(
         return f"{name} in {count}: {_failure_words(told)}"
     if name in GOOD:
         return _good_words(told, launches=launches)
+    if name == "growth":
+        grown = "; ".join(str(growth) for growth in told.growths.values() if growth.state == "bad")
+        return f"{count}: {grown}; {told.found.why if told.found is not None else told.trial.end}"
     return f"{count}: {told.found.why if told.found is not None else told.trial.end}"
 
 
@@ -155,6 +153,7 @@ def _good_words(longest: Launch, *, launches: Sequence[Launch]) -> str:
 def _unsure_words(told: Launch, *, launches: Sequence[Launch], support: Sequence[Launch], steps: Steps) -> str:
     bad = [launch for launch in support if BAD & set(launch.verdicts)]
     words = _failure_words(told) if told.failure is not None or told.found is None else told.found.why
+    words = "; ".join([*(str(growth) for growth in told.growths.values() if growth.state == "bad"), words])
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from harness.judge.alone import signals_of
 from harness.judge.launches import Launch, judge_launches
 from harness.judge.summary import cell_of, gist
-from harness.model import BAD, GOOD, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
+from harness.model import BAD, GOOD, GROWTHS, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
 
-BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "slowdown")
+BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
 FAILURES: frozenset[VerdictName] = frozenset({"oom", "crash", "hang"})
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
 AGREE = 2
@@ -26,13 +28,19 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_on
     launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     if not launches:
         return _untested(trials)
+    names, support = _judged(launches, steps=steps)
+    cell = cell_of(names, launches=launches, support=support, steps=steps)
+    return replace(cell, signals=signals_of(cell, launches, limits=limits, steps=steps, agreeing=growing))
+
+
+def _judged(launches: Sequence[Launch], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[Launch]]:
+    """All that holds of a cell, the strongest first, and the launches that this rests on."""
     agreed = tuple(name for name in BAD_NAMES if _agreeing(launches, name))
     if not agreed:
-        names, support = _without_bad(launches, steps=steps)
-        return cell_of(names, launches=launches, support=support, steps=steps)
+        return _without_bad(launches, steps=steps)
     support = _agreeing(launches, agreed[0])
     quiet = [name for name in GOOD_NAMES if all(name in launch.verdicts for launch in support)]
-    return cell_of((*agreed, *quiet[:1]), launches=launches, support=support, steps=steps)
+    return (*agreed, *quiet[:1]), support
 
 
 def wants_more(
@@ -59,6 +67,8 @@ def _unsettled(launches: Sequence[Launch], *, steps: Steps) -> str | None:
         return f"{' and '.join(bad)} without two trials that agree"
     if _outnumbered(launches, steps=steps):
         return None
+    if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
+        return "a step returned NaN in one launch, and two must agree"
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     if 0 < len(good) < len(launches):
         return "the trials disagree"
@@ -69,7 +79,7 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
     """Whether the next trial must not stop early: none ran the whole budget, or one showed something to confirm.
     Where the exit code decides, every trial must come to it.
     """
-    if exit_only:
+    if exit_only or any(trial.not_finite for trial in trials):
         return True
     launches = judge_launches(trials, limits=limits, steps=steps)
     if not any(launch.whole(steps) for launch in launches):
@@ -86,7 +96,9 @@ def _agreeing(launches: Sequence[Launch], name: VerdictName) -> list[Launch]:
     """The launches that agree on a bad verdict, or none: two at least, alike, and more than those that deny it."""
     shown = [launch for launch in launches if name in launch.verdicts]
     if name == "leak":
-        shown = _same_rate(shown)
+        shown = _same_rate(shown, _rate)
+    elif name == "growth":
+        shown = max((growing(launches, signal) for signal in GROWTHS), key=len)
     elif name == "crash":
         signals = Counter((launch.trial.end, launch.trial.signal) for launch in shown)
         shown = [k for k in shown if (k.trial.end, k.trial.signal) == signals.most_common(1)[0][0]]
@@ -96,9 +108,29 @@ def _agreeing(launches: Sequence[Launch], name: VerdictName) -> list[Launch]:
     return shown if len(shown) > denied else []
 
 
+def growing(launches: Sequence[Launch], signal: str) -> list[Launch]:
+    """The launches that agree that a count grows: two at least, within one rate of each other, and more than those as
+    long that deny it.
+    """
+
+    def pace(launch: Launch) -> float:
+        return launch.growths[signal].rate
+
+    shown = _same_rate([k for k in launches if _grows(k, signal) == "bad"], pace)
+    if len(shown) < AGREE:
+        return []
+    least_steps = min(launch.steps for launch in shown)
+    denied = sum(1 for k in launches if k.steps >= least_steps and _grows(k, signal) == "good")
+    return shown if len(shown) > denied else []
+
+
+def _grows(launch: Launch, signal: str) -> str:
+    return launch.growths[signal].state if signal in launch.growths else "unknown"
+
+
 def _denying(launches: Sequence[Launch], name: VerdictName, *, least_steps: int) -> int:
     """How many launches deny a leak or slowdown: clean ones as long as those that show it. A crash needs no majority:
-    one that comes in two launches of eight is one.
+    one that comes in two launches of eight is one. Growths have been asked of all launches already.
     """
     if name not in ("leak", "slowdown"):
         return 0
@@ -108,10 +140,10 @@ def _denying(launches: Sequence[Launch], name: VerdictName, *, least_steps: int)
     return sum(1 for k in clean if k.found is not None and k.found.step_drift is not None and name not in k.verdicts)
 
 
-def _same_rate(launches: Sequence[Launch]) -> list[Launch]:
+def _same_rate(launches: Sequence[Launch], rate_of: Callable[[Launch], float]) -> list[Launch]:
     """The largest group of leaks whose rates lie within SAME_RATE of each other."""
-    ordered = sorted(launches, key=_rate)
-    groups = [[k for k in ordered[i:] if _rate(k) <= SAME_RATE * _rate(first)] for i, first in enumerate(ordered)]
+    ordered = sorted(launches, key=rate_of)
+    groups = [[k for k in ordered[i:] if rate_of(k) <= SAME_RATE * rate_of(first)] for i, first in enumerate(ordered)]
     return max(groups, key=len, default=[])
 
 

@@ -30,6 +30,12 @@ Share = Annotated[float, BeforeValidator(values.fraction), _json(["string", "num
 ShareOrNone = Annotated[
     float | None, BeforeValidator(values.fraction_or_none), _json(["string", "number"], examples=["10%", 0.1, "none"])
 ]
+LeakOrNone = Annotated[
+    float | None, BeforeValidator(values.leak_kib_or_none), _json("string", examples=["0.5KiB", "none"])
+]
+CountOrNone = Annotated[
+    float | None, BeforeValidator(values.count_or_none), _json(["string", "number"], examples=[0.01, "none"])
+]
 Duration = Annotated[float, BeforeValidator(values.seconds), _json(["string", "number"], examples=["20m", "1h30m", 90])]
 Scalar = Annotated[
     model.Scalar, BeforeValidator(values.scalar), _json(["string", "number", "boolean", "null"])

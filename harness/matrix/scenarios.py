@@ -67,7 +67,7 @@ def _scenario(name: str, entry: shape.Scenario, script: Script | None, context: 
         series=tuple(entry.series or ()),
         hosts=tuple(entry.hosts or ()),
         steps=model.Steps(first=entry.steps.first, budget=entry.steps.budget),
-        limits=_limits(entry.limits),
+        limits=_limits(entry),
         timeout_s=entry.timeout,
         memory_bytes=entry.memory,
         shm_bytes=entry.shm_size,
@@ -80,14 +80,26 @@ def _scenario(name: str, entry: shape.Scenario, script: Script | None, context: 
     )
 
 
-def _limits(limits: shape.Limits) -> model.Limits:
+def _limits(entry: shape.Scenario) -> model.Limits:
+    limits = entry.limits
     return model.Limits(
+        others=tuple(
+            (name, getattr(limits, name)) for name in model.LIMITED if name in limits.model_fields_set - shape.OWN
+        ),
+        metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
         leak_kib_per_step=limits.leak,
         slowdown=limits.slowdown,
         step_time=limits.step_time,
         peak_memory=limits.peak_memory,
         setup_bad=limits.setup == "bad",
     )
+
+
+def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit:
+    if not isinstance(limit, shape.MetricLimit):
+        return model.MetricLimit(metric=metric, rule=limit)
+    rule: model.MetricRule = "change" if limit.change else "drop" if limit.drop else "rise"
+    return model.MetricLimit(metric=metric, rule=rule, limit=getattr(limit, rule))
 
 
 # ---------------------------------------------------------------- the program

@@ -17,6 +17,7 @@ UNITS = {
 }  # fmt: skip
 MOST_BYTES = 1 << 60
 MOST_SECONDS = 30 * 24 * 3600
+MOST_A_STEP = 1e6
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -171,6 +172,24 @@ def fraction(value: Any) -> float:
 def fraction_or_none(value: Any) -> float | None:
     """As `fraction`; the word none is None."""
     return None if value == "none" else fraction(value)
+
+
+def leak_kib_or_none(value: Any) -> float | None:
+    """As `leak_kib`; the word none is None."""
+    return None if value == "none" else leak_kib(value)
+
+
+def count_or_none(value: Any) -> float | None:
+    """An amount a step, such as 0.01: more than nothing; the word none is None."""
+    if value == "none":
+        return None
+    written = str(getattr(value, "written", value)) if not isinstance(value, bool) else ""
+    if not _NUMBER.fullmatch(written):
+        raise ValueError(f"{kind(value)} is not an amount a step; write a number such as 0.01, or none")
+    result = float(written)
+    if not 0 < result <= MOST_A_STEP:
+        raise ValueError(f"{kind(value)} is out of range; more than 0 and at most {MOST_A_STEP:g} a step")
+    return result
 
 
 def scalar(value: Any) -> str | int | float | bool | None:

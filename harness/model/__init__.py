@@ -49,6 +49,8 @@ from harness.model.judged import (
     Kind,
     Metric,
     Noise,
+    Observation,
+    Observed,
     Rule,
     Seen,
     SignalVerdict,
@@ -59,6 +61,7 @@ from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
 from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode
 from harness.model.probed import Holder, Leak, LineRow, LineTable, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
+from harness.model.series import SeriesChange, SeriesVerdict
 from harness.model.signals import (
     GROUPS,
     GROWTHS,
@@ -126,6 +129,8 @@ __all__ = [
     "MetricLimit",
     "MetricRule",
     "Noise",
+    "Observation",
+    "Observed",
     "OomReport",
     "OpDrift",
     "Pair",
@@ -142,6 +147,8 @@ __all__ = [
     "SearchMode",
     "Seen",
     "Series",
+    "SeriesChange",
+    "SeriesVerdict",
     "Setting",
     "Signal",
     "SignalKind",

@@ -49,7 +49,7 @@ Seen = Literal["good", "bad", "suspect", "blind", "none"]
 kept; `none`: there is nothing to look at (no GPU, no earlier version, a limit of `none`)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SignalVerdict:
     """What a cell shows of one signal. `value` is its figure in the signal's unit, with its interval; `limit` what
     counts as bad; `visible` the smallest change that would have shown (a share for levels, an amount a step for
@@ -131,8 +131,9 @@ class Noise:
 
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` of a number that the scenario returns."""
-Kind = Literal["first_bad", "first_fixed", "bad_from_start", "worse"]
-"""`worse`: bad before as well, and much worse since."""
+Kind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
+"""`worse`: bad before as well, and much worse since. `drift`: it becomes worse from version to version, `before` being
+the first and `after` the last of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +159,31 @@ class Change:
     effect: Effect | None = None
     p: float | None = None
     verdict: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """Something that differs between two neighbouring versions of one block and is told, not judged: `signal` is `log`
+    or a metric, `before` and `after` are positions, `text` says what.
+    """
+
+    signal: Metric
+    before: int
+    after: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The same with its place, for reports."""
+
+    series: str
+    lane: Lane
+    variant: Variant
+    signal: Metric
+    before: str
+    after: str
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)

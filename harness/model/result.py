@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.model.asked import Host
-from harness.model.judged import Attribution, CellVerdict, Finding
+from harness.model.judged import Attribution, CellVerdict, Finding, Observation
 from harness.model.measured import Trial
 from harness.model.planned import Cell, Plan
 from harness.model.probed import Probed
@@ -62,6 +62,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     attribution: tuple[Attribution, ...] = ()
     probed: tuple[Probed, ...] = ()
+    observations: tuple[Observation, ...] = ()
 
     @property
     def exit_code(self) -> int:

@@ -32,10 +32,10 @@ class Signal:
     `name` is the key of its limit in a matrix file and the `metric` of its findings. `unit` is that of its figure.
     `limit` is the default: a share for levels, an amount a step for growths; None: it has none, or it is not judged
     unless the matrix file gives one. `least` is the smallest change that counts whatever its share, in `unit`.
-    `falls`: less is worse. `noun` names the regression (`slower steps`), `verb` says it of a version (`has slower
-    steps`), `title` names the figure (`step time`). `explains` are the signals that a change of this one moves as well:
-    a finding of theirs at the same version is a consequence of this one's. `weight` is its share of the chance of a
-    false alarm that all levels of a scenario have together.
+    `absent` says why a launch may have no figure. `falls`: less is worse. `noun` names the regression (`slower steps`),
+    `verb` says it of a version (`has slower steps`), `title` names the figure (`step time`). `explains` are the signals
+    that a change of this one moves as well: a finding of theirs at the same version is a consequence of this one's.
+    `weight` is its share of the chance of a false alarm that all levels of a scenario have together.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Signal:
     limit: float | None = None
     limit_unit: LimitUnit = "share"
     least: float = 0.0
+    absent: str = "it was not measured"
     falls: bool = False
     explains: tuple[str, ...] = ()
     weight: float = 1.0
@@ -110,37 +111,44 @@ _TABLE = (
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
         verb="has slower steps", unit="s", limit=0.10, weight=6.0,
         explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step"),
+        absent="there are no steps to time",
         help="the median duration of a step",
     ),
     Signal(
         name="late_step_time", kind="level", group="step time", title="late step time",
         noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
         limit=0.25, explains=("tail", "throughput", "cpu_time"),
+        absent="no launch made all the steps of the budget",
         help="the step time in the last quarter of a whole launch beside that before",
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
-        verb="has a longer tail of slow steps", unit="s", limit=1.0, explains=("throughput", "cpu_time"),
+        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, explains=("throughput", "cpu_time"),
+        absent="too few steps",
         help="the duration that one step in a hundred exceeds (p99), after the warm-up",
     ),
     Signal(
         name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
         verb="takes more CPU time", unit="s/step", limit=0.25,
+        absent="too little processor time to count",
         help="processor time a step of all processes of the trial",
     ),
     Signal(
         name="throughput", kind="level", group="step time", title="throughput", noun="lower throughput",
         verb="does less in the same time", unit="items/s", limit=0.10, falls=True,
+        absent="the scenario returns no `items`",
         help="`items` a second, where the scenario returns them",
     ),
     Signal(
         name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
         verb="takes longer to set up", unit="s", limit=0.50, least=0.5, explains=("first_step",),
+        absent="a command has no setup of its own",
         help="importing the script and its `setup`",
     ),
     Signal(
         name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
         verb="takes longer for its first step", unit="s", limit=0.50, least=0.5,
+        absent="no step was timed",
         help="the duration of the first step, where frameworks compile",
     ),
     Signal(
@@ -151,11 +159,13 @@ _TABLE = (
     Signal(
         name="gpu_peak", kind="level", group="memory", title="peak GPU memory", noun="higher peak GPU memory",
         verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, least=1024.0, explains=("pool_peak",),
+        absent="no GPU",
         help="the most memory in use on the GPUs at once",
     ),
     Signal(
         name="pool_peak", kind="level", group="memory", title="peak of the GPU pool",
         noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, least=1024.0,
+        absent="no GPU pool",
         help="the most that the framework's own GPU allocator handed out at once",
     ),
     Signal(

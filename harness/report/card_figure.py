@@ -10,7 +10,7 @@ from harness.model.episodes import span
 from harness.model.judged import State
 from harness.report import figures
 from harness.report.clean import plain
-from harness.report.words import Tone
+from harness.report.signals import Tone
 
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
 

@@ -1,7 +1,8 @@
 """The cells as CSV, for spreadsheets and data frames: one line a cell, the fields of `summary.json` in columns.
 
-An interval has a column for each end; params and metrics are JSON; what is not known is empty. The last column,
-`changes`, has the findings that begin with the cell, in the words of all reports.
+An interval has a column for each end; params and metrics are JSON; what is not known is empty. Each signal has two
+columns: its figure, in the unit of `summary.json`, and what was seen. The last column, `changes`, has the findings that
+begin with the cell, in the words of all reports.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.model import CellResult, Finding, RunResult
-from harness.report import words
+from harness.model import SIGNALS, CellResult, Finding, RunResult
+from harness.report import signals, words
 from harness.report.clean import plain
 from harness.report.episodes import finding_cells
-from harness.report.summary import cell_json
+from harness.report.summary import cell_json, json_ready
 
 _INTERVALS = {
     name: name.removesuffix("_ci") for name in ("rate_ci", "step_ms_ci", "compared_step_ms_ci", "compared_peak_mib_ci")
@@ -27,18 +28,25 @@ _FORMULA = ("=", "+", "-", "@")
 def render(result: RunResult) -> str:
     """A header and a line for each cell, in the order of the plan; lines end with a newline alone."""
     changes = finding_cells(result)
+    own = sorted({name for entry in result.cells for name in entry.verdict.signals} - SIGNALS.keys())
+    names = [*(name for name, one in SIGNALS.items() if one.kind != "observation"), *own]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, entry in enumerate(result.cells):
-        row = dict(_columns(entry, changes.get(entry.cell_id, ())))
+        row = dict(_columns(entry, changes.get(entry.cell_id, ()), names))
         if number == 0:
             writer.writerow(row)
         writer.writerow(row.values())
     return out.getvalue()
 
 
-def _columns(entry: CellResult, changes: Sequence[Finding]) -> Iterator[tuple[str, Any]]:
+def _columns(entry: CellResult, changes: Sequence[Finding], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    known = entry.verdict.signals
     yield from _fields(cell_json(entry))
+    for name in names:
+        one = known.get(name)
+        yield _harmless(name), json_ready(signals.value_of(name, entry.verdict))
+        yield f"{_harmless(name)}_seen", None if one is None else one.seen
     yield "changes", _harmless("; ".join(map(words.finding_text, changes)))
 
 
@@ -51,6 +59,10 @@ def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         elif name == "smallest_visible":
             for metric in ("step_time", "peak_memory"):
                 yield f"smallest_visible_{metric}", (value or {}).get(metric)
+        elif name == "signals":
+            continue
+        elif name == "provisional":
+            yield name, json.dumps(value)
         elif name == "verdicts":
             yield name, " ".join(value)
         else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness import facts
 from harness.model import CellResult, Finding, Metric, RunResult, Trial
-from harness.report import diff, figures, history, reproduce, sparkline, table, traces, words
+from harness.report import diff, ends, figures, history, reproduce, signals, sparkline, table, traces, words
 from harness.report.charts import Drawing
 from harness.report.clean import plain, plain_lines, version
 from harness.report.episodes import place_of, place_of_cell
@@ -75,11 +75,14 @@ class Apart:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """All versions of one series, lane and variant."""
+    """All versions of one series, lane and variant. `ends` is old → new on one line, `signals` all that was looked at,
+    each with its tone and texts as `ends.COLUMNS` has them.
+    """
 
     title: str
     bad: bool
-    sees: str
+    ends: str
+    signals: tuple[tuple[signals.Tone, tuple[str, ...]], ...]
     scale: str
     command: str
     lines: tuple[Line, ...]
@@ -136,7 +139,7 @@ def _importance(entry: CellResult, sides: set[tuple[str, str, str, str | None]])
     """Small is important. The side of a boundary is worth more than one bad version among many."""
     if place_of_cell(entry.cell) in sides:
         return 0
-    return {"bad": 1, "unsure": 2}.get(words.tone(entry.verdict.verdict), 3)
+    return {"bad": 1, "unsure": 2}.get(words.cell_tone(entry.verdict), 3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +157,8 @@ class _Maker:
         return History(
             title=name,
             bad=_is_bad(row, medians.values()),
-            sees=row.sees,
+            ends=ends.line(row),
+            signals=tuple((one.tone, texts) for one, texts in ends.rows(row) if one.seen is not None),
             scale=figures.mebibytes(scale_kib / 1024),
             command=plain(reproduce.of_history(cells[0].result, self.result)),
             lines=tuple(
@@ -176,13 +180,15 @@ class _Maker:
             target=f"c{anchor}" if entry.cell_id in self.in_full else "",
             version=version(entry.cell.image.version),
             shown=cell,
-            verdict=words.cell_text(verdict) if cell.tone != "none" else cell.word,
+            verdict=cell.text,
             rate=_with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
             excluded="" if verdict.excluded_kib_per_step is None else figures.number(verdict.excluded_kib_per_step),
             step=levels[0],
             peak=levels[1],
             trials=f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
-            why="; ".join(filter(None, (words.why(entry), verdict.layer and f"layer: {verdict.layer}"))),
+            why="; ".join(
+                filter(None, (words.why(entry), verdict.layer and f"layer: {verdict.layer}", *signals.doubts(verdict)))
+            ),
             points="" if growth is None else sparkline.points(growth, scale_kib=scale_kib),
         )
 
@@ -248,6 +254,7 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     seen = {} if told is None else told.facts
     machine = next((trial.fingerprint for trial in entry.trials if trial.fingerprint), {})
     yield "why", words.why(entry)
+    yield "signals", "; ".join(signals.doubts(verdict))
     yield "layer", verdict.layer or ""
     yield "image", entry.digest or ""
     yield "python", " ".join(str(seen[name]) for name in ("implementation", "python", "libc") if seen.get(name))

@@ -80,6 +80,15 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
+_ONE = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}
+
+
+def amount(value: float, unit: str) -> str:
+    """`0.5 files/step`, `1 file/step`."""
+    told, (noun, slash, per) = number(value), unit.partition("/")
+    return f"{told} {_ONE.get(noun, noun) if told == '1' else noun}{slash}{per}".rstrip()
+
+
 def change(value: Effect) -> str:
     """A ratio without its interval, as short as a table wants it: `5.62×`, or near 1 `+12.3 %`."""
     return _ratio(Effect(value=value.value, unit=value.unit))
@@ -95,7 +104,7 @@ def effect(value: Effect) -> str:
         return _ratio(value)
     if value.unit == "failures":
         return f"fails in {number(100 * value.value)} % of trials{_scaled(value.ci, lambda share: 100 * share)}"
-    return f"{number(value.value)} {value.unit}{_scaled(value.ci, float)}".rstrip()
+    return f"{amount(value.value, value.unit)}{_scaled(value.ci, float)}"
 
 
 def _ratio(value: Effect) -> str:

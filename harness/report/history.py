@@ -1,13 +1,13 @@
-"""The figures of one history over its versions, as drawings: leak rate, step time, peak memory."""
+"""The figures of one history over its versions, as drawings: leak rate, step time, peak memory, and what changed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.model import CellResult, Interval, Metric
-from harness.report import figures, words
+from harness.report import figures, signals, words
 from harness.report.charts import Drawing
 from harness.report.clean import version
 from harness.report.table import Row, Shown
@@ -17,24 +17,25 @@ _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 
 
 def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list[Drawing]:
-    """One for each figure that any version has; of failures only where there were any. `name` says whose history it is.
-
-    `medians` are the rows of those that changed: `step_time` and `peak_memory`.
+    """One for each figure that any version has; of failures only where there were any, and of the other signals those
+    that are bad somewhere. `name` says whose history it is. `medians` are the rows of the levels that changed.
     """
     cells = [cell.result for cell in verdicts.cells if cell is not None]
     wanted = [metric for metric in _FIGURES if metric != "outcome" or any(one.verdict.failed for one in cells)]
+    others = signals.in_order(one.verdict for one in cells)
+    wanted += [metric for metric in others if metric not in wanted and (metric in medians or _is_bad(metric, cells))]
     drawn = (drawing(metric, verdicts, medians, name=name) for metric in wanted)
     return [one for one in drawn if one is not None]
 
 
 def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:
     """That of one figure; None if no version has it."""
-    title, figure = _FIGURES[metric]
+    title, figure = _FIGURES.get(metric) or _other(metric)
     row = medians.get(metric, verdicts)
     cells = [cell for cell in row.cells if cell is not None]
     if all(figure(cell.result)[0] is None for cell in cells):
         return None
-    is_judged = metric in ("memory", "outcome", *medians)
+    is_judged = metric in ("memory", "outcome", *medians) or metric not in _FIGURES
     return Drawing(
         chart="history",
         title=title,
@@ -46,6 +47,21 @@ def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, nam
             "changes": _changes(cells) if is_judged else [],
         },
     )
+
+
+def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
+    return any(metric in one.verdict.signals and one.verdict.signals[metric].seen == "bad" for one in cells)
+
+
+def _other(metric: Metric) -> tuple[str, Figure]:
+    """The figure of any signal, in its own unit."""
+    signal = signals.signal_of(metric)
+
+    def figure(entry: CellResult) -> tuple[float | None, Interval | None]:
+        known = entry.verdict.signals.get(metric)
+        return (None, None) if known is None else (known.value, known.ci)
+
+    return signal.title if signal.kind == "value" else f"{signal.title}, {signal.unit}", figure
 
 
 def _rate(entry: CellResult) -> tuple[float | None, Interval | None]:

@@ -10,18 +10,34 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.model import CellResult, RunResult
-from harness.report import blame, charts, evidence, figures, probe_tables, sparkline, table, traces, words, worth
+from harness.model import CellResult, Finding, RunResult
+from harness.report import (
+    card_chart,
+    charts,
+    ends,
+    evidence,
+    figures,
+    gaps,
+    observed,
+    probe_tables,
+    signals,
+    sparkline,
+    table,
+    traces,
+    words,
+    worth,
+)  # fmt: skip
+from harness.report.cards import Card, cards
 from harness.report.charts import Drawing
 from harness.report.clean import plain
-from harness.report.episodes import ordered
 from harness.report.headline import sentence
 
 _HEATS = 4
@@ -47,19 +63,22 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         result=result,
         headline=sentence(result),
         totals=words.totals(result),
-        findings=ordered(result),
-        faults=blame.evidence_lines(result),
+        cards=cards(result),
+        card_chart=card_chart,
+        also=lambda card: observed.new_there(_findings(card), result),
         tables=tables,
         heats=_heats(tables),
         histories=evidence.histories(tables, result, anchors, in_full),
         target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[id(entry)]}",
-        gaps=words.gaps(result),
+        gaps=gaps.lines(result),
         warnings=words.warnings(result),
-        notes=[*worth.asides(result), *worth.slow_growth(result)],
+        notes=[*gaps.asides(result), *worth.slow_growth(result)],
         left_out=evidence.left_out(result, in_full),
         legend=table.legend(tables),
         words=words,
         spark=sparkline,
+        signal_columns=ends.COLUMNS,
+        strip=_strip,
         look_columns=traces.LOOK_COLUMNS,
         probes=probe_tables.sections(result.probed),
         is_probed=bool(result.probed),
@@ -70,6 +89,10 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     )  # fmt: skip
     page.enable_buffering(_PARTS)
     return b"".join(part.encode() for part in page)
+
+
+def _findings(card: Card) -> Iterator[Finding]:
+    return (one for episode in card.attribution.episodes for one in episode.findings)
 
 
 class _Drawn:
@@ -144,6 +167,16 @@ def _tip(cell: table.Shown) -> str:
     step = "" if step_ms is None else f"step {figures.milliseconds(step_ms)}"
     peak = "" if peak_mib is None else f"peak {figures.mebibytes(peak_mib)}"
     return "; ".join(filter(None, (words.cell_sentence(entry), step, peak)))
+
+
+@lru_cache(maxsize=1024)
+def _strip(of: signals.Strip) -> Markup:
+    """The marks of a cell, each with its group under the pointer; who cannot see them hears all of them."""
+    marks = Markup("").join(
+        Markup('<i class="{}" title="{}: {}">{}</i>').format(tone, name, signals.MEANINGS[tone], signals.MARKS[tone])
+        for name, tone in zip(signals.GROUP_NAMES.values(), of, strict=True)
+    )
+    return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signals.told(of), marks)
 
 
 def _heats(tables: Sequence[table.Table]) -> dict[int, int]:

@@ -3,6 +3,7 @@
 bad, or where something begins to be bad    failure
 not run, by infrastructure's fault          error
 untested, incompatible, excluded, unsure    skipped: neither good nor bad is known
+blind in a signal, or too few launches      skipped: good is not known of all that was to be kept
 
 A finding fails unless it is a repair. The run's headline is a property of the first suite, its warnings are in that
 suite's system-err.
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, RunResult
-from harness.report import table, words
+from harness.report import signals, table, words
 from harness.report.clean import plain, plain_lines
 from harness.report.episodes import finding_cells, ordered
 from harness.report.headline import sentence
@@ -84,10 +85,17 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
         ElementTree.SubElement(case, "system-out").text = words.cell_sentence(entry)
     elif outcome is not None:
         message = "; ".join([*map(words.finding_text, begins), words.cell_sentence(entry)])
-        kind = begins[0].metric if begins else entry.verdict.verdict
+        kind = begins[0].metric if begins else _kind(entry)
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
         ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
     return case
+
+
+def _kind(entry: CellResult) -> str:
+    """What is bad: the verdict, or the signal where the verdict alone is good."""
+    verdict = entry.verdict
+    is_bad = words.tone(verdict.verdict) == "bad"
+    return verdict.verdict if is_bad else signals.matter(verdict) or verdict.verdict
 
 
 def _finding_case(finding: Finding) -> ElementTree.Element:
@@ -100,7 +108,7 @@ def _finding_case(finding: Finding) -> ElementTree.Element:
 
 def _outcome(entry: CellResult, *, begins: bool) -> str | None:
     """The tag of a test that did not pass. A setup that failed has no problem of the infrastructure: it is skipped."""
-    tone = words.tone(entry.verdict.verdict)
+    tone = words.cell_tone(entry.verdict)
     if tone == "bad" or begins:
         return "failure"
     if tone == "good":

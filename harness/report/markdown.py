@@ -9,7 +9,7 @@ from itertools import chain
 from tabulate import tabulate
 
 from harness.model import RunResult
-from harness.report import blame, figures, probe_tables, table, words, worth
+from harness.report import blame, ends, figures, gaps, probe_tables, signals, table, words, worth
 from harness.report.clean import plain
 from harness.report.episodes import ordered
 from harness.report.headline import sentence
@@ -29,12 +29,13 @@ def render(result: RunResult) -> str:
     top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(words.totals(result))]
     tables = table.tables(result)
     parts = [escaped(f"{'; '.join(table.legend(tables))}.")]
+    parts += _list("Old → new", _ends(tables))
     parts += _list("Whose fault", blame.evidence_lines(result))
     parts += _list("Findings", map(words.finding_line, ordered(result)))
-    parts += _list("Not measured or not decided", words.gaps(result))
+    parts += _list("Not measured or not decided", gaps.lines(result))
     parts += _list(worth.SLOW, worth.slow_growth(result))
     parts += _list("Warnings", words.warnings(result))
-    parts += [escaped(f"{line}.") for line in worth.asides(result)]
+    parts += [escaped(f"{line}.") for line in gaps.asides(result)]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
     return (
         "\n\n".join(
@@ -77,13 +78,18 @@ def _list(title: str, lines: Iterable[str]) -> list[str]:
     return [f"### {title}", "\n".join(items)] if items else []
 
 
+def _ends(tables: Iterable[Table]) -> Iterator[str]:
+    for one in tables:
+        yield from (f"{one.title}: {row.label}, {line}" for row in one.verdicts if (line := ends.line(row)))
+
+
 def _section(one: Table) -> str:
     return f"### {escaped(one.title)}\n\n{_grid(one)}"
 
 
 def _grid(one: Table) -> str:
     """The table with its longer side downwards: a page has more room there."""
-    labels = [f"{row.label} ({row.sees})" if row.sees else row.label for row in one.rows]
+    labels = [row.label for row in one.rows]
     cells = [[_cell(cell) for cell in row.cells] for row in one.rows]
     if len(one.versions) > len(labels):
         return _tabulated(["version", *labels], one.versions, list(zip(*cells, strict=True)))
@@ -113,4 +119,5 @@ def _cell(cell: Shown | None) -> str:
     if cell is None:
         return ""
     text = escaped(f"{cell.symbol} {cell.word} {cell.figure}")
-    return f"**{text}**" if cell.tone == "bad" else text
+    strip = f"<br>{signals.marks(cell.strip)}" if cell.strip else ""
+    return f"**{text}**{strip}" if cell.tone == "bad" else f"{text}{strip}"

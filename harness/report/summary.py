@@ -5,14 +5,16 @@ A field that is not known is null, never left out. Text is given as it is: JSON 
 
 from __future__ import annotations
 
+import io
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from harness.model import Attribution, CellResult, Finding, HostState, Lane, RunResult, Variant
-from harness.report import blame, words
+from harness.model import Attribution, CellResult, Finding, HostState, Lane, RunResult, SignalVerdict, Variant
+from harness.report import blame, signals, words
 from harness.report.episodes import ordered
 from harness.report.rule import rule_text
 
@@ -21,16 +23,44 @@ SCHEMA = 1
 
 def summarise(result: RunResult) -> dict[str, Any]:
     """The run as a JSON-ready mapping: only dict, list, str, int, finite float, bool and None."""
-    return {
-        "schema": SCHEMA,
-        "matrix": result.matrix,
-        "verdict": result.verdict,
-        "exit_code": result.exit_code,
-        "hosts": [_host(state, result) for state in result.hosts],
-        "cells": [cell_json(entry) for entry in result.cells],
-        "findings": [_finding(finding) for finding in ordered(result)],
-        "attribution": [attribution_json(one, result) for one in result.attribution],
-    }
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in _fields(result)}
+
+
+def encoded(result: RunResult) -> bytes:
+    """The same as JSON in UTF-8, an entry a line. One entry at a time is made: all of 10,000 cells fill the memory."""
+    out = io.BytesIO()
+    for number, (name, value) in enumerate(_fields(result)):
+        out.write(f"{',' if number else '{'}\n {json.dumps(name)}: ".encode())
+        if isinstance(value, Iterator):
+            _write_entries(value, out)
+        else:
+            out.write(_json(value))
+    out.write(b"\n}\n")
+    return out.getvalue()
+
+
+def _write_entries(entries: Iterator[Any], out: io.BytesIO) -> None:
+    out.write(b"[")
+    for number, entry in enumerate(entries):
+        out.write(b",\n  " if number else b"\n  ")
+        out.write(_json(entry))
+    out.write(b"]")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
+    """The fields of the whole, the long ones as iterators of their entries."""
+    yield "schema", SCHEMA
+    yield "matrix", result.matrix
+    yield "verdict", result.verdict
+    yield "exit_code", result.exit_code
+    yield "hosts", (_host(state, result) for state in result.hosts)
+    yield "cells", map(cell_json, result.cells)
+    yield "findings", map(_finding, ordered(result))
+    yield "attribution", (attribution_json(one, result) for one in result.attribution)
 
 
 def _host(state: HostState, result: RunResult) -> dict[str, Any]:
@@ -78,6 +108,20 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         "compared_peak_mib": json_ready(verdict.compared_peak_mib),
         "compared_peak_mib_ci": json_ready(verdict.compared_peak_mib_ci),
         "why": words.why(entry),
+        "provisional": verdict.provisional,
+        "signals": {name: _signal(name, one) for name, one in verdict.signals.items()},
+    }
+
+
+def _signal(name: str, one: SignalVerdict) -> dict[str, Any]:
+    return {
+        "seen": one.seen,
+        "value": json_ready(one.value),
+        "ci": json_ready(one.ci),
+        "limit": json_ready(one.limit),
+        "visible": json_ready(one.visible),
+        "why": one.why,
+        "unit": signals.signal_of(name).unit,
     }
 
 
@@ -127,6 +171,8 @@ def _boundary(finding: Finding) -> dict[str, str | None]:
         return {"last_bad": finding.before, "first_good": finding.after}
     if finding.kind == "worse":
         return {"last_milder": finding.before, "first_worse": finding.after}
+    if finding.kind == "drift":
+        return {"drift_from": finding.before, "drift_to": finding.after}
     return {"oldest_bad": finding.after}
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.model import Cell, CellResult, Finding, Metric, RunResult
-from harness.report import clean, figures, words, worth
+from harness.model import BAD, Cell, CellResult, Finding, Metric, RunResult, Trials
+from harness.report import clean, figures, signals, words, worth
 from harness.report.clean import plain
 from harness.report.episodes import place_of, place_of_cell, variant_key
-from harness.report.words import Tone
+from harness.report.signals import Strip, Tone
 
 Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
@@ -25,22 +25,27 @@ ABSENT = {
 """What a cell with – says, and what that means."""
 MOST_ACROSS = 8
 """Versions that a page has room for beside each other: of more, the newest would be out of sight."""
+SO_FAR = f"{words.SO_FAR}: it has fewer launches than its verdict needs, and may change"
+ONLY = "only ±35 %: a change had to be as large as that to show, and the limit is smaller"
 UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
 CHANGED = (
-    "step time, peak memory: what was compared, over the steps and rounds that all versions have; a version that could "
-    "not be compared: its own launches, whole; beside ▼ and ▲ the finding's change"
+    "step time, peak memory and others: what was compared, over the steps and rounds that all versions have; a version "
+    "that could not be compared: its own launches, whole; beside ▼ and ▲ the finding's change"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """One cell as a table shows it: `word` and `figure` are plain text."""
+    """One cell as a table shows it: `word` and `figure` are plain text. `strip` has a tone for each group of signals,
+    or none where nothing is known of them.
+    """
 
     tone: Tone
     word: str
     figure: str
     result: CellResult
     mark: Mark | None = None
+    strip: Strip = ()
 
     @property
     def symbol(self) -> str:
@@ -51,19 +56,25 @@ class Shown:
         """How it is drawn: its tone, or of what was not measured why: `untested`, `excluded`, `not-run`, …"""
         return self.tone if self.tone != "none" else self.word.replace(" ", "-")
 
+    @property
+    def text(self) -> str:
+        """Word and figure, of a verdict's own with its unit: `leak 7.84 KiB/step`."""
+        verdict = self.result.verdict
+        if self.tone != "none" and self.word == words.verdict_word(verdict):
+            return words.cell_text(verdict)
+        return f"{self.word} {self.figure}".strip()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One variant. `cells` is as long as the table's versions, with None where nothing was planned.
 
-    `sees`: the smallest changes that its comparison could have shown. `medians`: the row does not show the verdicts
-    but the medians of this metric, which changed.
+    `medians`: the row does not show the verdicts but the figures of this metric, which changed.
     """
 
     variant: str
     label: str
     cells: tuple[Shown | None, ...]
-    sees: str = ""
     medians: Metric | None = None
 
     @property
@@ -90,24 +101,41 @@ class Table:
         return any(row.medians for row in self.rows)
 
     @property
+    def shown(self) -> Iterator[Shown]:
+        """All its cells."""
+        return (cell for row in self.rows for cell in row.cells if cell is not None)
+
+    @property
+    def verdicts(self) -> list[Row]:
+        """The rows of variants, without those of medians."""
+        return [row for row in self.rows if row.medians is None]
+
+    @property
     def absent(self) -> set[str]:
         """The words of ABSENT that are in it."""
-        return {cell.word for row in self.rows for cell in row.cells if cell is not None and cell.tone == "none"}
+        return {cell.word for cell in self.shown if cell.tone == "none"}
 
     @property
     def measured(self) -> bool:
         """Whether anything in it was."""
-        return any(cell is not None and cell.tone != "none" for row in self.rows for cell in row.cells)
+        return any(cell.tone != "none" for cell in self.shown)
 
 
 def legend(shown: Sequence[Table]) -> list[str]:
     """What the signs and figures of these tables mean, a line for each kind that they have."""
-    lines = [LEGEND, UNITS]
-    if told := worth.legend(row.sees for one in shown for row in one.rows):
-        lines.append(told)
-    if any(one.changed for one in shown):
-        lines.append(CHANGED)
-    return lines
+    cells = [cell for one in shown for cell in one.shown]
+    also = {
+        signals.LEGEND: any(cell.strip for cell in cells),
+        ONLY: any(cell.figure.startswith("only ") for cell in cells),
+        SO_FAR: any(cell.word == words.SO_FAR for cell in cells),
+        CHANGED: any(one.changed for one in shown),
+    }
+    return [
+        LEGEND,
+        *([signals.LEGEND] if also.pop(signals.LEGEND) else []),
+        UNITS,
+        *(line for line in also if also[line]),
+    ]
 
 
 def tables(result: RunResult) -> list[Table]:
@@ -136,7 +164,9 @@ def _table(group: Sequence[CellResult], result: RunResult) -> Table:
         rows=tuple(
             row
             for by_version in rows.values()
-            for row in rows_of(by_version, versions, result.findings, is_short=shared is not None)
+            for row in rows_of(
+                by_version, versions, result.findings, least=result.plan.trials.least, is_short=shared is not None
+            )
         ),
     )
 
@@ -157,64 +187,79 @@ def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> lis
 
 
 def rows_of(
-    results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], *, is_short: bool = False
+    results: Mapping[str, CellResult],
+    versions: Sequence[str],
+    findings: Sequence[Finding],
+    *,
+    least: int = Trials.least,
+    is_short: bool = False,
 ) -> Iterable[Row]:
-    """Of one series, lane and variant: the row of verdicts, then one of medians for step time and peak memory where
-    these changed. `results` by version.
+    """Of one series, lane and variant: the row of verdicts, then one of figures for each level and metric that changed.
+    `results` by version; `least`: the launches that a cell needs.
     """
     cell = next(iter(results.values())).cell
     place = place_of_cell(cell)[:3]
     here = [finding for finding in findings if place_of(finding)[:3] == place]
     variant = words.variant_text(cell.variant)
     label = words.params_text(cell.variant) if is_short else variant
-    verdicts = [one for one in here if one.metric in ("memory", "outcome") or one.verdict == "slowdown"]
-    yield Row(
-        variant=variant,
-        label=label,
-        cells=_verdict_cells(results, versions, _marks(verdicts)),
-        sees=worth.sees(entry.verdict for entry in results.values()),
-    )
-    metrics: tuple[Metric, ...] = ("step_time", "peak_memory")
-    for metric in metrics:
-        changed = [finding for finding in here if finding.metric == metric]
-        if changed:
-            cells = _median_cells(results, versions, changed, metric)
-            yield Row(variant=variant, label=f"{label}, {_MEDIANS[metric]}", cells=cells, medians=metric)
+    verdicts = [_verdict_cell(results.get(version), least=least) for version in versions]
+    yield Row(variant=variant, label=label, cells=tuple(_marked(one, here) for one in verdicts))
+    for metric in dict.fromkeys(one.metric for one in here if _is_level(one)):
+        changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
+        cells = _median_cells(results, versions, changed, metric)
+        title = signals.signal_of(metric).title
+        yield Row(variant=variant, label=f"{label}, {title}", cells=cells, medians=metric)
 
 
-_MEDIANS: dict[Metric, str] = {"step_time": "step time", "peak_memory": "peak memory"}
+def _is_level(finding: Finding) -> bool:
+    """Whether it compares figures of versions; what a verdict tells of a version alone is in the row of verdicts."""
+    return signals.signal_of(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
 
 
 def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
-    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in findings}
+    """By version; a drift has no first bad one."""
+    known = [one for one in findings if one.kind != "drift"]
+    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in known}
 
 
-def _verdict_cells(
-    results: Mapping[str, CellResult], versions: Sequence[str], marks: dict[str, Mark]
-) -> tuple[Shown | None, ...]:
-    return tuple(_verdict_cell(results.get(version), marks.get(version)) for version in versions)
+def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
+    """With the sign of a change that begins there: of verdicts as they are, of levels where the cell tells of them."""
+    if cell is None:
+        return None
+    version = cell.result.cell.image.version
+    begins = [one for one in findings if one.after == version and one.kind != "drift"]
+    is_told = {one: not _is_level(one) or (bool(cell.strip) and cell.tone == "bad") for one in begins}
+    if any(is_told[one] and one.kind != "first_fixed" for one in begins):
+        return replace(cell, mark="first_bad")
+    is_fixed = any(one.kind == "first_fixed" and (cell.strip or not _is_level(one)) for one in begins)
+    if not is_fixed or (cell.strip and cell.tone == "bad"):
+        return cell
+    verdict = cell.result.verdict
+    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # what is good again, not what is blind there
+        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict))
+    return replace(cell, mark="first_fixed")
 
 
-def _verdict_cell(entry: CellResult | None, mark: Mark | None) -> Shown | None:
+def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
     if entry is None:
         return None
-    verdict = entry.verdict
+    word, figure = words.cell_words(entry.verdict, least=least)
     return Shown(
-        tone=words.tone(verdict.verdict),
-        word=_word(entry),
-        figure=words.cell_figure(verdict),
+        tone=words.cell_tone(entry.verdict),
+        word=_word(entry, word),
+        figure=figure,
         result=entry,
-        mark=mark,
+        strip=signals.strip(entry.verdict),
     )
 
 
-def _word(entry: CellResult) -> str:
+def _word(entry: CellResult, word: str) -> str:
     if entry.cell.excluded is not None:
         return "excluded"
     if worth.is_needless(entry):
         return "not run"
-    once = ", 1 launch" if words.is_seen_once(entry) else ""
-    return f"{words.verdict_word(entry.verdict)}{once}"
+    is_once = words.is_seen_once(entry) and word == words.verdict_word(entry.verdict)
+    return f"{word}, 1 launch" if is_once else word
 
 
 def _median_cells(
@@ -228,10 +273,11 @@ def _median_cells(
     first = next((marks[version] for version in versions if version in marks), "first_bad")
     bad = first == "first_fixed"
     untold = {version for one in findings for version in one.untestable}
+    drifted = {one.after for one in findings if one.kind == "drift"}
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)
-        bad = bad if mark is None else mark == "first_bad"
+        bad = version in drifted or (bad if mark is None else mark == "first_bad")
         tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
         cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=sizes.get(version, "")))
     return tuple(cells)
@@ -240,9 +286,7 @@ def _median_cells(
 def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str) -> Shown | None:
     if entry is None:
         return None
-    verdict = entry.verdict
-    value, _ = verdict.step_level if metric == "step_time" else verdict.peak_level
+    value = signals.value_of(metric, entry.verdict)
     if value is None:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
-    text = figures.milliseconds(value) if metric == "step_time" else figures.mebibytes(value)
-    return Shown(tone=tone, word=text, figure=size, result=entry, mark=mark)
+    return Shown(tone=tone, word=signals.value_text(metric, value), figure=size, result=entry, mark=mark)

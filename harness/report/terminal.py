@@ -14,51 +14,53 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from harness.model import Finding, RunResult
-from harness.report import blame, table, words, worth
+from harness.report import blame, ends, gaps, signals, table, words, worth
 from harness.report.clean import plain, spelled
 from harness.report.episodes import ordered
 from harness.report.headline import sentence
+from harness.report.signals import Strip, Tone
 from harness.report.table import Row, Shown, Table
-from harness.report.words import Tone
 
 _STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
+_MOST_ENDS = 6
+"""Rows of which old → new is told without being asked for it."""
+_ENDS_LEFT_OUT = "Step time, peak memory and growth, old → new: --wide, and report.html"
 
 
-def render(result: RunResult, console: Console) -> None:
-    """Write the whole report to `console`, at its width and in its encoding."""
+def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
+    """Write the whole report to `console`, at its width and in its encoding; `wide`: with every signal of every row."""
     pen = _Pen(console)
     pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(words.totals(result), style="dim")
     measured = [one for one in table.tables(result) if one.measured]
+    is_few = sum(len(one.verdicts) for one in measured) <= _MOST_ENDS
     for one in measured:
         _write_table(one, pen)
+        if wide:
+            _write_signals(one, pen)
+        elif is_few:
+            _write_ends(one, pen)
     if measured:
-        pen.line(table.LEGEND, style="dim", before=1)
-        pen.line(table.UNITS, style="dim")
-    absent = set().union(*(one.absent for one in measured))
-    if told := [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]:
-        pen.line(f"– {'; '.join(told)}", style="dim")
-    if sees := worth.legend(row.sees for one in measured for row in one.rows):
-        pen.line(sees, style="dim")
+        _write_legend(measured, pen, left_out=not (wide or is_few))
     pen.list("Whose fault", blame.evidence_lines(result))
     _write_findings(result, pen)
-    pen.list("Not measured or not decided", words.gaps(result), style="yellow")
+    pen.list("Not measured or not decided", gaps.lines(result), style="yellow")
     needless = worth.needless(result)
     if needless:
         pen.line(needless, style="dim", before=1)
     pen.list(worth.SLOW, worth.slow_growth(result), style="yellow")
     pen.list("Warnings", words.warnings(result), style="yellow")
-    for quiet in filter(None, (worth.quiet_text(result), worth.uncompared(result))):
+    for quiet in filter(None, (worth.quiet_text(result), *gaps.not_looked_at(result))):
         pen.line(quiet, before=1)
     pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
 
 
-def text(result: RunResult, *, width: int = 120) -> str:
+def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
     """The same for a file: no colours, `width` characters wide."""
     file = io.StringIO()
-    render(result, Console(file=file, width=width, color_system=None, legacy_windows=False))
+    render(result, Console(file=file, width=width, color_system=None, legacy_windows=False), wide=wide)
     return file.getvalue()
 
 
@@ -67,9 +69,16 @@ class _Pen:
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        self._strips: dict[Strip, Text] = {}
 
     def text(self, text: str, style: str | Style = "") -> Text:
         return Text(spelled(plain(text), encoding=self.console.encoding), style=style)
+
+    def strip(self, of: Strip) -> Text:
+        """One mark for each group of signals. Of ten thousand cells most have the same."""
+        if of not in self._strips:
+            self._strips[of] = Text().join(self.text(signals.MARKS[tone], _STYLES[tone]) for tone in of)
+        return self._strips[of]
 
     def width(self, text: str) -> int:
         return self.text(text).cell_len
@@ -96,23 +105,56 @@ class _Pen:
 # ---------------------------------------------------------------- tables
 
 
+def _write_legend(tables: Sequence[Table], pen: _Pen, *, left_out: bool) -> None:
+    """What the signs mean, those of cells without a measurement beside them; `left_out`: that there is more to see."""
+    first, *rest = (line for line in table.legend(tables) if line != table.CHANGED)
+    absent = set().union(*(one.absent for one in tables))
+    told = [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]
+    lines = [*rest, *([f"– {'; '.join(told)}"] if told else []), *([_ENDS_LEFT_OUT] if left_out else [])]
+    pen.line(first, style="dim", before=1)
+    for line in lines:
+        pen.line(line, style="dim")
+
+
+def _write_ends(one: Table, pen: _Pen) -> None:
+    """Old → new, a line for each row."""
+    rows = [(row, line) for row in one.verdicts if (line := ends.line(row))]
+    if rows:
+        pen.line("old → new", style="dim", before=1)
+        pen.items(pen.text(f"{row.label}, {line}", "dim") for row, line in rows)
+
+
+def _write_signals(one: Table, pen: _Pen) -> None:
+    """Every signal of every row, with figures, limit and what would have shown; reasons below it."""
+    for row in one.verdicts:
+        told = ends.rows(row)
+        if not told:
+            continue
+        pen.line(f"{row.label}, every signal", before=1)
+        grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="dim")
+        for name in ends.COLUMNS[:-1]:
+            grid.add_column(pen.text(name), overflow="fold")
+        for both, texts in told:
+            style = _STYLES[both.tone] if both.is_open or both.tone == "none" else ""
+            grid.add_row(*(pen.text(text, style) for text in texts[:-1]))
+        pen.console.print(grid)
+        pen.items(pen.text(text, "dim") for text in ends.reasons(both for both, _ in told))
+
+
 def _write_table(one: Table, pen: _Pen) -> None:
-    """The table in as few blocks as the width allows; on one line a cell if that fits at once."""
+    """The table in as few blocks as the width allows; verdict and figure of a cell on one line if that fits at once."""
     spare = pen.console.width - sum(_widths(one, pen, wide=False))
-    most = max(8, pen.console.width // 3, spare)
-    long, short = (min(most, _label_width(one, pen, tall=tall)) for tall in (False, True))
-    tall = sum(_widths(one, pen, wide=True)) > pen.console.width - long
-    label = short if tall else long
+    label = min(max(8, pen.console.width // 3, spare), _label_width(one, pen))
     room = pen.console.width - label
+    tall = sum(_widths(one, pen, wide=True)) > room
     for number, columns in enumerate(_blocks(_widths(one, pen, wide=not tall), room)):
         title = one.title if number == 0 else f"{one.title}, continued"
         pen.line(title, style="bold", before=1)
         pen.console.print(_block(one, columns, label=label, tall=tall, pen=pen))
 
 
-def _label_width(one: Table, pen: _Pen, *, tall: bool) -> int:
-    labels = [_label(row, tall=tall, pen=pen) for row in one.rows]
-    return max(line.cell_len for label in labels for line in label.split("\n"))
+def _label_width(one: Table, pen: _Pen) -> int:
+    return max(pen.width(row.label) for row in one.rows)
 
 
 def _widths(one: Table, pen: _Pen, *, wide: bool) -> list[int]:
@@ -128,7 +170,7 @@ def _cell_width(cell: Shown | None, pen: _Pen, *, wide: bool) -> int:
     if cell is None:
         return 0
     first, second = pen.width(f"{cell.symbol} {cell.word}"), pen.width(cell.figure)
-    return first + (second + 1 if second else 0) if wide else max(first, second)
+    return max(len(cell.strip), first + (second + 1 if second else 0) if wide else max(first, second))
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
@@ -151,13 +193,8 @@ def _block(one: Table, columns: Sequence[int], *, label: int, tall: bool, pen: _
     for number in columns:
         grid.add_column(pen.text(one.versions[number]), overflow="fold")
     for row in one.rows:
-        grid.add_row(_label(row, tall=tall, pen=pen), *(_cell(row, number, tall=tall, pen=pen) for number in columns))
+        grid.add_row(pen.text(row.label), *(_cell(row, number, tall=tall, pen=pen) for number in columns))
     return grid
-
-
-def _label(row: Row, *, tall: bool, pen: _Pen) -> Text:
-    parts = [pen.text(row.label), *([pen.text(row.sees, "dim")] if row.sees else [])]
-    return Text("\n" if tall else "  ").join(parts)
 
 
 def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
@@ -168,7 +205,7 @@ def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
     text = pen.text(f"{cell.symbol} {cell.word}", style)
     if cell.figure:
         text.append("\n" if tall else " ").append_text(pen.text(cell.figure))
-    return text
+    return text.append("\n").append_text(pen.strip(cell.strip)) if cell.strip else text
 
 
 # ---------------------------------------------------------------- findings

@@ -5,23 +5,21 @@ Names of images, params and hosts go through `clean.plain`; escaping for a forma
 
 from __future__ import annotations
 
-import re
 import signal
-from collections.abc import Sequence
-from typing import Literal
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
-from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
-from harness.report import figures
+from harness.model import BAD, GOOD, UNSURE, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
+from harness.report import figures, signals
 from harness.report.clean import plain, shortened, version
 from harness.report.episodes import place_of_cell, worsened
+from harness.report.signals import Tone
 from harness.report.worth import is_needless
 
-Tone = Literal["bad", "good", "unsure", "none"]
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
 WHY_LENGTH = 260
-_PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
-"""Where an image is named, before what became of it: `matrix.yaml:5: series.six.versions[0]: `."""
 HINDERED = "not measured as planned"
+SO_FAR = "good so far"
 UNCONFIRMED = "a side of it has fewer than two launches"
 
 
@@ -44,10 +42,53 @@ def signal_name(number: int) -> str:
 # ---------------------------------------------------------------- one cell
 
 
+def cell_tone(verdict: CellVerdict) -> Tone:
+    """How a cell is coloured, by all that was looked at: good only if nothing is bad, undecided or provisional."""
+    own = tone(verdict.verdict)
+    if own in ("bad", "none"):
+        return own
+    name = signals.matter(verdict)
+    if name is not None and verdict.signals[name].seen == "bad":
+        return "bad"
+    return "unsure" if name is not None or verdict.provisional else own
+
+
+def cell_words(verdict: CellVerdict, *, least: int) -> tuple[str, str]:
+    """The word and the figure of a cell in a table, for what is worst about it: (`leak`, `7.84`), (`step time`,
+    `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`). `least`: the launches that it needs.
+    """
+    own, name = tone(verdict.verdict), signals.matter(verdict)
+    is_bad = name is not None and verdict.signals[name].seen == "bad"
+    if own == "good" and verdict.provisional and not is_bad:
+        return SO_FAR, _launches(verdict.trials, least=least)
+    if name is None or own in ("bad", "none") or (own == "unsure" and not is_bad):
+        return verdict_word(verdict), cell_figure(verdict)
+    return signals.short(name, verdict.signals[name])
+
+
+def _launches(trials: int, *, least: int) -> str:
+    return f"{trials} of {least} launches" if trials < least else f"{trials} launches"
+
+
 def verdict_word(verdict: CellVerdict) -> str:
     """All the bad verdicts that hold (`leak, slowdown`), or the one verdict."""
-    bad = [name for name in verdict.verdicts if name in BAD]
-    return ", ".join(bad) if len(bad) > 1 else verdict.verdict
+    bad = [_word(name, verdict) for name in verdict.verdicts if name in BAD]
+    return ", ".join(bad) if len(bad) > 1 else _word(verdict.verdict, verdict)
+
+
+def _word(name: str, verdict: CellVerdict) -> str:
+    """A growth is called by what grows."""
+    if name == "nan":
+        return "NaN"
+    growing = _bad_of("growth", verdict) if name == "growth" else None
+    return name if growing is None else signals.signal_of(growing).title
+
+
+def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
+    """The first bad signal of a kind; resident memory has a verdict of its own."""
+    names = signals.in_order([verdict])
+    bad = (name for name in names if name != "memory" and verdict.signals[name].seen == "bad")
+    return next((name for name in bad if signals.signal_of(name).kind == kind), None)
 
 
 def is_seen_once(result: CellResult) -> bool:
@@ -58,30 +99,48 @@ def is_seen_once(result: CellResult) -> bool:
 def cell_figure(verdict: CellVerdict) -> str:
     """The figure of a cell in a table, rates in bare KiB a step: `7.84`, `≤0.02`, `SIGSEGV`, `+23 %`, or nothing."""
     name = verdict.verdict
-    if name == "flat" and verdict.excluded_kib_per_step is not None:
-        return f"≤{figures.number(verdict.excluded_kib_per_step)}"
-    if name in ("leak", "suspect") and verdict.rate_kib_per_step is not None:
-        return figures.number(verdict.rate_kib_per_step)
-    if name == "slowdown" and verdict.step_drift is not None:
-        return figures.percent(verdict.step_drift)
-    if name == "plateau" and verdict.plateau_mib is not None:
-        return figures.mebibytes(verdict.plateau_mib)
-    return signal_name(verdict.signal) if name == "crash" and verdict.signal else ""
+    if name in ("growth", "nan"):
+        return _figure_of_signal(verdict)
+    if name == "crash":
+        return signal_name(verdict.signal) if verdict.signal else ""
+    value = {
+        "flat": verdict.excluded_kib_per_step,
+        "leak": verdict.rate_kib_per_step,
+        "suspect": verdict.rate_kib_per_step,
+        "slowdown": verdict.step_drift,
+        "plateau": verdict.plateau_mib,
+    }.get(name)
+    return "" if value is None else _FIGURES.get(name, figures.number)(value)
+
+
+_FIGURES: Mapping[str, Callable[[float], str]] = {
+    "flat": lambda rate: f"≤{figures.number(rate)}",
+    "slowdown": figures.percent,
+    "plateau": figures.mebibytes,
+}
+
+
+def _figure_of_signal(verdict: CellVerdict) -> str:
+    """Of what grows its pace, of NaN where it is."""
+    if verdict.verdict == "growth" and (growing := _bad_of("growth", verdict)):
+        return signals.value_text(growing, verdict.signals[growing].value)
+    metric = _bad_of("value", verdict) if verdict.verdict == "nan" else None
+    return "" if metric is None else f"in {signals.signal_of(metric).title}"
 
 
 def cell_text(verdict: CellVerdict) -> str:
     """The verdict and its figure with the unit: `leak 7.84 KiB/step`, `flat ≤0.02 KiB/step`, `crash SIGSEGV`."""
     figure = cell_figure(verdict)
     unit = " KiB/step" if figure and verdict.verdict in ("flat", "leak", "suspect") else ""
-    return f"{verdict_word(verdict)} {figure}{unit}".strip()
+    return f"{verdict_word(verdict)} {figure}{unit}".strip() + (" so far" if verdict.provisional else "")
 
 
 def cell_sentence(result: CellResult) -> str:
-    """The cell's text with how often it was seen and why it is so."""
+    """The cell's text with how often it was seen and why it is so; then each signal that is bad or not decided."""
     verdict = result.verdict
     seen = f" ({_seen(verdict)})" if verdict.trials else ""
     reason = shortened(why(result), most=WHY_LENGTH)
-    return f"{cell_text(verdict)}{seen}{': ' if reason else ''}{reason}"
+    return "; ".join([f"{cell_text(verdict)}{seen}{': ' if reason else ''}{reason}", *signals.doubts(verdict)])
 
 
 def _seen(verdict: CellVerdict) -> str:
@@ -109,12 +168,13 @@ _WHAT = {
     "crash": "crash",
     "hang": "hang",
 }
-_METRICS = {"step_time": "slower steps", "peak_memory": "higher peak memory", "memory": "memory leak"}
 
 
 def symptom(finding: Finding) -> str:
     """What is wrong, as a noun: `memory leak`, `slower steps`."""
-    return _WHAT.get(finding.verdict) or _METRICS.get(finding.metric, "failure")
+    if finding.verdict == "nan":
+        return f"NaN in {signals.signal_of(finding.metric).title}"
+    return _WHAT.get(finding.verdict) or signals.signal_of(finding.metric).noun
 
 
 def finding_text(finding: Finding) -> str:
@@ -142,6 +202,8 @@ def _boundary(finding: Finding) -> str:
         return (
             f"much worse {f'between {before} and {after}; {_gap(finding)}' if finding.untestable else f'since {after}'}"
         )
+    if finding.kind == "drift":
+        return f"little by little, from {before} to {after}"
     old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
     if finding.untestable:
         return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"
@@ -206,24 +268,14 @@ def warnings(result: RunResult) -> list[str]:
 
 
 def totals(result: RunResult) -> str:
-    """`12 cells: 6 good, 2 worse than before, 2 bad, 1 unsure, 1 not measured; 36 trials in 3 min; seed 7`.
+    """`12 cells: 6 good, 2 good in part, 2 worse than before, 2 bad, 1 not measured; 36 trials in 3 min; seed 7`.
 
-    Worse than before: good alone, but a finding says that its steps got slower or its peak higher. The seed is that of
-    the launches' order, for `--seed`.
+    Worse than before: good alone, but its steps got slower, its peak higher, … Good in part: something of it could not
+    be decided. The seed is that of the launches' order, for `--seed`.
     """
-    tones = [tone(cell.verdict.verdict) for cell in result.cells]
-    needless = sum(map(is_needless, result.cells))
     worse = worsened(result)
-    also = sum(of == "good" and place_of_cell(one.cell) in worse for of, one in zip(tones, result.cells, strict=True))
-    counts = {
-        "good": tones.count("good") - also,
-        "worse than before": also,
-        "bad": tones.count("bad"),
-        "unsure": tones.count("unsure"),
-        "not measured": tones.count("none") - needless,
-        "not needed": needless,
-    }
-    parts = [f"{amount:,} {word}" for word, amount in counts.items() if amount]
+    counted = Counter(_counted_as(one, is_worse=place_of_cell(one.cell) in worse) for one in result.cells)
+    parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
     known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
     ran = figures.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
     earlier = f", {known:,} more known from earlier runs" if known else ""
@@ -232,29 +284,19 @@ def totals(result: RunResult) -> str:
     return f"{cells}: {', '.join(parts) or 'none'}; {ran} in {time}{earlier}; seed {result.plan.seed}"
 
 
-def gaps(result: RunResult) -> list[str]:
-    """What was not measured as planned, or not decided: a line for each verdict, series, lane and reason.
-
-    An image's reason is told without its place in the file: versions that share it share the line. What a host could
-    not do as a whole is among its `troubles`, and what a search did not need is no gap.
-    """
-    groups: dict[tuple[str, str, str], list[Cell]] = {}
-    host_problems = {state.problem for state in result.hosts}
-    for entry in result.cells:
-        known = tone(entry.verdict.verdict) in ("good", "bad")
-        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # after the place of a range
-        reason = _PLACE.sub("", entry.problem if known else why(entry)).removeprefix(named)
-        if (reason or not known) and reason not in host_problems and not is_needless(entry):
-            name = f"{entry.verdict.verdict}{', launched once' if is_seen_once(entry) else ''}"
-            name = f"{name}, {HINDERED}" if known else name
-            place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
-            groups.setdefault((name, place, shortened(reason, most=WHY_LENGTH)), []).append(entry.cell)
-    return [_gap_line(*key, cells=cells) for key, cells in groups.items()]
+_COUNTED = ("good", "good in part", SO_FAR, "worse than before", "bad", "unsure", "not measured", "not needed")
 
 
-def _gap_line(verdict: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
-    versions = list(dict.fromkeys(version(cell.image.version) for cell in cells))
-    variants = list(dict.fromkeys(variant_text(cell.variant) for cell in cells))
-    some = together(versions) if len(versions) <= 4 else f"{', '.join(versions[:3])} and {len(versions) - 3} more"
-    which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
-    return f"{verdict}: {some} ({place}, {which}){': ' if reason else ''}{reason}"
+def _counted_as(entry: CellResult, *, is_worse: bool) -> str:
+    """One of _COUNTED."""
+    verdict = entry.verdict
+    own, seen = tone(verdict.verdict), cell_tone(verdict)
+    if own == "good":
+        if is_worse or seen == "bad":
+            return "worse than before"
+        if seen == "good":
+            return "good"
+        return SO_FAR if verdict.provisional else "good in part"
+    if own == "none":
+        return "not needed" if is_needless(entry) else "not measured"
+    return "unsure" if seen == "unsure" else "bad"

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from harness.model import GOOD, CellResult, CellVerdict, RunResult
 from harness.report import figures
 from harness.report.clean import plain, version
 
 _MOST_PLACES = 6
-_TENFOLD = 9.0
-"""A change that two noisy launches could hide may be thousands of millions of per cent: nothing could be told."""
-_METRICS = ("step_time", "peak_memory")
-_LEGEND = "± beside a name: the smallest change of step time, and of peak memory, that would have shown there"
 SLOW = "Grows, but more slowly than the limit"
-_UNCOMPARED = "±? where it was not compared, or too little to tell"
-_COMPARED = {"step_time": "step times", "peak_memory": "memory peaks"}
-
-
-def sees(verdicts: Iterable[CellVerdict]) -> str:
-    """`±3 % ±2 %`: the smallest changes of step time and of peak memory that these cells could have shown.
-
-    `±?` for one of them that could not be compared; empty if neither could.
-    """
-    known = next((verdict.smallest_visible for verdict in verdicts if verdict.smallest_visible), None)
-    return "" if known is None else " ".join(_change(known.get(metric)) for metric in _METRICS)
-
-
-def legend(shown: Iterable[str]) -> str:
-    """What `sees` says beside these rows; empty if it says nothing."""
-    told = [one for one in shown if one]
-    return "; ".join([_LEGEND, *([_UNCOMPARED] if any("±?" in one for one in told) else [])]) if told else ""
-
-
-def _change(fraction: float | None) -> str:
-    return "±?" if fraction is None or fraction > _TENFOLD else f"±{figures.number(100 * fraction)} %"
 
 
 def is_needless(entry: CellResult) -> bool:
@@ -71,11 +46,6 @@ def _some(names: Sequence[str], noun: str = "version", *, most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {figures.count(more, f'more {noun}')}" if more > 0 else "")
 
 
-def asides(result: RunResult) -> list[str]:
-    """What a reader of the whole report should know of what it does not show."""
-    return [text for text in (quiet_text(result), uncompared(result), needless(result)) if text]
-
-
 def quiet_text(result: RunResult) -> str | None:
     """What `flat` is worth: the smallest leak that it rules out, and up to which step. None if nothing is flat."""
     flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
@@ -84,17 +54,6 @@ def quiet_text(result: RunResult) -> str | None:
         return None
     bound, steps = max(bound for bound, _ in known), min(steps for _, steps in known)
     return f"flat rules out a leak above {figures.rate(bound)} up to step {steps:,}; a smaller one could hide"
-
-
-def uncompared(result: RunResult) -> str | None:
-    """Which figures of which scenarios the matrix says are not compared between versions; None if all are."""
-    scenarios = {cell.cell.variant.scenario.name: cell.cell.variant.scenario for cell in result.cells}
-    told = [
-        f"{plain(name)}: {' and '.join(missing)}"
-        for name, scenario in scenarios.items()
-        if (missing := [words for metric, words in _COMPARED.items() if getattr(scenario.limits, metric) is None])
-    ]
-    return f"not compared between versions, as the limits say none: {'; '.join(told)}" if told else None
 
 
 def slow_growth(result: RunResult) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
 from harness.model import Trial, Trials, Watcher
@@ -40,6 +40,9 @@ class HostRun:
     stopped: Callable[[], bool]
     finished: Callable[[BlockRun], None]
     reuse: bool = True
+    cold: set[str] = field(default_factory=set)
+    """The digests of images that were pulled, built or installed in this run and not launched since."""
+    sizes: dict[str, int | None] = field(default_factory=dict)
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
         """Run every block, filling in its cells' runs; a cell that could not run says why.
@@ -146,17 +149,32 @@ class HostRun:
         run.incompatible = self.referee.cannot_run(cell, None) or ""
         if run.incompatible:
             return
+        was_here = not self.images.is_coming(cell) and self.engine.at_hand(cell.image)
         image = self.images.get(cell)
         if isinstance(image, str):
             run.problem = image
             return
+        if not was_here:
+            self.cold.add(image.digest)
         run.incompatible = self.referee.cannot_run(cell, image) or ""
         if run.incompatible:
             return
         run.prepared = image
+        run.image_bytes = self._size_bytes(image)
         run.key = trial_key(cell, prepared=image, facts=self.engine.facts)
         if self.reuse:
             self._reuse(run)
+
+    def _size_bytes(self, image: Prepared) -> int | None:
+        """What an image takes on the host, asked once; None if the engine does not say."""
+        if image.digest not in self.sizes:
+            try:
+                self.sizes[image.digest] = self.engine.size_bytes(image)
+            except EngineUnreachable:
+                raise
+            except InfrastructureError:
+                self.sizes[image.digest] = None
+        return self.sizes[image.digest]
 
     def _reuse(self, run: CellRun) -> None:
         newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
@@ -194,6 +212,8 @@ class HostRun:
             raise Interrupted("interrupted")
         reviewed = self._review(run, trial)
         trial = reviewed.trial
+        trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
+        self.cold.discard(run.prepared.digest)
         if self.images.busy_since(begun_s):
             trial = replace(trial, pulled="awaited" if awaited else "beside")
         run.trials.append(trial)

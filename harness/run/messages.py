@@ -18,12 +18,14 @@ from harness.run.tail import Tail
 LINE_LIMIT_BYTES = 16 << 20
 FACTS_LIMIT_BYTES = 1 << 20
 TEXT_LIMIT = 64 << 10
+HEAD_LIMIT = 16 << 10
+METRICS_LIMIT = 16
 COLUMNS_LIMIT = 64
 NUMBER_LIMIT = 1e30
 """What is larger is no measurement, and its square may be no number."""
 COUNT_LIMIT = 1 << 53
 
-TYPES = ("hello", "ready", "progress", "samples", "look", "file", "done")
+TYPES = ("hello", "ready", "progress", "samples", "counts", "look", "file", "done")
 ENDS = frozenset(get_args(End)) - {"interrupted"}
 LOOK_FIELDS = frozenset(Look.__dataclass_fields__) - {"step"}
 
@@ -186,31 +188,45 @@ def _writable(text: str) -> str:
 
 
 def columns_of(message: Message) -> dict[str, Floats]:
-    """The columns of a `samples` message: name -> array (n,), equally long, `step` among them.
+    """The columns of a `samples` or `counts` message: name -> array (n,), equally long, `step` among them.
 
     What is null or too large to reckon with (a loss that diverges) is NaN.
     """
-    columns = message.get("columns")
+    kind, columns = str(message.get("type")), message.get("columns")
     if not isinstance(columns, dict) or "step" not in columns or len(columns) > COLUMNS_LIMIT:
-        raise Misunderstood("samples: no columns with a step")
-    arrays = {_writable(str(name)[:200]): _array(values) for name, values in columns.items()}
+        raise Misunderstood(f"{kind}: no columns with a step")
+    arrays = {_writable(str(name)[:200]): _array(kind, values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) != 1:
-        raise Misunderstood("samples: columns of different lengths")
+        raise Misunderstood(f"{kind}: columns of different lengths")
     if not np.all(np.isfinite(arrays["step"])):
-        raise Misunderstood("samples: a step is no number")
+        raise Misunderstood(f"{kind}: a step is no number")
     return arrays
 
 
-def _array(values: object) -> Floats:
+def _array(kind: str, values: object) -> Floats:
     # numpy would make numbers of strings and of booleans.
     if not isinstance(values, list) or not all(v is None or type(v) in (int, float) for v in values):
-        raise Misunderstood("samples: a value is no number")
+        raise Misunderstood(f"{kind}: a value is no number")
     try:
         array = np.array(values, dtype=np.float64)
     except OverflowError as error:
-        raise Misunderstood("samples: a number is out of range") from error
+        raise Misunderstood(f"{kind}: a number is out of range") from error
     array[np.abs(array) > NUMBER_LIMIT] = np.nan
     return array
+
+
+def not_finite_of(message: Message) -> dict[str, tuple[int, int]]:
+    """What `done` says of numbers that were none: metric -> (how many steps returned one, the first of them)."""
+    told = message.get("not_finite") or {}
+    if not isinstance(told, dict) or len(told) > METRICS_LIMIT:
+        raise Misunderstood("done: not_finite is no record of metrics")
+    return {_writable(name[:200]): _pair(pair) for name, pair in told.items()}
+
+
+def _pair(pair: object) -> tuple[int, int]:
+    if not isinstance(pair, list) or len(pair) != 2 or not all(type(n) is int and 0 < n <= COUNT_LIMIT for n in pair):
+        raise Misunderstood("done: not_finite is no pair of a count and a step")
+    return pair[0], pair[1]
 
 
 def look_of(message: Message, *, allowed: tuple[int, ...]) -> Look:

@@ -55,7 +55,7 @@ class CellRun:
     """What became of one cell. `problem` says why it could not run, if it could not; `incompatible` why its image never
     can on this lane; `skipped` why it did not need to.
 
-    `at_hand`: its image was on the host before this run.
+    `at_hand`: its image was on the host before this run; `image_bytes`: what the image takes there.
     """
 
     cell: Cell
@@ -67,6 +67,7 @@ class CellRun:
     skipped: str = ""
     failures: int = 0
     at_hand: bool = False
+    image_bytes: int | None = None
     adopted: int = 0
     """How many of the trials are of earlier runs: the first ones."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.model import Floats, Look, Trace
+from harness.model import GROWTHS, Floats, Look, Trace
 from harness.run.messages import COLUMNS_LIMIT, Misunderstood
 
 ROWS_LIMIT = 500_000  # the agent has 200,000 at most
+COUNTS_LIMIT = 10_000  # the agent has 256 and one for each look at most
+COUNTED = ("step", *GROWTHS, "sockets", "pipes")
 
 
 class Samples:
@@ -17,6 +19,7 @@ class Samples:
         """`last_step`: no sample may name a later step."""
         self._chunks: list[dict[str, Floats]] = []
         self._looks: list[Look] = []
+        self._counts: dict[str, Floats] = {}
         self._names: set[str] = set()
         self._rows = 0
         self._newest = 0.0
@@ -38,6 +41,18 @@ class Samples:
         self._newest = float(step[-1])
         self._chunks.append(columns)
 
+    def set_counts(self, columns: dict[str, Floats]) -> None:
+        """Take all rows of counts up to now, in the place of those before; raises Misunderstood.
+
+        Columns that are not known are left out.
+        """
+        step = columns["step"]
+        if len(step) > COUNTS_LIMIT or np.any(step > self._last_step) or np.any(np.diff(step) <= 0):
+            raise Misunderstood("counts: too many, or steps out of order or beyond the last one")
+        self._counts = {name: columns[name] for name in COUNTED if name in columns}
+        if any(np.any(values < 0) for values in self._counts.values()):
+            raise Misunderstood("counts: fewer than none")
+
     def add_look(self, look: Look) -> None:
         self._looks.append(look)
 
@@ -58,7 +73,7 @@ class Samples:
         joined = {name: np.concatenate([_column(chunk, name) for chunk in self._chunks]) for name in names}
         self._chunks = [joined]
         columns = {name: values for name, values in joined.items() if name != "step"}
-        return Trace(step=joined["step"], columns=columns, looks=tuple(self._looks))
+        return Trace(step=joined["step"], columns=columns, looks=tuple(self._looks), counts=self._counts)
 
 
 def _column(chunk: dict[str, Floats], name: str) -> Floats:

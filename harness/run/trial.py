@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Protocol, cast
 
 from harness.model import End, Trace, Trial
 from harness.run.engine import Engine, Exit, Launch, Session
 from harness.run.messages import (
+    COUNT_LIMIT,
     ENDS,
+    HEAD_LIMIT,
     Lines,
     Message,
     Misunderstood,
@@ -25,6 +27,7 @@ from harness.run.messages import (
     count,
     facts_of,
     look_of,
+    not_finite_of,
     number,
     parse,
     text_of,
@@ -38,6 +41,7 @@ STARTUP_S = 120.0
 POLL_S = 0.2
 LAST_WORDS_S = 5.0
 BANNER_LIMIT = 8 << 10
+BUFFERED_LIMIT = 500
 SIGKILL = 9
 PROTOCOL = 1
 FILE_NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
@@ -65,6 +69,11 @@ class Outcome:
     peak_rss_kib: float | None = None
     probe_cost: float | None = None
     output_tail: str = ""
+    output_head: str = ""
+    output_bytes: int | None = None
+    not_finite: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    at_exit: bool = False
+    buffered: str = ""
     stacks: str = ""
 
 
@@ -138,7 +147,7 @@ class Conversation:
         self._heard_s = clock.monotonic()
         self._handlers = {
             "hello": self._hello, "ready": self._ready, "progress": self._progress,
-            "samples": self._samples, "look": self._look, "file": self._file,
+            "samples": self._samples, "counts": self._counts, "look": self._look, "file": self._file,
         }  # fmt: skip
 
     def hold(self) -> Outcome:
@@ -186,6 +195,9 @@ class Conversation:
     def _samples(self, message: Message) -> None:
         self.samples.add(columns_of(message))
 
+    def _counts(self, message: Message) -> None:
+        self.samples.set_counts(columns_of(message))
+
     def _look(self, message: Message) -> None:
         if self.samples.looks > len(self.looks):  # one for each, and a last one after an answer of stop
             raise Misunderstood("look: more than were asked for")
@@ -215,6 +227,11 @@ class Conversation:
             peak_rss_kib=number(message, "peak_rss_kib"),
             probe_cost=number(message, "probe_cost"),
             output_tail=self._said_before() + text_of(message, "output_tail"),
+            output_head=text_of(message, "output_head")[:HEAD_LIMIT],
+            output_bytes=_count_or_none(message, "output_bytes"),
+            not_finite=not_finite_of(message),
+            at_exit=message.get("at_exit") is True,
+            buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
             stacks=text_of(message, "stacks"),
         )
         return self._killed(outcome) if outcome.signal == SIGKILL and end != "oom" else outcome
@@ -267,6 +284,10 @@ class Conversation:
             last_step=self.samples.newest_step,
             output_tail=(self._lines.noise.text() + last.stderr_tail)[-(64 << 10) :],
         )
+
+
+def _count_or_none(message: Message, name: str) -> int | None:
+    return None if message.get(name) is None else count(message, name, most=COUNT_LIMIT)
 
 
 def _with_end(outcome: Outcome, end: End, message: str) -> Outcome:

@@ -8,6 +8,7 @@
 from harness.search.conclude import conclude, not_needed
 from harness.search.decide import decide
 from harness.search.records import (
+    LEVEL_METRICS,
     Boundary,
     Decision,
     Evidence,
@@ -18,6 +19,7 @@ from harness.search.records import (
 )
 
 __all__ = [
+    "LEVEL_METRICS",
     "Boundary",
     "Decision",
     "Evidence",

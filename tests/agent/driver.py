@@ -57,6 +57,12 @@ class Told:
         assert self.messages[-1]["type"] == "done", self.messages[-1]
         return self.one("done")
 
+    @property
+    def counts(self) -> dict[str, list[float | None]]:
+        """The last of them holds all rows."""
+        columns: dict[str, list[float | None]] = self.all("counts")[-1]["columns"]
+        return columns
+
     def column(self, name: str) -> list[float | None]:
         return [value for message in self.all("samples") for value in message["columns"].get(name, [])]
 

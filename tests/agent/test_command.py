@@ -1,5 +1,6 @@
 """Command scenarios: any program, sampled from outside."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,8 @@ def test_steps_are_counted_on_the_output(tmp_path: Path, python: str) -> None:
     rss, step_s = told.column("rss_kib"), told.column("step_s")
     assert all(value and value > 500 for value in rss[:-1])
     assert all(value and 0.02 < value < 0.5 for value in step_s[1:3])
-    assert [(look["step"], look["last"]) for look in told.all("look")] == [(4, False)]
-    assert set(told.all("look")[0]["look"]) == {"rss_kib"}
+    assert [(look["step"], look["last"]) for look in told.all("look")] == [(4, False), (8, True)]
+    assert set(told.all("look")[0]["look"]) == {"rss_kib", "rss_peak_kib", "cpu_s"}
     assert told.one("ready")["probes"] == ["rss"]
     assert "step 8" in told.done["output_tail"]
 
@@ -99,6 +100,71 @@ def test_a_command_runs_where_its_files_are(tmp_path: Path, thorough_python: str
     told = run(tmp_path, thorough_python, "pwd")
 
     assert told.done["output_tail"].strip() == str(tmp_path / "scenario")
+
+
+SLOW = "import time\nfor number in range(120):\n    time.sleep(0.002)\n    print('step', number)\n"
+
+
+def test_the_lines_of_a_python_program_come_at_once(tmp_path: Path, thorough_python: str) -> None:
+    """Without it all steps came at the end, and the first was as long as all of them."""
+    told = run(tmp_path, thorough_python, sys.executable, "-c", SLOW, step_pattern="step", looks=[500])
+
+    assert (told.done["end"], told.done["last_step"], told.done["buffered"]) == ("completed", 120, "")
+    step_s = sorted(value for value in told.column("step_s") if value)
+    assert 0.002 < step_s[60] < 0.02
+
+
+def test_output_that_is_held_back_is_told(tmp_path: Path, thorough_python: str) -> None:
+    """Such rows are no steps: a leak of 128 KiB a step was ruled out by them."""
+    pack(tmp_path, None, command=[sys.executable, "-c", SLOW], step_pattern="step", looks=[500])
+    with Agent(tmp_path, python=thorough_python, environment={"PYTHONUNBUFFERED": ""}) as agent:
+        told = agent.finish()
+
+    assert told.done["last_step"] == 120
+    assert told.done["buffered"].startswith("120 of 120 steps came in bursts, up to 120 at once after ")
+
+
+def test_a_run_that_ends_before_its_first_look_is_looked_at_where_it_ends(tmp_path: Path) -> None:
+    """The peak and the processor time of 300 steps were compared in nothing, as the first look was at 500."""
+    work = "held = b'x' * (30 << 20)\ndel held\nfor number in range(30):\n    sum(range(100000))\n    print('step')\n"
+    told = run(tmp_path, sys.executable, sys.executable, "-c", work, step_pattern="step", looks=[500])
+
+    assert (told.done["end"], told.done["last_step"]) == ("completed", 30)
+    (look,) = told.all("look")
+    assert (look["step"], look["last"]) == (30, True)
+    assert look["look"]["rss_peak_kib"] > 30 << 10
+    assert 0.005 < look["look"]["cpu_s"] < 5
+    assert told.counts["step"][0] == 1
+
+
+@pytest.mark.parametrize(
+    ("shell", "job", "message"),
+    [
+        (
+            "echo 'usage: train.py'; printf '\\033[31mtrain.py: error: no --foo\\033[0m\n\n' >&2; exit 2",
+            {"step_pattern": "step"},
+            "before the first step: the process ended with exit code 2: train.py: error: no --foo",
+        ),
+        (
+            "echo step; echo no room; exit 2",
+            {"step_pattern": "step"},
+            "after step 1: the process ended with exit code 2: no room",
+        ),
+        ("echo step; exit 2", {"step_pattern": "step"}, "after step 1: the process ended with exit code 2"),
+        ("echo no room; exit 2", {}, r"after sample \d: the process ended with exit code 2: no room"),
+        ("echo no room; exit 1", {"judge_exit": True}, "command: the process ended with exit code 1: no room"),
+        (
+            "echo no room; exit 125",
+            {"judge_exit": True},
+            "exit code 125: the command says that this cannot be tested: no room",
+        ),
+    ],
+)
+def test_a_failed_command_tells_why_in_its_own_words(
+    tmp_path: Path, shell: str, job: dict[str, Any], message: str
+) -> None:
+    told = run(tmp_path, sys.executable, "sh", "-c", shell, **job).done["message"]
+    assert re.fullmatch(message, told), told
 
 
 def test_an_endless_line_is_bounded(tmp_path: Path, thorough_python: str) -> None:

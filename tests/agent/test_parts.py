@@ -4,15 +4,17 @@ import json
 import math
 import os
 import random
+import re
 import signal
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from harness.agent import ending, failure, hello, libc, samples, stepping, watch, wire
+from harness.agent import bursts, ending, failure, hello, libc, reason, samples, stepping, waiting, wire
 from harness.agent.child import Death
 from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
+from harness.agent.probes.bounds import Bounds
 from harness.judge.summary import gist
 
 
@@ -142,6 +144,65 @@ def test_which_errors_say_that_memory_ran_out(text: str, expected: bool) -> None
     assert failure.is_oom(RuntimeError(text)) is expected
 
 
+TRACE = "Traceback (most recent call last):\n  File 'x.py', line 1\n    train()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ""),
+        ("\n \n", ""),
+        ("one\ntwo\n\n", "two"),
+        ("progress 1\rprogress 2\r", "progress 2"),
+        ("no such file\nstep 3 of 9\n", "no such file"),
+        (f"{TRACE}ModuleNotFoundError: No module named 'x'\n", "ModuleNotFoundError: No module named 'x'"),
+        (f"{TRACE}RuntimeError: CUDA error\nFor debugging see\nthe manual\n", "RuntimeError: CUDA error"),
+        (f"{TRACE}KeyError: 1\n" + "later\n" * 20 + "no room\n", "no room"),
+        (f"{TRACE}KeyError: 1\n\nDuring handling:\n\n{TRACE}ValueError: 2\n", "ValueError: 2"),
+        ("\x1b]0;title\x07\x1b[1;31mred\x1b[0m\x00 \x1b(B\n", "red B"),
+        ("x" * 1000, "x" * 300),
+    ],
+)
+def test_last_words(text: str, told: str) -> None:
+    """A flag that argparse refuses was told as "exit code 2" alone."""
+    assert reason.last_words(text, re.compile("^step ")) == told
+
+
+@pytest.mark.parametrize(
+    ("came", "told"),
+    [
+        ([(1, 0.001, 0.001)] * 300, ""),
+        ([(1, 10.0, 10.0)] + [(1, 0.001, 0.001)] * 300, ""),
+        ([(300, 2.0, 2.0)], "300 of 300 steps came in bursts, up to 300 at once after 2 s: it holds its output back"),
+        ([(40, 0.4, 0.39)] * 10, "400 of 400 steps came in bursts, up to 40 at once after 0.39 s"),
+        ([(8, 80e-6, 40e-6)] * 10_000, ""),
+        ([(1, 0.5, 0.5), (3, 0.02, 0.02)] * 100, "300 of 400 steps came in bursts, up to 3 at once"),
+        ([(1, 0.01, 0.01)] * 300 + [(20, 0.03, 0.03)] * 10, ""),
+        ([(5, 2.0, 2.0)] + [(8, 80e-6, 40e-6)] * 100, "805 of 805 steps came together, and the first took 2 of 2.01 s"),
+        ([], ""),
+    ],
+)
+def test_output_that_is_held_back_is_told_from_steps(came: list[tuple[int, float, float]], told: str) -> None:
+    heard = bursts.Bursts()
+    for count, took_s, waited_s in came:
+        heard.came(count, took_s, waited_s)
+    assert heard.words().startswith(told)
+    assert bool(heard.words()) is bool(told)
+
+
+def test_the_beginning_and_the_end_of_a_flood_are_kept() -> None:
+    output = wire.Output()
+    output.add(b"before\n")
+    output.stepped()
+    for number in range(30_000):
+        output.add(b"%d\n" % number)
+    fields = output.fields()
+    assert fields["output_bytes"] == sum(len(b"%d\n" % number) for number in range(30_000))
+    assert fields["output_head"].startswith("before\n0\n1\n")
+    assert len(fields["output_head"]) == wire.HEAD_BYTES
+    assert wire.Output().fields()["output_bytes"] is None
+
+
 # ---------------------------------------------------------------- samples
 
 
@@ -237,9 +298,9 @@ def test_a_dear_probe_rests_and_a_single_interruption_does_not_silence_it() -> N
 def test_metrics_are_those_of_the_first_result() -> None:
     table = samples.Table(-1, 4)
     metrics = stepping.Metrics(table)
-    metrics.record(0, {"loss": 1.5, "rss_kib": 1, "text": "x", 3: 4})
-    metrics.record(1, {"loss": 2.5, "late": 1})
-    metrics.record(2, 7)
+    metrics.record(0, 1, {"loss": 1.5, "rss_kib": 1, "text": "x", 3: 4})
+    metrics.record(1, 2, {"loss": 2.5, "late": 1})
+    metrics.record(2, 3, 7)
 
     assert metrics.settle() == ["loss", "text"]
     assert list(table.column(len(samples.COLUMNS)))[:2] == [1.5, 2.5]
@@ -250,8 +311,9 @@ def test_a_number_of_any_kind_is_no_reason_to_fail() -> None:
     table = samples.Table(-1, 4)
     metrics = stepping.Metrics(table)
     for row, value in enumerate((Fraction(1, 2), True, 10**400)):
-        metrics.record(row, value)
+        metrics.record(row, row + 1, value)
 
+    assert list(table.header[samples.NOT_FINITE :][:2]) == [1.0, 3.0], "one, in step 3"
     half, one, too_large = list(table.column(len(samples.COLUMNS)))[:3]
     assert (half, one) == (0.5, 1.0)
     assert math.isnan(too_large)
@@ -260,7 +322,7 @@ def test_a_number_of_any_kind_is_no_reason_to_fail() -> None:
 def test_no_result_in_the_first_step_means_no_metrics() -> None:
     metrics = stepping.Metrics(samples.Table(-1, 4))
     assert metrics.settle() == []
-    metrics.record(1, 5)
+    metrics.record(1, 2, 5)
     assert metrics.settle() == []
 
 
@@ -317,7 +379,7 @@ def test_the_outbox_writes_lines_of_its_own_in_small_pieces() -> None:
 
 
 def test_a_countdown_stands_still_while_paused() -> None:
-    countdown = watch.Countdown(10, 100)
+    countdown = waiting.Countdown(10, 100)
     countdown.pause(104)
     assert countdown.left(150) == 6
     countdown.resume(150)
@@ -414,10 +476,10 @@ def test_both_ways_to_find_descendants_agree() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 30 & echo; wait"], stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()
-        scanned, listed = tree._by_scan(), tree._children_by_file
+        scanned, listed, bounds = tree._by_scan(), tree._children_by_file, Bounds()
         try:
-            (sleeper,) = listed(shell.pid)
-            assert scanned(shell.pid) == [sleeper]
+            (sleeper,) = listed(shell.pid, bounds)
+            assert scanned(shell.pid, bounds) == [sleeper]
             assert sleeper in tree.descendants(shell.pid)
             assert tree.rss_kib([sleeper]) > 0
         finally:

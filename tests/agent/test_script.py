@@ -28,7 +28,7 @@ def test_a_quiet_scenario_tells_everything_in_order(tmp_path: Path, python: str)
     told = run(tmp_path, python)
 
     kinds = [message["type"] for message in told.messages if message["type"] != "progress"]
-    assert kinds == ["hello", "ready", "samples", "look", "samples", "look", "done"]
+    assert kinds == ["hello", "ready", *["samples", "counts", "look"] * 2, "done"]
     assert told.exit_code == 0
     assert told.one("hello")["protocol"] == 1
     assert told.one("ready")["probes"] == ["rss", "heap", "python"]
@@ -54,7 +54,7 @@ def test_a_look_measures_around_the_collection_and_the_last_one_after_a_trim(
 ) -> None:
     first, last = run(tmp_path, thorough_python, params={"fault": "leak", "bytes": 65536}).all("look")
 
-    status = {"rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "threads"}
+    status = {"rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "threads", "cpu_s"}
     known = {"rss_kib", "heap_kib", "blocks", "cgroup_kib", "children_kib", *status}
     before = {"rss_before_kib", "heap_before_kib", "blocks_before"}
     assert set(first["look"]) == known | before
@@ -238,11 +238,74 @@ def test_last_words_before_a_crash_are_kept(tmp_path: Path, thorough_python: str
     assert told.done["output_tail"].startswith("planted last words\n")
 
 
-def test_a_failing_teardown_is_only_a_note(tmp_path: Path, thorough_python: str) -> None:
+AT_EXIT = """
+import atexit, ctypes, os, signal, threading, time
+def setup(deed):
+    if deed == "thread":
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+    elif deed:
+        atexit.register(lambda: eval(deed))
+    return lambda: None
+"""
+
+
+@pytest.mark.parametrize(
+    ("deed", "end", "signal", "exit_code", "message"),
+    [
+        ("", "completed", None, None, r"^$"),
+        ("ctypes.memset(16, 1, 1)", "crash", 11, None, r"^after the last step: killed by SIGSEGV \(at_exit.py:"),
+        ("os._exit(3)", "crash", None, 3, r"^after the last step: the process ended with exit code 3$"),
+        ("os.kill(os.getpid(), 9)", "infrastructure", 9, None, r"^after the last step: killed by SIGKILL from outside"),
+    ],
+)
+@pytest.mark.parametrize("answer", ["go", "stop"])
+def test_an_end_after_the_last_step_is_an_outcome(
+    tmp_path: Path,
+    thorough_python: str,
+    *,
+    deed: str,
+    end: str,
+    signal: int | None,
+    exit_code: int | None,
+    message: str,
+    answer: str,
+) -> None:
+    """A version whose library crashes in its destructors was called good."""
+    script = write(tmp_path / "at_exit.py", AT_EXIT)
+    told = run(tmp_path / "root", thorough_python, script=script, params={"deed": deed}, answer=answer)
+
+    made = 100 if answer == "go" else 50
+    expected = "stopped" if end == "completed" and answer == "stop" else end
+    assert (told.done["end"], told.done["signal"], told.done["exit_code"]) == (expected, signal, exit_code)
+    assert re.search(message, told.done["message"]), told.done["message"]
+    assert told.done["at_exit"] is bool(deed)
+    assert told.done["last_step"] == made
+    assert told.column("step") == list(range(1, made + 1)), "its samples are those of a whole launch"
+    assert told.all("look")[-1]["last"]
+
+
+def test_a_process_that_does_not_end_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = write(tmp_path / "at_exit.py", AT_EXIT)
+    pack(tmp_path / "root", script, params={"deed": "thread"})
+    shorter = tmp_path / "root/harness_agent/script.py"
+    shorter.write_text(shorter.read_text().replace("AFTER_END_S = 30.0", "AFTER_END_S = 1.0"))
+    with Agent(tmp_path / "root", python=sys.executable) as agent:
+        told = agent.finish()
+
+    assert (told.done["end"], told.done["at_exit"], told.done["last_step"]) == ("hang", True, 100)
+    assert told.done["message"].startswith("after the last step: the process did not end within 1 s")
+    assert "threading.py" in told.done["stacks"]
+
+
+def test_a_failing_teardown_is_a_failure(tmp_path: Path, thorough_python: str) -> None:
     told = run(tmp_path, thorough_python, params={"fault": "teardown_error"})
 
-    assert told.done["end"] == "completed"
-    assert re.search(r"^teardown: RuntimeError: planted failure of teardown", told.done["message"])
+    assert (told.done["end"], told.done["at_exit"], told.done["exit_code"]) == ("crash", True, None)
+    last = told.done["message"].splitlines()[-1]
+    assert re.search(
+        r"^after the last step: teardown: RuntimeError: planted fail.*\(planted.py:\d+ in teardown\)$", last
+    )
+    assert "Traceback" in told.done["message"]
 
 
 def test_a_failure_is_the_last_word_after_the_notes(tmp_path: Path, python: str) -> None:
@@ -267,6 +330,7 @@ def test_the_scenarios_own_metrics(tmp_path: Path, thorough_python: str) -> None
     assert told.column("items") == list(range(1, 101))
     assert set(told.column("ratio")) == {0.5}
     assert set(told.column("nan")) == {None}
+    assert told.done["not_finite"] == {"nan": [100, 1]}
 
 
 def test_a_number_returned_is_items(tmp_path: Path, thorough_python: str) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -53,6 +54,76 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
     np.testing.assert_array_equal(back.trace.columns["rss_kib"], [1.0, np.nan, 3.0, 4.0])
     np.testing.assert_array_equal(back.trace.columns["step_s"], [1e-7, 0.123456789, 3.0, 4.0])
     assert back.trace.looks == (Look(step=4, rss_kib=4.0),)
+
+
+FULL = {
+    "output_head": "first\n",
+    "output_bytes": 1234,
+    "not_finite": {"loss": (3, 17)},
+    "at_exit": True,
+    "cold": True,
+    "buffered": "3 of 4 steps came in bursts",
+    "image_bytes": 5 << 30,
+}
+
+
+def test_what_is_seen_beside_memory_comes_back_as_it_was(tmp_path: Path) -> None:
+    """Else `harness rerender` would tell another story than the sweep did."""
+    run, cell = a_run(tmp_path), a_cell()
+    plain = a_trial(cell, end="crash")
+    assert plain.trace is not None
+    counts = {"step": np.array([1.0, 4.0]), "threads": np.array([1.0, np.nan]), "disk": np.array([0.5, 12.25])}
+    looks = (Look(step=4, rss_kib=4.0, cpu_s=0.125),)
+    trial = replace(plain, trace=replace(plain.trace, counts=counts, looks=looks), **FULL)  # type: ignore[arg-type]
+    run.write_trial(trial, cell)
+    (back,) = run.known_trials(cell, "k")
+
+    assert {name: getattr(back, name) for name in FULL} == FULL
+    assert back.trace is not None
+    assert back.trace.looks == looks
+    assert set(back.trace.counts) == set(counts)
+    for name, values in counts.items():
+        np.testing.assert_array_equal(back.trace.counts[name], values)
+
+
+def test_a_trial_of_before_these_were_measured_is_read(tmp_path: Path) -> None:
+    """Reports of last month's runs are made again."""
+    cell = a_cell()
+    content = trial_to_json(a_trial(cell), cell)
+    for name in FULL:
+        del content[name]
+    del content["trace"]["counts"]
+    for look in content["trace"]["looks"]:
+        del look["cpu_s"]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    back = read_trial(path)
+
+    assert back.trace is not None
+    assert back.trace.counts == {}
+    assert (back.output_bytes, back.at_exit, back.not_finite, back.image_bytes) == (None, False, {}, None)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"threads": [1.0]},
+        {"step": [1.0], "threads": []},
+        {"step": [2.0, 1.0]},
+        {"step": [None]},
+        {"step": [1.0], "threads": [-1.0]},
+        {"step": [1.0], "threads": ["x"]},
+    ],
+)
+def test_counts_that_cannot_be_are_refused(tmp_path: Path, counts: dict[str, list[object]]) -> None:
+    """A copied directory is not trusted."""
+    cell = a_cell()
+    content = trial_to_json(a_trial(cell), cell)
+    content["trace"]["counts"] = counts
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="not a trial of ours"):
+        read_trial(path)
 
 
 def test_only_trials_with_the_same_key_are_reused(tmp_path: Path) -> None:

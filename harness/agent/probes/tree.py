@@ -1,16 +1,24 @@
 """The processes that descend from one, and the memory that they hold together."""
 
+import collections
 import os
 
+from .bounds import Bounds
 from .rss import PAGE_KIB
 
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
-def descendants(pid):
-    """All living and dead (not yet reaped) descendants of a process, without itself."""
+Process = collections.namedtuple("Process", "pid state parent cpu_s threads")
+Process.__doc__ = "What the kernel says of a process; cpu_s is its own time and that of the children it waited for."
+
+
+def descendants(pid, bounds=None):
+    """All living and dead (not yet reaped) descendants of a process, without itself. Raises Beyond."""
     children = _children_by_file if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else _by_scan()
+    bounds = bounds or Bounds(float("inf"), float("inf"))
     found, waiting = [], [pid]
     while waiting:
-        new = children(waiting.pop())
+        new = children(waiting.pop(), bounds)
         found += new
         waiting += new
     return found
@@ -29,10 +37,27 @@ def _rss_kib(pid):
         return 0.0  # it has ended
 
 
-def _children_by_file(pid):
+def cpu_s(pids):
+    """The processor seconds of these and of the children that they waited for."""
+    return sum(process.cpu_s for process in map(look_at, pids) if process)
+
+
+def look_at(pid):
+    """The Process, None once it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        ticks = sum(int(field) for field in fields[11:15])
+        return Process(pid, fields[0].decode("ascii"), int(fields[1]), ticks * TICK_S, int(fields[17]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _children_by_file(pid, bounds):
     """By the kernel's own list, one a thread."""
     pids = []
     for task in _listed("/proc/%d/task" % pid):
+        bounds.count()
         try:
             with open("/proc/%d/task/%s/children" % (pid, task)) as file:
                 pids += [int(word) for word in file.read().split()]
@@ -46,16 +71,9 @@ def _by_scan():
     parents = {}
     for name in _listed("/proc"):
         if name.isdigit():
-            parents.setdefault(_parent(name), []).append(int(name))
-    return lambda pid: parents.get(pid, [])
-
-
-def _parent(name):
-    try:
-        with open("/proc/%s/stat" % name, "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError):
-        return None
+            process = look_at(int(name))
+            parents.setdefault(process and process.parent, []).append(int(name))
+    return lambda pid, bounds: parents.get(pid, [])
 
 
 def _listed(folder):

@@ -15,7 +15,7 @@ from harness.matrix import values
 from harness.matrix.fields import Gpus, Name, Scalar, Size, Text, Truth, Whole
 from harness.matrix.shape.base import Shape
 from harness.matrix.shape.probes import Largest, Probes
-from harness.matrix.shape.scenario import Limits, Scenario
+from harness.matrix.shape.scenario import OWN, AnyMetricLimit, Limits, MetricLimit, Scenario
 from harness.matrix.shape.series import (
     SERIES_KINDS,
     AnySeries,
@@ -28,7 +28,9 @@ from harness.matrix.shape.series import (
 )
 
 __all__ = [
+    "OWN",
     "SERIES_KINDS",
+    "AnyMetricLimit",
     "AnySeries",
     "Built",
     "Host",
@@ -37,6 +39,7 @@ __all__ = [
     "Limits",
     "Listed",
     "MatrixFile",
+    "MetricLimit",
     "Probes",
     "Repository",
     "Scenario",

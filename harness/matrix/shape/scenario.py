@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, Tag, create_model, model_validator
 
 from harness import model
 from harness.matrix import values
 from harness.matrix.fields import (
+    BY_FORM,
     Arguments,
     Capability,
+    CountOrNone,
     Duration,
     Environment,
     Leak,
+    LeakOrNone,
     Name,
     Names,
     ParamValues,
@@ -37,8 +40,8 @@ class Steps(Shape):
     """The most steps of a trial; at least `first`."""
 
 
-class Limits(Shape):
-    """What counts as bad."""
+class _OwnLimits(Shape):
+    """The limits that are more than an entry in the table of signals."""
 
     leak: Annotated[Leak, Field(json_schema_extra={"default": "0.5KiB"})] = model.Limits().leak_kib_per_step
     """Lost memory a step: 0.5KiB."""
@@ -50,6 +53,62 @@ class Limits(Shape):
     """More memory at the peak than the version before: 10%; none: peaks are not compared."""
     setup: Literal["bad", "untested"] = "untested"
     """bad: a failure before the first step is a crash, not untested."""
+
+
+OWN = {"memory", "step_time", "peak_memory"}
+"""The signals whose limits are written out above."""
+_UNITS: dict[str, Any] = {"share": ShareOrNone, "size a step": LeakOrNone, "count a step": CountOrNone}
+
+
+def _limit_field(signal: model.Signal) -> Any:
+    """A key of `limits`, made from the table of signals."""
+    assert signal.limit is not None, "only signals with a limit have a key"
+    written = {"share": f"{signal.limit:.0%}", "size a step": f"{signal.limit:g}KiB", "count a step": signal.limit}
+    what = f"{signal.title[:1].upper()}{signal.title[1:]}: {signal.help}; none: not judged."
+    shown: dict[str, Any] = {"default": written[signal.limit_unit]}
+    return Annotated[_UNITS[signal.limit_unit], Field(description=what, json_schema_extra=shown)], signal.limit
+
+
+if TYPE_CHECKING:
+    Limits = _OwnLimits
+else:
+    Limits = create_model(
+        "Limits",
+        __base__=_OwnLimits,
+        __doc__="What counts as bad.",
+        **{name: _limit_field(model.SIGNALS[name]) for name in model.LIMITED if name not in OWN},
+    )
+
+
+class MetricLimit(Shape):
+    """What is bad about a number that the scenario returns. Exactly one of change, drop and rise."""
+
+    change: Share | None = None
+    """It differs from the version before by more than this, either way: 1%."""
+    drop: Share | None = None
+    """It is lower by more than this: 5%."""
+    rise: Share | None = None
+    """It is higher by more than this: 5%."""
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> MetricLimit:
+        given = [name for name in ("change", "drop", "rise") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of change, drop and rise, such as {drop: 5%}")
+        return self
+
+
+def _metric_form(value: Any) -> Any:
+    if isinstance(value, dict | MetricLimit) or value in ("equal", "none"):
+        return value
+    raise ValueError(f"{values.kind(value)} is not allowed; write equal, none, or such as {{drop: 5%}}")
+
+
+AnyMetricLimit = Annotated[
+    Annotated[MetricLimit, Tag("<mapping>")] | Annotated[Literal["equal", "none"], Tag("<text>")],
+    BY_FORM,
+    BeforeValidator(_metric_form, json_schema_input_type=MetricLimit | Literal["equal", "none"]),
+]
 
 
 class Ulimit(Shape):
@@ -92,6 +151,8 @@ class Scenario(Shape):
     """How many steps a trial makes."""
     limits: Limits = Limits()
     """What counts as bad."""
+    metrics: dict[Text, AnyMetricLimit] = {}
+    """What is bad about the numbers that the scenario returns: {loss: {change: 1%}, items: {drop: 5%}, sum: equal}."""
     timeout: Annotated[Duration, Field(json_schema_extra={"default": "20m"})] = model.Scenario.timeout_s
     """The most time for setup and all the steps of a trial: 20m, 90s, 1h30m, or seconds."""
     memory: Size | None = None

@@ -73,7 +73,7 @@ def test_what_is_cleared_has_step_times_elsewhere() -> None:
 )
 def test_versions_that_differ_are_measured_side_by_side_and_not_accused(trials: list[list[Trial]]) -> None:
     reason = wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED)
-    assert reason == "only 0 of 3 rounds have the step times of every version"
+    assert reason == "only 0 of 3 rounds have the step time of every version"
     cells = [cell_of(each) for each in trials]
     assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0) == ()
     told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)

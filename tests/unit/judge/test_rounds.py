@@ -39,7 +39,7 @@ def test_quiet_launches_are_enough():
 def test_noisy_launches_ask_for_more_and_say_why():
     reason = wanted(block([1] * 6, spread=0.1))
     assert reason is not None
-    assert reason.startswith("step times are known to ±")
+    assert reason.startswith("step time is known to ±")
     assert reason.endswith("the limit is 10.0%")
 
 
@@ -56,7 +56,8 @@ def test_a_tighter_limit_takes_more_rounds():
 
 def test_what_the_limits_leave_out_is_not_compared():
     """Who asks for leaks alone pays for no rounds, and reads of no step times."""
-    trials, limits = block([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None)
+    others = (("tail", None), ("cpu_time", None))
+    trials, limits = block([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None, others=others)
     assert wanted(trials, limits=limits) is None
     assert list(visible(of_block(trials), limits=limits) or {}) == ["peak_memory"]
     slower = block([1, 1, 1, 1, 3, 3])
@@ -80,8 +81,7 @@ def test_a_version_that_has_had_all_its_launches_ends_the_comparison():
     assert wanted(trials) is None
 
 
-def test_short_steps_single_versions_and_failures_ask_for_nothing():
-    assert wanted(block([0.014] * 4, spread=0.3)) is None
+def test_single_versions_and_failures_ask_for_nothing():
     assert wanted(block([1], spread=0.3)) is None
     assert wanted([]) is None
     assert wanted([[failed(n) for n in range(3)], *block([1], spread=0.3)]) is None
@@ -94,7 +94,7 @@ def test_a_version_that_cannot_run_is_left_out():
 
 def test_known_noise_helps_two_versions():
     """Three rounds of two versions leave two degrees of freedom."""
-    trials = block([1, 1], spread=0.03)
+    trials = block([1, 1], spread=0.05)
     assert wanted(trials) is not None
     assert wanted(trials, noise=Noise(spread={"step_time": 0.01}, freedom={"step_time": 20})) is None
 
@@ -104,7 +104,7 @@ def test_memory_peaks_ask_for_rounds_too():
     table = Table(values=peaks, positions=tuple(range(6)))
     reason = too_wide("peak_memory", table, limit=0.1, most=8)
     assert reason is not None
-    assert "memory peaks" in reason
+    assert "peak memory" in reason
     small = Table(values=peaks - math.log(80), positions=table.positions)
     assert too_wide("peak_memory", small, limit=0.1, most=8) is None
 

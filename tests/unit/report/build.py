@@ -11,6 +11,7 @@ import numpy as np
 
 from harness.judge.attribution import attribute
 from harness.model import (
+    SIGNALS,
     Block,
     Cell,
     CellResult,
@@ -30,6 +31,7 @@ from harness.model import (
     Scalar,
     Scenario,
     Series,
+    SignalVerdict,
     Trace,
     Trial,
     Trials,
@@ -95,6 +97,45 @@ def crash(signal: int | None = 11) -> CellVerdict:
 
 def unknown(name: VerdictName, why: str) -> CellVerdict:
     return CellVerdict(verdict=name, verdicts=(name,), why=why)
+
+
+# ---------------------------------------------------------------- signals
+
+_NO_GPU, _NO_ITEMS = (
+    SignalVerdict(seen="none", why="no GPU"),
+    SignalVerdict(seen="none", why="the scenario has no items"),
+)
+
+
+def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
+    """The verdict with all its signals, as the judge fills them in: good but for `others`."""
+    known = {name: SignalVerdict(seen="good", limit=SIGNALS[name].limit) for name in SIGNALS if name != "log"}
+    step_s, peak_kib = (verdict.step_ms or 0.0) / 1000, 1024 * (verdict.peak_rss_mib or 0.0)
+    known |= {
+        "memory": SignalVerdict(seen="bad" if verdict.verdict == "leak" else "good", value=verdict.rate_kib_per_step,
+                                ci=verdict.rate_ci, limit=0.5, visible=verdict.excluded_kib_per_step),
+        "step_time": SignalVerdict(seen="good", value=step_s, ci=(step_s * 0.98, step_s * 1.02), limit=0.1,
+                                   visible=0.08),
+        "peak_memory": SignalVerdict(seen="good", value=peak_kib, ci=(peak_kib, peak_kib), limit=0.1, visible=0.02),
+        "setup_time": SignalVerdict(seen="good", value=0.31, ci=(0.29, 0.33), limit=0.5, visible=0.22),
+        "open_files": SignalVerdict(seen="good", value=0.0, ci=(-1e-6, 1e-6), limit=0.01, visible=0.001),
+        "tail": SignalVerdict(seen="good", value=2 * step_s, limit=1.0, visible=0.4),
+        "gpu_peak": _NO_GPU, "pool_peak": _NO_GPU, "throughput": _NO_ITEMS,
+    }  # fmt: skip
+    compared = {"compared_step_ms": verdict.step_ms, "compared_peak_mib": verdict.peak_rss_mib}
+    return replace(verdict, signals=known | others, **compared)  # type: ignore[arg-type]
+
+
+def with_signals(result: RunResult) -> RunResult:
+    """The same run as the judge leaves it."""
+    cells = tuple(replace(entry, verdict=seen(entry.verdict)) for entry in result.cells)
+    return replace(result, cells=cells)
+
+
+BLIND = SignalVerdict(
+    seen="blind", value=0.0143e-3, limit=0.1, visible=0.352,
+    why="3 launches on this host are too few: --trials 3:12, or limits: {step_time: 40%}",
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- results
@@ -295,6 +336,37 @@ def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
         )
     leaks = version.startswith("22.12") and dict(of.params)["input"] == "random"
     return leak(24.1, also=["slowdown"]) if leaks else flat()
+
+
+def signalled() -> RunResult:
+    """All that a cell can show of its signals: good, bad in a level, in a growth and in a value, blind, and so far."""
+    files = SignalVerdict(seen="bad", value=1.0, ci=(0.99, 1.01), limit=0.01)
+    slow = SignalVerdict(seen="bad", value=2.1, ci=(2.0, 2.2), limit=0.5, visible=0.22)
+    by_version = {
+        "6.2.0": replace(
+            seen(flat(), open_files=files), verdict="growth", verdicts=("growth",), excluded_kib_per_step=None
+        ),
+        "6.3.0": seen(flat(), setup_time=slow),
+        "6.3.1": seen(leak(7.838), step_time=replace(BLIND, seen="bad", value=0.0181e-3)),
+        "6.3.2": replace(seen(flat()), provisional=True, trials=1),
+        "6.4.4": replace(seen(flat(), **{"metrics.loss": SignalVerdict(seen="bad")}), verdict="nan", verdicts=("nan",)),
+    }
+
+    def judge(version: str, _lane: Lane, of: Variant) -> CellVerdict:
+        if of is POP:
+            return by_version.get(version, seen(flat()))
+        return seen(flat(), step_time=BLIND)
+
+    slower = Effect(value=6.77, unit="ratio", ci=(6.1, 7.2))
+    changes = [
+        finding(MULTIDICT, HERE, POP, before="6.1.0", after="6.2.0", metric="open_files", verdict="growth",
+                effect=Effect(value=1.0, unit="files/step", ci=(0.99, 1.01))),
+        finding(MULTIDICT, HERE, POP, before="6.2.0", after="6.3.0", metric="setup_time", verdict="slower",
+                effect=slower, p=0.0002),
+        finding(MULTIDICT, HERE, POP, before="6.3.0", after="6.3.1", metric="setup_time", verdict="slower",
+                kind="first_fixed", effect=slower, p=0.0002),
+    ]  # fmt: skip
+    return run([(MULTIDICT, [HERE], [POP, variant("multidict_read")])], judge, findings=changes)
 
 
 def quiet() -> RunResult:

@@ -23,6 +23,7 @@ PAIRS = [
     ("ink", "ground"), ("ink", "raised"), ("ink", "hot"), ("ink", "unsure-ground"), ("dim", "ground"),
     ("dim", "raised"), ("dim", "good-ground"), ("good", "ground"), ("good", "good-ground"), ("bad", "ground"),
     ("bad", "raised"), ("bad", "bad-ground"), ("unsure", "ground"), ("unsure", "unsure-ground"),
+    ("good", "unsure-ground"), ("dim", "unsure-ground"), ("unsure", "good-ground"),
 ]  # fmt: skip
 
 
@@ -67,7 +68,8 @@ class Elements(HTMLParser):
 
 
 @pytest.mark.parametrize(
-    "result", [build.varied(), build.quickstart(), build.large(versions=12, variants=3), with_probes()]
+    "result",
+    [build.varied(), build.quickstart(), build.signalled(), build.large(versions=12, variants=3), with_probes()],
 )
 def test_a_screen_reader_finds_its_way(result: RunResult) -> None:
     found = Elements(html.render(result, library="0;")).found
@@ -82,7 +84,7 @@ def test_a_screen_reader_finds_its_way(result: RunResult) -> None:
     assert all("tabindex" in attributes for attributes in regions if attributes["role"] == "region")
 
 
-@pytest.mark.parametrize("result", [build.varied(), build.large(versions=12, variants=3)])
+@pytest.mark.parametrize("result", [build.varied(), build.signalled(), build.large(versions=12, variants=3)])
 def test_every_link_leads_somewhere(result: RunResult) -> None:
     found = Elements(html.render(result, library="0;")).found
     ids = Counter(attributes["id"] for _, attributes in found if "id" in attributes)

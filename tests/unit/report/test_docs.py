@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from harness.report.signals import GROUP_NAMES
 from harness.report.table import MARKS
 from harness.report.words import SYMBOLS
 from tests.unit.report import build
@@ -28,5 +29,9 @@ def test_every_verdict_and_sign_is_explained() -> None:
     assert [sign for sign in (*SYMBOLS.values(), *MARKS.values()) if f"| {sign} |" not in TEXT] == []
 
 
+def test_every_place_of_the_strip_is_explained() -> None:
+    assert [name for name in GROUP_NAMES.values() if f"| {name} |" not in TEXT] == []
+
+
 def test_the_example_is_what_the_program_prints() -> None:
-    assert shown(build.quickstart()).split("\n\n✗ bad")[0] in TEXT
+    assert shown(build.with_signals(build.quickstart())).split("\n\n✗ bad")[0] in TEXT

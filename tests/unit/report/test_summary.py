@@ -16,7 +16,7 @@ from harness.report.summary import summarise
 from tests.unit.report import build, faults
 
 RESULTS = [
-    build.quickstart(), build.varied(), build.quiet(), build.unreachable(), build.worsening(),
+    build.quickstart(), build.varied(), build.quiet(), build.unreachable(), build.worsening(), build.signalled(),
     faults.run({faults.OLD: "ggu", faults.NEW: "iib"}, variants=faults.SIGNAL),
 ]  # fmt: skip
 
@@ -55,6 +55,7 @@ def test_a_cell() -> None:
         "step_ms_ci": [0.0179, 0.0184], "step_drift": 0.02, "peak_rss_mib": 30 + 7.838 * 4000 / 1024,
         "compared_step_ms": None, "compared_step_ms_ci": None, "compared_peak_mib": None, "compared_peak_mib_ci": None,
         "why": "3 of 3 trials: RSS grows 7.838 KiB a step, at the same pace all the time; up to step 4000",
+        "provisional": False, "signals": {},
     }  # fmt: skip
 
 
@@ -68,6 +69,13 @@ def test_each_kind_of_finding_has_its_own_ends() -> None:
     oldest = through_json(replace(build.quickstart(), findings=(first,)))["findings"][0]
     assert oldest["oldest_bad"] == "6.0.5"
     assert not {"last_good", "first_bad"} & set(oldest)
+
+
+def test_a_drift_has_its_ends_and_is_in_the_schema(schema: dict[str, Any]) -> None:
+    first = replace(build.quickstart().findings[0], kind="drift", metric="step_time")
+    summary = through_json(replace(build.quickstart(), findings=(first,)))
+    assert (summary["findings"][0]["drift_from"], summary["findings"][0]["drift_to"]) == ("6.2.0", "6.3.0")
+    jsonschema.Draft202012Validator(schema).validate(summary)
 
 
 def test_the_whole_run() -> None:
@@ -109,12 +117,12 @@ def test_whose_fault_it_is() -> None:
 CELL = (
     "series image digest host gpu scenario params trials failed signal steps verdict verdicts layer plateau_mib "
     "smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci step_drift "
-    "peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why"
+    "peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why provisional signals"
 )
 FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed consequence_of"
 ENDS = {
     "first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad",
-    "worse": "last_milder first_worse",
+    "worse": "last_milder first_worse", "drift": "drift_from drift_to",
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, Variant
-from harness.report import html, markdown, table, terminal, words, worth
+from harness.report import gaps, html, markdown, table, terminal, words, worth
 from tests.unit.report import build
 
 
@@ -53,6 +53,12 @@ def test_findings_say_where_how_large_and_how_sure() -> None:
     assert words.finding_text(oldest) == "memory leak since 6.0.5, the oldest version here, or longer"
 
 
+def test_a_drift_names_its_ends() -> None:
+    first = build.quickstart().findings[0]
+    drift = replace(first, kind="drift", metric="step_time", verdict="slower", effect=None, p=None)
+    assert words.finding_text(drift) == "slower steps little by little, from 6.2.0 to 6.3.0"
+
+
 def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
     """Who reads it would otherwise take it for as sure as the others."""
     thin = replace(build.quickstart().findings[0], confirmed=False)
@@ -63,7 +69,7 @@ def test_what_a_search_launched_once_is_not_shown_as_a_result() -> None:
     once = replace(build.leak(1.4), verdict="suspect", verdicts=("suspect",), trials=1)
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: once)
     assert {cell.word for cell in table.tables(result)[0].rows[0].cells if cell} == {"suspect, 1 launch"}
-    assert words.gaps(result)[0].startswith("suspect, launched once: ")
+    assert gaps.lines(result)[0].startswith("suspect, launched once: ")
 
 
 def test_how_likely_a_change_of_a_level_is_by_chance() -> None:
@@ -133,7 +139,7 @@ def test_one_clear_line_for_each_host_that_is_gone() -> None:
 
 
 def test_gaps_are_told_once_for_many_variants() -> None:
-    assert words.gaps(build.varied()) == [
+    assert gaps.lines(build.varied()) == [
         "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on old/RTX 3090, 4 variants): "
         "manifest unknown; push it or take it out",
         "inconclusive: 21.08-tf1-py3 (ngc on old/RTX 3090, signal op=fft input=constant): "
@@ -156,7 +162,7 @@ def test_versions_without_a_base_share_a_line_and_its_remedy() -> None:
             "untested", f"{place}: python:3.11: cannot be pulled; set HARNESS_BASE=harness-base:bookworm"
         )
 
-    (line,) = words.gaps(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lost))
+    (line,) = gaps.lines(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lost))
     assert line.endswith("): python:3.11: cannot be pulled; set HARNESS_BASE=harness-base:bookworm")
 
 
@@ -170,7 +176,7 @@ def test_a_verdict_that_rests_on_less_than_was_planned_says_so() -> None:
     assert words.cell_sentence(leaking).startswith(
         "leak 7.84 KiB/step (3 trials, 4,000 steps): not measured as planned: here: connection lost; start dockerd"
     )
-    assert words.gaps(replace(build.quickstart(), cells=(good, leaking))) == [
+    assert gaps.lines(replace(build.quickstart(), cells=(good, leaking))) == [
         "flat, not measured as planned: 6.0.5 (multidict on here, multidict_pop): "
         "here: connection lost; start dockerd and run again",
         "leak, not measured as planned: 6.3.0 (multidict on here, multidict_pop): "
@@ -184,9 +190,9 @@ def test_a_problem_is_told_once() -> None:
     assert entry.problem
     assert words.why(entry) == entry.problem
     result = build.unreachable()
-    assert words.gaps(result) == []
+    assert gaps.lines(result) == []
     lost = replace(build.quickstart().cells[0], problem=result.hosts[0].problem or "")
-    assert words.gaps(replace(result, cells=(lost,))) == []
+    assert gaps.lines(replace(result, cells=(lost,))) == []
 
 
 @pytest.mark.parametrize(
@@ -225,7 +231,7 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
 def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
     """Else "ok" reads as if no version were slower."""
     result = build.quiet()
-    assert worth.uncompared(result) is None
+    assert gaps.not_looked_at(result) == []
     limits = Limits(step_time=None)
 
     def without(entry: CellResult) -> CellResult:
@@ -233,11 +239,10 @@ def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
         return replace(entry, cell=replace(entry.cell, variant=replace(entry.cell.variant, scenario=scenario)))
 
     result = replace(result, cells=tuple(map(without, result.cells)))
-    name = result.cells[0].cell.variant.scenario.name
-    said = f"not compared between versions, as the limits say none: {name}: step times"
-    assert worth.uncompared(result) == said
+    said = "not looked at: step time (the limit is none)"
+    assert gaps.not_looked_at(result) == [said]
     for shown in (terminal.text(result), markdown.render(result), html.render(result)):
-        assert "not compared between versions" in shown
+        assert said in shown
 
 
 def test_a_warning_of_several_variants_is_told_once() -> None:

@@ -17,6 +17,7 @@ from harness.run.messages import (
     count,
     facts_of,
     look_of,
+    not_finite_of,
     number,
     parse,
     text_of,
@@ -98,6 +99,9 @@ def test_no_field_can_raise_anything_else(value: object) -> None:
         lambda: columns_of(message),
         lambda: columns_of({"columns": {"step": value}}),
         lambda: look_of(message, allowed=(500,)),
+        lambda: not_finite_of(message),
+        lambda: not_finite_of({"not_finite": value}),
+        lambda: not_finite_of({"not_finite": {"loss": value}}),
     ):
         try:
             action()

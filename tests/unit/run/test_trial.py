@@ -23,6 +23,10 @@ def samples(*steps: float, **columns: list[float | None]) -> dict[str, Any]:
     return {"type": "samples", "columns": {"step": list(steps), **columns}}
 
 
+def counts(*steps: float, **columns: list[float | None]) -> dict[str, Any]:
+    return {"type": "counts", "columns": {"step": list(steps), **columns}}
+
+
 @dataclass
 class Clock:
     now_s: float = 0.0
@@ -152,12 +156,73 @@ def test_a_column_that_comes_late_is_nan_before() -> None:
         [HELLO, {**DONE, "end": ["crash"]}],
         [HELLO, {**DONE, "signal": "9"}],
         [HELLO, {**DONE, "last_step": -1}],
+        [HELLO, {**DONE, "output_bytes": -1}],
+        [HELLO, {**DONE, "output_bytes": "many"}],
+        [HELLO, {**DONE, "not_finite": ["loss"]}],
+        [HELLO, {**DONE, "not_finite": {"loss": [3]}}],
+        [HELLO, {**DONE, "not_finite": {"loss": [True, 1]}}],
+        [HELLO, {**DONE, "not_finite": {f"loss{number}": [1, 1] for number in range(17)}}],
+        [HELLO, counts(1, 41, threads=[1, 1])],
+        [HELLO, counts(5, 5, threads=[1, 1])],
+        [HELLO, counts(1, 2, threads=[1, -1])],
+        [HELLO, counts(1, 2, threads=[1])],
+        [HELLO, counts(1, 2, threads=[1, "2"])],
+        [HELLO, counts(1, None, threads=[1, 2])],
+        [HELLO, counts(*range(1, 20_000))],
     ],
 )
 def test_what_is_not_understood_says_nothing_about_the_image(said: list[dict[str, Any]]) -> None:
     trial, _ = play(lines(*said))
     assert trial.end == "infrastructure"
     assert "the agent's message was not understood" in trial.message
+
+
+def test_counts_are_those_of_the_newest_message_and_of_kinds_that_are_known() -> None:
+    seen: list[Trace] = []
+
+    def decide(trace: Trace) -> str:
+        seen.append(trace)
+        return "go"
+
+    look = {"type": "look", "step": 10, "look": {}, "last": False}
+    trial, _ = play(
+        lines(
+            HELLO,
+            samples(1, 10),
+            counts(1, 5, 10, threads=[1, 2, 3]),
+            look,
+            samples(20),
+            counts(1, 10, 20, threads=[1, 3, None], disk=[1, 2.5, 3], own=[1, 2, 3]),
+            DONE,
+        ),
+        decide=decide,
+    )
+    assert seen[0].counts["threads"].tolist() == [1, 2, 3]
+    assert trial.trace is not None
+    assert set(trial.trace.counts) == {"step", "threads", "disk"}
+    assert trial.trace.counts["step"].tolist() == [1, 10, 20]
+    assert str(trial.trace.counts["threads"].tolist()) == "[1.0, 3.0, nan]"
+
+
+def test_what_it_printed_and_returned_and_how_it_left_is_kept() -> None:
+    told = {
+        **DONE,
+        "end": "crash",
+        "at_exit": True,
+        "output_head": "first",
+        "output_bytes": 12,
+        "not_finite": {"loss": [3, 17]},
+        "buffered": "3 of 4 steps came in bursts",
+    }
+    trial, _ = play(lines(HELLO, samples(1), told))
+    assert (trial.end, trial.at_exit, trial.made_its_steps) == ("crash", True, True)
+    assert (trial.output_head, trial.output_bytes) == ("first", 12)
+    assert trial.not_finite == {"loss": (3, 17)}
+    assert trial.buffered == "3 of 4 steps came in bursts"
+
+    older, _ = play(lines(HELLO, samples(1), {**DONE, "at_exit": "yes", "output_head": "x" * (1 << 20)}))
+    assert (older.at_exit, older.output_bytes, older.not_finite, older.buffered) == (False, None, {}, "")
+    assert len(older.output_head) == 16 << 10
 
 
 def test_a_last_look_between_two_that_were_asked_for_is_where_the_time_limit_was() -> None:

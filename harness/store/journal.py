@@ -5,7 +5,6 @@
     reports/<matrix name>/latest -> the newest
 
 A trial file holds everything that was measured, so a run's verdicts can be reached again from its directory alone.
-Format history: 1, the first.
 """
 
 from __future__ import annotations
@@ -18,19 +17,14 @@ import secrets
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Any
 
 from harness.errors import InfrastructureError, UsageError
-from harness.model import Cell, End, Floats, Look, Trace, Trial
-
-SCHEMA = 1
-MAX_TRIAL_BYTES = 1 << 30
+from harness.model import Cell, Trial
+from harness.store.trials import read_trial, trial_to_json
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
@@ -187,114 +181,3 @@ def _read_or_none(path: Path) -> Trial | None:
         return read_trial(path)
     except UsageError:
         return None
-
-
-# ---------------------------------------------------------------- a trial as JSON
-
-
-class _TraceFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    columns: dict[str, list[float | None]]
-    looks: list[Look]
-
-
-class _TrialFile(BaseModel):
-    """What a trial file must hold; a copied directory is not trusted."""
-
-    model_config = ConfigDict(extra="forbid")
-    schema_: int
-    cell: dict[str, Any]
-    cell_id: str
-    number: int
-    key: str
-    end: End
-    message: str
-    run: str
-    round: int
-    signal: int | None
-    exit_code: int | None
-    last_step: int
-    steps_asked: int
-    started: str
-    duration_s: float
-    trace: _TraceFile | None
-    peak_rss_kib: float | None
-    probe_cost: float | None
-    output_tail: str
-    stacks: str
-    disturbed: str = ""
-    pulled: Literal["", "beside", "awaited"] = ""
-    image_digest: str
-    reference: str = ""
-    facts: dict[str, Any]
-    fingerprint: dict[str, Any]
-
-
-def describe_cell(cell: Cell) -> dict[str, Any]:
-    """The names that say which cell it is, as every file of a run has them."""
-    return {
-        "series": cell.image.series,
-        "image": cell.image.version,
-        "host": cell.lane.host.name,
-        "gpu": cell.lane.gpu,
-        "scenario": cell.variant.scenario.name,
-        "params": dict(cell.variant.params),
-    }
-
-
-def trial_to_json(trial: Trial, cell: Cell) -> dict[str, Any]:
-    """The content of a trial's file."""
-    plain = {item.name: getattr(trial, item.name) for item in fields(Trial) if item.name != "trace"}
-    return {"schema": SCHEMA, "cell": describe_cell(cell), **plain, "trace": _trace_to_json(trial.trace)}
-
-
-def _trace_to_json(trace: Trace | None) -> dict[str, Any] | None:
-    if trace is None:
-        return None
-    columns = {"step": _numbers(trace.step)}
-    columns.update((name, _numbers(values)) for name, values in trace.columns.items())
-    return {"columns": columns, "looks": [asdict(look) for look in trace.looks]}
-
-
-def _numbers(values: Floats) -> list[float | int | None]:
-    """Numbers as short as they can be written: whole ones as integers, others to a nanosecond, missing as null."""
-    rounded = np.round(np.asarray(values, dtype=np.float64), 9)
-    return [_number(value) for value in rounded.tolist()]
-
-
-def _number(value: float) -> float | int | None:
-    if not np.isfinite(value):
-        return None
-    return int(value) if value.is_integer() else value
-
-
-def read_trial(path: Path) -> Trial:
-    """Read a trial's file. Raises UsageError if it is not one."""
-    try:
-        if path.stat().st_size > MAX_TRIAL_BYTES:
-            raise UsageError(f"{path}: larger than any trial of ours")
-        raw = json.loads(path.read_bytes())
-        if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-            raise UsageError(f"{path}: not a trial of format {SCHEMA}")
-        raw["schema_"] = raw.pop("schema")
-        return _trial(_TrialFile.model_validate(raw))
-    except (OSError, ValueError, RecursionError) as error:
-        text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise UsageError(f"{path}: not a trial of ours: {text}") from error
-
-
-def _trial(file: _TrialFile) -> Trial:
-    content = {
-        name: getattr(file, name) for name in _TrialFile.model_fields if name not in ("schema_", "cell", "trace")
-    }
-    return Trial(**content, trace=_trace(file.trace))
-
-
-def _trace(file: _TraceFile | None) -> Trace | None:
-    if file is None:
-        return None
-    columns = {name: np.array(values, dtype=np.float64) for name, values in file.columns.items()}
-    step = columns.pop("step", None)
-    if step is None or any(len(values) != len(step) for values in columns.values()):
-        raise ValueError("its columns differ in length")
-    return Trace(step=step, columns=columns, looks=tuple(file.looks))

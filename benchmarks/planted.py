@@ -1,0 +1,186 @@
+"""What a sweep sees: faults of known size planted in two of four versions of a package, and healthy look-alikes.
+
+    python -m benchmarks.planted                        all that is planted, at 1, 1.5 and 3 times the limit
+    python -m benchmarks.planted --signals zombies,disk --sizes 3
+    python -m benchmarks.planted --healthy              programs that look guilty, and are not
+    python -m benchmarks.planted --quiet 3 --resampled 500
+
+Every row is a real sweep of the command line on the process engine, whose summary.json is read. Versions 1.0 to 1.3 of
+a carrier package are built here; 1.2 and 1.3 have the fault. `named`: a finding of the right signal between 1.1 and
+1.2; `seen`: some other finding, or a bad cell; `unsure`: a bad version was not called good (suspect, inconclusive,
+untested, blind); `missed`: it was. Nothing is left: all is in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks import planted_quiet
+from benchmarks.planted_answers import HEALTHY_ANSWERS, PLANTED_ANSWERS, accused, answer
+from benchmarks.planted_programs.catalogue import HEALTHY, PLANTED, SIZES, Planted
+from benchmarks.planted_sweeps import VERSIONS, Refused, Workshop, matrix_of, scenario_name
+from harness.judge.transitions import exact_interval
+
+__all__ = ["main"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One scenario of one sweep. `size` in limits, None for what has one size only."""
+
+    signal: str
+    program: str
+    size: float | None
+    answer: str
+    said: str
+
+
+def main() -> int:
+    options = arguments()
+    begun = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="planted-"))
+    try:
+        workshop = Workshop(folder=folder)
+        workshop.build()
+        rows = []
+        for found in run_all(workshop, chosen(options), options):
+            rows += found
+        quiet = planted_quiet.run(workshop, sweeps=options.quiet, resampled=options.resampled, note=note)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(table(rows), *([quiet] if quiet else []), sep="\n\n")
+    print(f"\n{len(rows)} rows, {time.monotonic() - begun:.0f} s")
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    return 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--signals", default="", help="only these, by name, separated by commas; programs, too")
+    parser.add_argument("--sizes", default=",".join(f"{size:g}" for size in SIZES), help="in limits")
+    parser.add_argument("--healthy", action="store_true", help="the healthy programs instead of the planted ones")
+    parser.add_argument("--all", action="store_true", help="both")
+    parser.add_argument("--quiet", type=int, default=0, metavar="N", help="so many quiet sweeps of 8 versions as well")
+    parser.add_argument("--resampled", type=int, default=0, metavar="N", help="so many made of their launches, as well")
+    parser.add_argument("--repeats", type=int, default=1, help="sweeps of each program")
+    parser.add_argument("--jobs", type=int, default=1, help="sweeps at once, of what is not timed")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    options = parser.parse_args()
+    options.sizes = tuple(float(size) for size in options.sizes.split(","))
+    return options
+
+
+def chosen(options: argparse.Namespace) -> list[Planted]:
+    asked = set(filter(None, options.signals.split(",")))
+    only_quiet = options.quiet and not (asked or options.healthy or options.all)
+    pool = [*(HEALTHY if options.healthy or options.all else ()), *(() if options.healthy or only_quiet else PLANTED)]
+    unknown = asked - {word for program in pool for word in (program.signal, program.name)}
+    if unknown:
+        sys.exit(f"--signals: no signal or program is called {', '.join(sorted(unknown))}")
+    return [program for program in pool if not asked or asked & {program.signal, program.name}]
+
+
+def run_all(workshop: Workshop, programs: Sequence[Planted], options: argparse.Namespace) -> Iterator[list[Row]]:
+    """The rows of each sweep: those that are not timed side by side, the others one after the other."""
+    tasks = [program for program in programs for _ in range(options.repeats)]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        yield from pool.map(lambda one: run(workshop, one, options.sizes), [one for one in tasks if not one.timed])
+    for program in tasks:
+        if program.timed:
+            yield run(workshop, program, options.sizes)
+
+
+def run(workshop: Workshop, program: Planted, sizes: Sequence[float]) -> list[Row]:
+    """One sweep: all sizes of a program."""
+    wanted = [size for size in program.sizes() if size is None or size in sizes]
+    kind = "healthy" if program in HEALTHY else "planted"
+    begun = time.monotonic()
+    try:
+        swept = workshop.sweep(matrix_of(program, wanted, workshop.series(kind, VERSIONS)))
+    except Refused as error:
+        note(f"{program.name}: skipped: {error}")
+        return [_row(program, size, "skipped", f"skipped: {str(error).split(';')[0]}") for size in wanted]
+    judge = accused if kind == "healthy" else answer
+    rows = [_row(program, size, *judge(program, scenario_name(program, size), swept)) for size in wanted]
+    shutil.rmtree(swept.directory.parents[2], ignore_errors=True)
+    for row in rows:
+        note(f"{program.name} {_size(row.size)}: {row.answer} {row.said}".rstrip())
+    note(f"{program.name}: {time.monotonic() - begun:.0f} s")
+    return rows
+
+
+def _row(program: Planted, size: float | None, found: str, said: str) -> Row:
+    return Row(signal=program.signal, program=program.name, size=size, answer=found, said=said)
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# ---------------------------------------------------------------- the table
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Each program at each size with how many of its sweeps came to what, and totals with 95 % intervals (Clopper and
+    Pearson).
+    """
+    return "\n".join([*(_table(rows, PLANTED_ANSWERS)), *(_table(rows, HEALTHY_ANSWERS)), *totals(rows)])
+
+
+def _table(rows: Sequence[Row], answers: Sequence[str]) -> list[str]:
+    """Of the planted or the healthy programs, by the answers that there are for them."""
+    grouped: dict[tuple[str, str, float | None], list[Row]] = {}
+    for row in rows:
+        if (row.signal == "none") == (answers is HEALTHY_ANSWERS):
+            grouped.setdefault((row.signal, row.program, row.size), []).append(row)
+    if not grouped:
+        return []
+    lines = [f"{'signal':18}{'program':24}{'size':>5}" + "".join(f"{word:>9}" for word in answers) + "  said"]
+    for (name, program, size), group in grouped.items():
+        counts = Counter(row.answer for row in group)
+        said = " | ".join(dict.fromkeys(row.said for row in group if row.said))
+        cells = "".join(f"{counts[word] or '':>9}" for word in answers)
+        lines.append(f"{name:18}{program:24}{_size(size):>5}{cells}  {said}".rstrip())
+    return [*lines, ""]
+
+
+def totals(rows: Sequence[Row]) -> list[str]:
+    """Of what was planted how much was named and seen, by size; of the healthy how many were accused."""
+    planted = [row for row in rows if row.signal != "none" and row.answer != "skipped"]
+    healthy = [row for row in rows if row.signal == "none" and row.answer != "skipped"]
+    lines = []
+    for size in dict.fromkeys(row.size for row in planted):
+        of_size = [row for row in planted if row.size == size]
+        counts = Counter(row.answer for row in of_size)
+        lines += [_share(f"size {_size(size)} {word}", counts[word], len(of_size)) for word in PLANTED_ANSWERS]
+    if healthy:
+        counts = Counter(row.answer for row in healthy)
+        lines += [_share(f"healthy {word}", counts[word], len(healthy)) for word in HEALTHY_ANSWERS]
+    skipped = sum(row.answer == "skipped" for row in rows)
+    return [*lines, *([f"{skipped} skipped: the matrix file was refused"] if skipped else [])]
+
+
+def _share(name: str, count: int, of: int) -> str:
+    low, high = exact_interval(count, of)
+    return f"{name:24}{count:4} of {of:4}  {count / of:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _size(size: float | None) -> str:
+    return "-" if size is None else f"{size:g}"
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folder goes then, too
+    sys.exit(main())

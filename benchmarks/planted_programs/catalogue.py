@@ -1,0 +1,119 @@
+"""What is planted: each program, the signals that name it rightly, and the sizes that count as 1, 1.5 and 3 limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.model.signals import SIGNALS
+
+SIZES = (1.0, 1.5, 3.0)
+"""Times the limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planted:
+    """A program with a fault. `signal` is what it is listed under; `rightly` what a finding of it may be called.
+
+    `limit` is the change that the sizes are multiples of: by default the signal's own. `fixed`: what it plants has one
+    size only. `steps` and `more` go into the scenario. `told`: it is to be told, not judged, by this text.
+    """
+
+    name: str
+    family: str
+    signal: str
+    also: tuple[str, ...] = ()
+    limit: float = 0.0
+    fixed: bool = False
+    steps: tuple[int, int] = (500, 4000)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    told: str = ""
+
+    @property
+    def rightly(self) -> tuple[str, ...]:
+        return (self.signal, *self.also)
+
+    @property
+    def timed(self) -> bool:
+        """Whether what else runs on the machine disturbs it."""
+        return self.family in ("levels", "healthy")
+
+    @property
+    def most_trials(self) -> int:
+        """A few rounds more where it is figures that are compared; the default of 8 would take twice the time."""
+        return 5 if self.timed else 4
+
+    def sizes(self) -> tuple[float | None, ...]:
+        return (None,) if self.fixed else SIZES
+
+    def amount(self, size: float | None) -> float:
+        """What the script is told: a share, seconds, a count or KiB a step."""
+        signal = SIGNALS.get(self.signal)
+        own = signal.limit if signal is not None else None
+        return (size or 1.0) * (self.limit or own or 1.0)
+
+
+def _outcomes(*names: str) -> list[Planted]:
+    return [Planted(name=name, family="outcomes", signal="outcome", fixed=True) for name in names]
+
+
+def _growths(signal: str, *names: str, also: tuple[str, ...] = ()) -> list[Planted]:
+    return [Planted(name=name, family="growths", signal=signal, also=also) for name in names]
+
+
+def _levels(signal: str, *names: str, **settings: Any) -> list[Planted]:
+    settings = {"steps": (500, 1000), **settings}
+    return [Planted(name=name, family="levels", signal=signal, **settings) for name in names]
+
+
+def _values(signal: str, *names: str, **settings: Any) -> list[Planted]:
+    settings = {"steps": (500, 1000), **settings}
+    return [Planted(name=name, family="values", signal=signal, **settings) for name in names]
+
+
+SECONDS = 0.5  # of setup and of the first step: the base is so short that the absolute limit counts
+PLANTED: tuple[Planted, ...] = (
+    *_outcomes("segv_in_step", "raises_in_step", "segv_at_exit", "abort_at_exit", "exit_3_at_exit", "killed_at_exit"),
+    *_outcomes("teardown_raises", "thread_at_exit", "hang_at_exit"),
+    *_growths("memory", "leak_python", "leak_native"),
+    *_growths("open_files", "files", "sockets", "pipes"),
+    *_growths("threads", "threads", "timers"),
+    *_growths("processes", "processes_programs", "processes_forked"),
+    *_growths("zombies", "zombies_forked", "zombies_programs"),
+    *_growths("shm", "shm_segments", "shm_one_file"),
+    *_growths("shm", "shm_without_name", also=("memory", "open_files")),  # a mapping holds its file open
+    *_growths("disk", "disk_mkstemp", "disk_cwd", "disk_log", "disk_tmp"),
+    *_levels("step_time", "busy_10us", "busy_100us", "sleeping_2ms"),
+    *_levels("step_time", "busy_5ms", steps=(250, 500)),
+    *_levels("step_time", "busy_40ms", steps=(64, 128)),
+    *_levels("late_step_time", "late", "late_gradual", steps=(500, 4000)),
+    *_levels("tail", "tail_new", "tail_longer"),
+    *_levels("tail", "tail_50_times", fixed=True),
+    *_levels("cpu_time", "cpu_spinning", "cpu_thread", "cpu_process", steps=(250, 500)),
+    *_levels("throughput", "fewer_items"),
+    *_levels("setup_time", "setup_sleeps", "setup_works", "import_sleeps", limit=SECONDS),
+    *_levels("first_step", "first_step_works", "first_step_sleeps", limit=SECONDS),
+    *_levels("peak_memory", "peak_temporary", "peak_kept"),
+    *_levels("output", "output_stderr", "output_stdout"),
+    *_values("metrics.loss", "loss_nan", "loss_infinite", "loss_nan_once", fixed=True),
+    *_values("metrics.loss", "loss_higher", limit=0.10, more={"metrics": {"loss": {"change": "10%"}}}),
+    *_values("metrics.checksum", "checksum", fixed=True, more={"metrics": {"checksum": "equal"}}),
+    *_values(
+        "metrics.items", "items_drop", limit=0.05, also=("throughput",), more={"metrics": {"items": {"drop": "5%"}}}
+    ),
+    *_values("log", "new_line", fixed=True, told="Could not load libplanted.so"),
+)  # fmt: skip
+
+_HEALTHY = (
+    "plain", "file_cache_64", "file_cache_400", "thread_pool", "worker_pool", "temporary_files", "rotating_log",
+    "late_reaping", "shm_ring", "socket_churn", "cache_that_fills", "bursty_allocator", "uneven_peak",
+    "collected_cycles", "jittery_setup", "cold_start", "long_tails", "rare_pauses", "slow_warm_up", "bimodal_steps",
+    "two_kinds_of_launches", "bursts_beside", "quicker_versions", "slow_to_exit", "output_at_start", "noisy_lines",
+    "noisy_loss", "seeded_loss", "last_bit", "nan_everywhere", "uneven_items", "order_of_data",
+)  # fmt: skip
+HEALTHY = tuple(Planted(name=name, family="healthy", signal="none", fixed=True) for name in _HEALTHY)
+"""They look guilty, and nothing is wrong with them."""
+
+QUIET = ("plain", "bursty_allocator", "temporary_files", "seeded_loss")
+"""The variants of a quiet sweep."""

@@ -1,0 +1,212 @@
+"""What a bad version leaves behind: memory, files, threads, processes. `amount` is a count or KiB a step.
+
+Good versions do the same, and give it back at once: versions differ in nothing but the loss.
+"""
+
+import ctypes
+import glob
+import itertools
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+
+from planted_carrier import BAD, own_path, work
+
+STEP_US = 200
+PIECE = 16 << 10  # bytes of a file
+LIFE_S = 120  # of a process that nobody ends
+KEPT = []  # what would be given back if nobody had it
+NUMBERS = itertools.count()
+MALLOC, FREE = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free
+MALLOC.restype = ctypes.c_void_p
+FREE.argtypes = [ctypes.c_void_p]
+
+
+def setup(program, amount=0.0):
+    """A step that takes `amount` on average, in pieces of what the mechanism can take at once."""
+    piece, take = PROGRAMS[program]
+    owed = 0.0
+
+    def step():
+        nonlocal owed
+        work(STEP_US)
+        owed += amount
+        while owed >= piece * (1 - 1e-9):
+            owed -= piece
+            give_back = take()
+            if not BAD:
+                give_back()
+                KEPT.clear()
+
+    return step
+
+
+def teardown():
+    """What lies in /dev/shm outlives the launch: a sweep's launches together would fill it."""
+    for path in glob.glob(own_path("/dev/shm", "*")):
+        os.remove(path)
+
+
+def written(path, mode="wb"):
+    with open(path, mode) as file:
+        file.write(b"x" * PIECE)
+    return path
+
+
+# ---------------------------------------------------------------- memory: 1 KiB, the allocators' own bytes among it
+
+
+def python_objects():
+    KEPT.append(bytearray(1024 - 64))
+    return KEPT[-1].clear
+
+
+def native_heap():
+    block = MALLOC(1024 - 16)
+    ctypes.memset(block, 1, 1024 - 16)
+    return lambda: FREE(block)
+
+
+# ---------------------------------------------------------------- open files
+
+
+def open_file():
+    KEPT.append(open("/dev/null"))
+    return KEPT[-1].close
+
+
+def open_socket():
+    KEPT.append(socket.socket())
+    return KEPT[-1].close
+
+
+def open_pipe():
+    """Both ends: two open files."""
+    ends = os.pipe()
+    return lambda: [os.close(end) for end in ends]
+
+
+# ---------------------------------------------------------------- threads and processes
+
+
+def waiting_thread():
+    told = threading.Event()
+    thread = threading.Thread(target=told.wait, daemon=True)
+    thread.start()
+    return lambda: (told.set(), thread.join())
+
+
+def pending_timer():
+    """A timeout of an hour for each request, cancelled or not."""
+    timer = threading.Timer(3600, int)
+    timer.daemon = True
+    timer.start()
+    return lambda: (timer.cancel(), timer.join())
+
+
+def sleeping_program():
+    process = subprocess.Popen(["sleep", str(LIFE_S)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    KEPT.append(process)
+    return lambda: (process.kill(), process.wait())
+
+
+def forked_worker():
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(LIFE_S)
+        while True:
+            signal.pause()
+    return lambda: (os.kill(pid, signal.SIGKILL), os.waitpid(pid, 0))
+
+
+def ended_fork():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    return lambda: os.waitpid(pid, 0)
+
+
+def ended_program():
+    KEPT.append(subprocess.Popen(["true"]))
+    return KEPT[-1].wait
+
+
+# ---------------------------------------------------------------- shared memory
+
+
+def shm_segment():
+    """A file of its own in /dev/shm each time."""
+    path = written(own_path("/dev/shm", "segment-%d" % next(NUMBERS)))
+    return lambda: os.remove(path)
+
+
+def shm_one_file():
+    path = written(own_path("/dev/shm", "ring"), "ab")
+    return lambda: os.truncate(path, 0)
+
+
+def shm_without_name():
+    """As torch shares tensors: the file is removed at once and lives on in the mapping, which holds it open."""
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.truncate(PIECE)
+        KEPT.append(mmap.mmap(file.fileno(), PIECE))
+    KEPT[-1][:] = b"x" * PIECE
+    return KEPT[-1].close
+
+
+# ---------------------------------------------------------------- files on disk
+
+
+def mkstemp():
+    number, path = tempfile.mkstemp()
+    os.write(number, b"x" * PIECE)
+    os.close(number)
+    return lambda: os.remove(path)
+
+
+def file_in_cwd():
+    path = written("events.%d" % next(NUMBERS))
+    return lambda: os.remove(path)
+
+
+LOG = []
+
+
+def appended_log():
+    """One log, which a good version begins anew each time: a line of 256 bytes."""
+    if not LOG:
+        LOG.append(open("train.log", "ab", buffering=0))
+    LOG[0].write(b"x" * 255 + b"\n")
+    return lambda: LOG[0].truncate(0)
+
+
+def file_in_tmp():
+    """In /tmp by its name, whatever TMPDIR says."""
+    path = written(own_path("/tmp", "cache-%d" % next(NUMBERS)))
+    return lambda: os.remove(path)
+
+
+PROGRAMS = {  # how much is taken at once, in the signal's unit, and how
+    "leak_python": (1, python_objects),
+    "leak_native": (1, native_heap),
+    "files": (1, open_file),
+    "sockets": (1, open_socket),
+    "pipes": (2, open_pipe),
+    "threads": (1, waiting_thread),
+    "timers": (1, pending_timer),
+    "processes_programs": (1, sleeping_program),
+    "processes_forked": (1, forked_worker),
+    "zombies_forked": (1, ended_fork),
+    "zombies_programs": (1, ended_program),
+    "shm_segments": (16, shm_segment),
+    "shm_one_file": (16, shm_one_file),
+    "shm_without_name": (16, shm_without_name),
+    "disk_mkstemp": (16, mkstemp),
+    "disk_cwd": (16, file_in_cwd),
+    "disk_log": (0.25, appended_log),
+    "disk_tmp": (16, file_in_tmp),
+}

@@ -1,0 +1,300 @@
+"""Programs with nothing wrong in any version that look guilty: what is found here is a false accusation."""
+
+import array
+import atexit
+import collections
+import gc
+import hashlib
+import logging.handlers
+import math
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from planted_carrier import VERSION, counted, own_path, spin, work
+
+CHANCE = random.SystemRandom()  # new in every launch
+STEP_US = 200
+MIB = 1 << 20
+KEPT = []
+AT_TEARDOWN = []
+
+
+def setup(program, amount=0.0):
+    return PROGRAMS[program]()
+
+
+def teardown():
+    for act in AT_TEARDOWN:
+        act()
+
+
+def plain():
+    return counted(lambda made: None)
+
+
+# ---------------------------------------------------------------- files, threads, processes
+
+
+def file_cache(size, every):
+    """Opens another file now and then, up to so many, and closes the oldest from then on."""
+
+    def program():
+        opened = collections.deque()
+
+        def act(made):
+            if made % every == 0:
+                opened.append(open(__file__))
+                if len(opened) > size:
+                    opened.popleft().close()
+
+        return counted(act)
+
+    return program
+
+
+def thread_pool():
+    """Grows with what is asked of it at once, to 16 threads."""
+    pool = ThreadPoolExecutor(16)
+    return counted(lambda made: list(pool.map(time.sleep, [0.0001] * min(16, 1 + made // 25))) and None)
+
+
+def worker_pool():
+    """Four processes, started when there is first work for each."""
+
+    def act(made):
+        if made % 20 == 0 and len(KEPT) < 4:
+            KEPT.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+        for worker in KEPT:
+            worker.stdin.write(b"x")
+            worker.stdin.flush()
+
+    return counted(act)
+
+
+def temporary_files():
+    def act(_):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"x" * 65536)
+
+    return counted(act)
+
+
+def rotating_log():
+    """Up to five files of 64 KiB: full after 600 steps."""
+    handler = logging.handlers.RotatingFileHandler("train.log", maxBytes=65536, backupCount=4)
+    log = logging.getLogger("planted")
+    log.addHandler(handler)
+    return counted(lambda made: log.warning("step %d %s", made, "x" * 500))
+
+
+def late_reaping():
+    """Children that end at once and are waited for a hundred steps later: some zombies at any time."""
+    children = collections.deque()
+
+    def act(made):
+        if made % 20 == 0:
+            children.append((made, subprocess.Popen(["true"])))
+        if children and made - children[0][0] >= 100:
+            children.popleft()[1].wait()
+
+    return counted(act)
+
+
+def shm_ring():
+    """Four MiB in /dev/shm that are written again and again."""
+    path = own_path("/dev/shm", "ring")
+    file = open(path, "w+b")
+    AT_TEARDOWN.append(lambda: os.remove(path))
+
+    def act(made):
+        file.seek(made % 64 * 65536)
+        file.write(b"x" * 65536)
+
+    return counted(act)
+
+
+def socket_churn():
+    """Sockets that come and go, up to fifty."""
+    opened = []
+
+    def act(_):
+        if CHANCE.random() < 0.1:
+            if opened and CHANCE.random() < len(opened) / 50:
+                opened.pop(CHANCE.randrange(len(opened))).close()
+            else:
+                opened.append(socket.socket())
+
+    return counted(act)
+
+
+# ---------------------------------------------------------------- memory
+
+
+def cache_that_fills():
+    """20 MiB in the first 600 steps, and no more."""
+    return counted(lambda made: KEPT.append(os.urandom(20 * MIB // 600)) if made <= 600 else None)
+
+
+def bursty_allocator():
+    """Now and then up to 16 MiB, given back in the same step."""
+
+    def act(_):
+        if CHANCE.random() < 0.02:
+            bytearray(b"x") * CHANCE.randrange(16 * MIB)
+
+    return counted(act)
+
+
+def uneven_peak():
+    """A workspace whose size differs from launch to launch by 3 %."""
+    KEPT.append(bytearray(b"x") * int(64 * MIB * CHANCE.gauss(1, 0.03)))
+    return plain()
+
+
+def collected_cycles():
+    """Garbage in cycles, which the collector finds at its own times."""
+
+    def act(_):
+        ring = [bytearray(256) for _ in range(20)]
+        ring.append(ring)
+        if CHANCE.random() < 0.005:
+            gc.collect()
+
+    return counted(act)
+
+
+# ---------------------------------------------------------------- time
+
+
+def jittery_setup():
+    time.sleep(CHANCE.uniform(0.1, 0.4))
+    return plain()
+
+
+def cold_start():
+    """The first launch of a version compiles for a second, the later ones find what it compiled."""
+    path = os.path.join("/tmp", "planted-%s-compiled-%s" % (os.environ["PLANTED_TOKEN"], VERSION))
+    if not os.path.exists(path):
+        spin(1.0)
+        open(path, "w").close()
+    return plain()
+
+
+def long_tails():
+    """One step in fifty takes twenty times as long, in all versions."""
+    return counted(lambda made: work(19 * STEP_US) if CHANCE.random() < 0.02 else None)
+
+
+def rare_pauses():
+    """Five pauses of 50 ms in a launch, at any time, as of a collector."""
+    return counted(lambda made: time.sleep(0.05) if CHANCE.random() < 5 / 4000 else None)
+
+
+def slow_warm_up():
+    """The first thousand steps get quicker, from three times the time."""
+    return counted(lambda made: work(2 * STEP_US * math.exp(-made / 250)) if made < 1000 else None)
+
+
+def bimodal_steps():
+    return counted(lambda made: work(STEP_US / 2) if CHANCE.random() < 0.5 else None)
+
+
+def two_kinds_of_launches():
+    """A launch gets the better or the worse placement, by chance: its steps differ by 4 %."""
+    return counted(lambda made: None, us=STEP_US * CHANCE.choice([1.0, 1.04]))
+
+
+def bursts_beside():
+    """A thread that hashes for 5 ms every now and then."""
+
+    def burst():
+        while True:
+            time.sleep(CHANCE.expovariate(20))
+            for _ in range(100):
+                hashlib.sha256(b"x" * (64 << 10))
+
+    threading.Thread(target=burst, daemon=True).start()
+    return plain()
+
+
+def quicker_versions():
+    """Each version does the same in 5 % less time: nobody complains."""
+    return counted(lambda made: None, us=STEP_US * 0.95 ** int(VERSION.split(".")[1]))
+
+
+def slow_to_exit():
+    atexit.register(time.sleep, 1.0)
+    return plain()
+
+
+# ---------------------------------------------------------------- what is printed and returned
+
+
+def output_at_start():
+    """100 KiB in setup and as much in the first step."""
+    sys.stderr.write("I compiling\n" * 9000)
+    return counted(lambda made: sys.stderr.write("I tuning\n" * 11000) and None if made == 1 else None)
+
+
+def noisy_lines():
+    """Warnings with addresses, times and counts, which no other launch prints so."""
+
+    def act(made):
+        if made % 100 == 0:
+            print("W %s step %d of %#x took %f s" % (time.time(), made, id(made), CHANCE.random()))
+
+    return counted(act)
+
+
+def noisy_loss():
+    return counted(lambda made: {"loss": (0.5 + 1.5 * math.exp(-made / 200)) * (1 + CHANCE.gauss(0, 0.05))})
+
+
+def seeded_loss():
+    """Each launch starts from other weights, and ends a few percent elsewhere."""
+    level = CHANCE.gauss(1, 0.02)
+    return counted(lambda made: {"loss": level * (0.5 + math.exp(-made / 200)) * (1 + CHANCE.gauss(0, 0.05))})
+
+
+def last_bit():
+    """The same sum in another order: versions differ in the last bit, launches of one do not."""
+    terms = [0.1 * number for number in range(20)]
+    value = sum(terms) if int(VERSION.split(".")[1]) % 2 else sum(reversed(terms))
+    return counted(lambda made: {"loss": value})
+
+
+def nan_everywhere():
+    """A metric that has been NaN in every version."""
+    return counted(lambda made: {"ratio": math.nan})
+
+
+def uneven_items():
+    """Batches of very different sizes."""
+    return counted(lambda made: CHANCE.randrange(50, 151))
+
+
+def order_of_data():
+    """Each version shuffles its data in its own way; the work is the same."""
+    order = random.Random(VERSION)
+    data = array.array("d", (order.random() for _ in range(2000)))
+    return counted(lambda made: {"total": round(math.fsum(data[made % 1000 : made % 1000 + 1000]), 3)})
+
+
+NAMED = (
+    plain, thread_pool, worker_pool, temporary_files, rotating_log, late_reaping, shm_ring, socket_churn,
+    cache_that_fills, bursty_allocator, uneven_peak, collected_cycles, jittery_setup, cold_start, long_tails,
+    rare_pauses, slow_warm_up, bimodal_steps, two_kinds_of_launches, bursts_beside, quicker_versions, slow_to_exit,
+    output_at_start, noisy_lines, noisy_loss, seeded_loss, last_bit, nan_everywhere, uneven_items, order_of_data,
+)  # fmt: skip
+PROGRAMS = {
+    "file_cache_64": file_cache(64, 5),
+    "file_cache_400": file_cache(400, 2),
+    **{program.__name__: program for program in NAMED},
+}

@@ -1,0 +1,35 @@
+"""Processor time of a process and of all that descend from it."""
+
+import os
+import resource
+import time
+
+from . import tree
+
+
+def children_s():
+    """Seconds that our descendants have taken: exact for those that were waited for, in ticks for those that live."""
+    waited_for = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return waited_for.ru_utime + waited_for.ru_stime + tree.cpu_s(tree.descendants(os.getpid()))
+
+
+_thread_s = getattr(time, "thread_time", time.process_time)  # Python 3.7
+
+
+class Meter(object):
+    """Adds up the processor time of this process and its descendants while it runs."""
+
+    def __init__(self):
+        self.spent_s = 0.0
+        self._since_s = 0.0
+        self._thread_since_s = 0.0
+
+    def resume(self):
+        before_s = children_s()
+        self._since_s, self._thread_since_s = time.process_time() + before_s, _thread_s()
+
+    def pause(self, overhead):
+        """`overhead`: the share of the time that was not the scenario's own. So much of this thread's processor time
+        is taken off: what other processes took of the time, they took of both parts alike."""
+        own_s = overhead * (_thread_s() - self._thread_since_s)
+        self.spent_s += max(0.0, time.process_time() + children_s() - self._since_s - own_s)

@@ -1,0 +1,72 @@
+"""What the processes of a trial hold besides memory: open files, threads, children. Read from /proc, from outside."""
+
+import os
+
+from . import tree
+from .bounds import Beyond, Bounds
+
+COUNTED = ("open_files", "sockets", "pipes", "threads", "processes", "zombies")
+KINDS = {"socket": "sockets", "pipe": "pipes"}
+
+
+def count(pid):
+    """Name -> count over the tree of process `pid`, a child of ours; None once it has ended.
+
+    All descendants of ours are its tree: those whose parent ended are ours by now. What cannot be counted is missing.
+    """
+    bounds = Bounds()
+    try:
+        found = [process for process in map(tree.look_at, tree.descendants(os.getpid(), bounds)) if process]
+    except Beyond:
+        return {}
+    living = [process for process in found if process.state not in "ZX"]
+    if pid not in [process.pid for process in living]:
+        return None
+    counts = {
+        "threads": sum(process.threads for process in living),
+        "processes": len(living) - 1,
+        # A dead child of ours waits for nobody but us.
+        "zombies": sum(process.state == "Z" and process.parent != os.getpid() for process in found),
+    }
+    try:
+        counts.update(_open_files([process.pid for process in living], bounds))
+    except (Beyond, OSError):  # more than can be counted, or a process that became another user's
+        return counts
+    return counts
+
+
+def written_bytes():
+    """What the tree has written by system calls, and who of it was waited for; None where that may not be read."""
+    written = 0
+    for pid in tree.descendants(os.getpid()):
+        try:
+            with open("/proc/%d/io" % pid, "rb") as file:
+                written += int(file.read().split(b"wchar:")[1].split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        except (OSError, IndexError, ValueError):
+            return None
+    return written
+
+
+def _open_files(pids, bounds):
+    counts = {"open_files": 0, "sockets": 0, "pipes": 0}
+    for pid in pids:
+        try:
+            with os.scandir("/proc/%d/fd" % pid) as entries:
+                for entry in entries:
+                    bounds.count()
+                    counts["open_files"] += 1
+                    kind = KINDS.get(_target(entry.path).partition(":")[0])
+                    if kind:
+                        counts[kind] += 1
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return counts
+
+
+def _target(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""  # it was closed meanwhile

@@ -1,0 +1,61 @@
+"""New lines in what a version prints: those that no version before it printed. Told, never judged.
+
+Lines are compared without what differs from launch to launch: numbers, addresses, times and temporary paths.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from harness.model import Observed, Trial
+
+MOST_LINES = 400
+"""Of the beginning and the end of a launch's output together."""
+MOST_TOLD = 5
+"""New lines of one version that are told."""
+LONGEST = 300
+MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
+
+
+def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
+    """For each version that prints lines which none before it did; only lines that most of its launches print."""
+    known: set[str] = set()
+    before: int | None = None
+    found = []
+    for place, version in enumerate(launches):
+        told = [lines_of(trial) for trial in version if trial.measured]
+        if not told:
+            continue
+        usual = [
+            line for line, count in Counter(line for each in told for line in each).items() if 2 * count > len(told)
+        ]
+        new = [line for line in usual if line not in known]
+        if before is not None:
+            found += list(_observed(before, place, new))
+        known.update(*told)
+        before = place
+    return tuple(found)
+
+
+def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
+    for line in lines[:MOST_TOLD]:
+        yield Observed(signal="log", before=before, after=after, text=line)
+    if len(lines) > MOST_TOLD:
+        text = f"and {len(lines) - MOST_TOLD} more new lines"
+        yield Observed(signal="log", before=before, after=after, text=text)
+
+
+def lines_of(trial: Trial) -> dict[str, None]:
+    """The distinct lines that a launch printed, masked, in order."""
+    head, tail = trial.output_head.splitlines(), trial.output_tail.splitlines()
+    lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
+    return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
+
+
+@functools.lru_cache(maxsize=20_000)
+def mask(line: str) -> str:
+    """`E0731 12:01:02 load of libcudnn.so.8 failed` -> `E# # load of libcudnn.so.# failed`."""
+    return MASKED.sub("#", line).strip()

@@ -1,0 +1,261 @@
+"""What a trial holds besides memory: what piles up must show, by its kind, and what does not must not."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.agent import census, wire
+from harness.agent.probes import bounds, files, holdings, tree
+from tests.agent.driver import Agent, Told, pack
+
+HOLDING = """
+import os, resource, socket, subprocess, sys, tempfile, threading, time
+KEPT = []
+
+def keep(kind):
+    if kind == "files":
+        KEPT.append(open(os.devnull))
+    elif kind == "sockets":
+        KEPT.append(socket.socket())
+    elif kind == "pipes":
+        KEPT.append(os.pipe())
+    elif kind == "threads":
+        thread = threading.Thread(target=time.sleep, args=(1000,))
+        thread.daemon = True
+        thread.start()
+    elif kind == "processes":
+        KEPT.append(subprocess.Popen(["sleep", "1000"], close_fds=True))
+    elif kind == "zombies":
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    elif kind == "temporary":
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            file.write(b"x" * 10240)
+    elif kind == "log":
+        with open(os.path.join(os.environ["HOME"], "log"), "ab") as file:
+            file.write(b"x" * 10240)
+    elif kind == "shm":
+        with open("/dev/shm/not-the-%d-%d" % (os.getppid(), len(KEPT)), "wb") as file:
+            file.write(b"x" * 8192)
+        KEPT.append(None)
+
+def setup(kind, at_once=0):
+    for _ in range(at_once):
+        keep(kind)
+    return (lambda: None) if at_once else lambda: keep(kind)
+"""
+
+
+def run(root: Path, python: str, *, script: Path | None = None, **job: object) -> Told:
+    """As on a process host: the trial's folder is its home."""
+    pack(root, script, **job)
+    with Agent(root, python=python, environment={"HOME": str(root), "TMPDIR": str(root)}) as agent:
+        return agent.finish()
+
+
+@pytest.fixture
+def holding(tmp_path: Path) -> Iterator[Path]:
+    script = tmp_path / "holding.py"
+    script.write_text(HOLDING)
+    yield script
+    for path in Path("/dev/shm").glob("not-the-*"):
+        path.unlink()
+
+
+GROWS = {
+    "files": {"open_files": 1},
+    "sockets": {"open_files": 1, "sockets": 1},
+    "pipes": {"open_files": 2, "pipes": 2},
+    "threads": {"threads": 1},
+    "zombies": {"zombies": 1},
+    "temporary": {"disk": 10},
+    "log": {"disk": 10},
+    "shm": {"shm": 8},
+}
+
+
+@pytest.mark.parametrize("kind", GROWS)
+def test_what_piles_up_is_counted_exactly_at_looks(tmp_path: Path, holding: Path, kind: str) -> None:
+    told = run(tmp_path / "root", sys.executable, script=holding, params={"kind": kind}, looks=[20, 40, 80])
+
+    rows = [told.counts["step"].index(step) for step in (1, 20, 40, 80)]
+    for name in census.COUNTED:
+        grown = [told.counts[name][row] - told.counts[name][rows[0]] for row in rows]  # type: ignore[operator]
+        pace = GROWS[kind].get(name, 0)
+        assert grown == [pytest.approx(pace * (step - 1), abs=4) for step in (1, 20, 40, 80)], name
+
+
+def test_the_processes_that_it_started_are_counted_with_what_they_hold(tmp_path: Path, holding: Path) -> None:
+    told = run(tmp_path / "root", sys.executable, script=holding, params={"kind": "processes"}, looks=[5])
+
+    assert (told.counts["processes"][-1], told.counts["threads"][-1]) == (5, 6)
+    assert told.counts["pipes"][-1] >= told.counts["pipes"][0] + 4 * 2  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", ["files", "threads", "zombies", "temporary"])
+def test_what_was_there_before_the_first_step_is_no_growth(tmp_path: Path, holding: Path, kind: str) -> None:
+    """A pool that setup filled would be called a leak."""
+    params = {"kind": kind, "at_once": 30}
+    told = run(tmp_path / "root", sys.executable, script=holding, params=params, looks=[50, 100])
+
+    for name in census.COUNTED:
+        assert len(set(told.counts[name])) == 1, name
+
+
+def test_counts_come_between_looks_too_and_in_every_python(tmp_path: Path, python: str) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text("import time\ndef setup():\n    return lambda: time.sleep(0.01)\n")
+    told = run(tmp_path / "root", python, script=script, looks=[30, 60])
+
+    steps = told.counts["step"]
+    assert steps[0] == 1
+    assert {30, 60} <= set(steps)
+    assert len(steps) >= 5
+    assert steps == sorted(set(steps))  # type: ignore[type-var]
+    assert set(told.counts["threads"]) == {1}
+    assert set(told.counts["processes"]) == {0}
+
+
+def test_a_command_is_counted_with_all_its_processes(tmp_path: Path) -> None:
+    shell = "sleep 1000 & exec 7>/dev/null; for i in 1 2 3 4 5 6; do echo step; sleep 0.05; done; kill %1"
+    told = run(tmp_path, sys.executable, command=["bash", "-c", shell], step_pattern="step", looks=[3, 6])
+
+    assert told.done["end"] == "completed"
+    assert set(told.counts["processes"]) <= {1, 2}
+    assert all(count and count >= 7 for count in told.counts["open_files"])
+
+
+def test_a_scenario_that_became_another_user_is_still_run(tmp_path: Path) -> None:
+    """What may not be read of it is missing; the rest is told."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    script = tmp_path / "other.py"
+    script.write_text("import os\ndef setup():\n    os.setuid(12345)\n    return lambda: None\n")
+    told = run(tmp_path / "root", sys.executable, script=script)
+
+    assert told.done["end"] == "completed"
+    assert told.counts["threads"][-1] == 1
+
+
+# ---------------------------------------------------------------- parts
+
+
+def test_a_tree_that_ended_is_not_counted_as_nothing() -> None:
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert holdings.count(child.pid) is None
+
+
+def test_beyond_the_bounds_a_count_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        try:
+            monkeypatch.setattr(holdings, "Bounds", lambda: bounds.Bounds(3))
+            assert "open_files" not in (holdings.count(child.pid) or {})
+        finally:
+            child.kill()
+    with pytest.raises(bounds.Beyond):
+        tree.descendants(1, bounds.Bounds(0))
+    with pytest.raises(bounds.Beyond):
+        spend(bounds.Bounds(1 << 20, -1.0))
+
+
+def spend(limits: bounds.Bounds) -> None:
+    for _ in range(100):
+        limits.count()
+
+
+def make(folder: Path, *names: str, size: int = 4096) -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+    return folder
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others put into this machine's /tmp meanwhile does not count, and what was there is old."""
+    monkeypatch.setattr(files, "TEMPORARY", ())
+    monkeypatch.setattr(files, "CLOCK_STEP_S", -0.05)
+
+
+def disk_kib(places: files.Places) -> float:
+    return float(places.count()["disk"])
+
+
+@pytest.mark.usefixtures("alone")
+def test_in_a_container_files_that_the_image_has_do_not_count(tmp_path: Path) -> None:
+    home, root = make(tmp_path / "home", "old/a"), make(tmp_path / "root", "job.json")
+    places = files.Places(str(root), {"HOME": str(home), "TMPDIR": str(tmp_path / "none")}, wire.Output())
+    before = disk_kib(places)
+    time.sleep(0.1)
+    make(home, "new", "old/b", size=8192)
+    make(root, "scenario/c", size=8192)
+    make(home, "harness-1234/other", size=1 << 20)
+
+    assert disk_kib(places) - before == pytest.approx(3 * 8 + 4 + 4, abs=1), "two folders changed, too"
+
+
+def test_where_others_write_too_only_what_it_wrote_itself_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A neighbour's files in /tmp would be called a leak."""
+    monkeypatch.setattr(files, "TEMPORARY", ())
+    root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
+    written = [1000]
+    monkeypatch.setattr(holdings, "written_bytes", lambda: written[0])
+    output = wire.Output()
+    places = files.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, output)
+    before = disk_kib(places)
+    make(temporary, "neighbours", size=1 << 20)
+    assert disk_kib(places) == before
+
+    make(temporary, "own", size=8192)
+    make(root, "log", size=16384)
+    written[0] += 8192 + 16384 + 500
+    output.add(b"x" * 500)
+    assert disk_kib(places) == before + 8 + 16
+    monkeypatch.setattr(holdings, "written_bytes", lambda: None)
+    assert disk_kib(places) == before + 16
+
+
+def test_a_place_that_is_too_large_is_followed_where_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: None
+) -> None:
+    home, root = make(tmp_path / "home", *(f"deep/{number}" for number in range(50))), make(tmp_path / "root", "x")
+    monkeypatch.setattr(files, "MOST_ENTRIES", 30)
+    places = files.Places(str(root), {"HOME": str(home)}, wire.Output())
+    before = disk_kib(places)
+    time.sleep(0.1)
+    make(home, "new/a", size=8192)
+
+    assert disk_kib(places) - before == 4 + 8
+
+
+def test_many_rows_are_thinned_and_those_of_looks_stay() -> None:
+    counted = census.Census(os.getpid(), None, lambda: None)
+    counted._rows = [(step, {"threads": 1}, step % 100 == 1) for step in range(1, 3000)]
+    counted._thin()
+
+    steps = [step for step, _, _ in counted._rows]
+    assert set(range(1, 3000, 100)) <= set(steps)
+    assert len(steps) == pytest.approx(1500, abs=30)
+
+
+def test_sizes() -> None:
+    def told(mode: int, size: int, blocks: int) -> os.stat_result:
+        return os.stat_result((mode, 0, 0, 1, 0, 0, size, 0, 0, 0), {"st_blocks": blocks})
+
+    regular, folder = 0o100644, 0o040755
+    assert files._taken(told(regular, 0, 0)) == 1024
+    assert files._taken(told(regular, 10, 8)) == 4096
+    assert files._taken(told(regular, 10_000, 24)) == 10_000
+    assert files._taken(told(regular, 1 << 30, 8)) == 4096
+    assert files._taken(told(folder, 4096, 8)) == 4096

@@ -1,0 +1,80 @@
+"""What piles up in a launch: an engineer finds the version that leaves files, threads or processes behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.judge.counts import judge_counts
+from harness.model import Floats, Limits, Trace
+
+LIMITS = Limits()
+LOOKS = (1, 500, 1000, 2000, 4000)
+
+
+def counted(values: Floats, *, step: Floats | None = None, name: str = "open_files", **more: Floats) -> Trace:
+    steps = np.array(LOOKS, dtype=np.float64) if step is None else step
+    return Trace(step=np.arange(1.0, 3.0), columns={}, counts={"step": steps, name: np.asarray(values, float), **more})
+
+
+def state(trace: Trace, name: str = "open_files", limits: Limits = LIMITS) -> str:
+    return judge_counts(trace, limits=limits)[name].state
+
+
+@given(rate=st.floats(0.03, 5), start=st.integers(0, 500))
+def test_what_each_step_leaves_open_is_found_at_its_rate(rate: float, start: int) -> None:
+    found = judge_counts(counted(np.floor(start + rate * np.array(LOOKS))), limits=LIMITS)["open_files"]
+    assert found.state == "bad"
+    assert found.rate == pytest.approx(rate, rel=0.05)
+
+
+@given(size=st.integers(0, 100_000), full_at=st.integers(1, 1900))
+def test_a_cache_that_is_full_before_the_last_half_is_never_accused(size: int, full_at: int) -> None:
+    values = np.minimum(np.array(LOOKS) / full_at, 1) * size
+    assert state(counted(np.floor(values))) == "good"
+
+
+@given(size=st.integers(50, 10_000), power=st.floats(0.1, 0.6))
+def test_growth_that_slows_down_is_never_accused(size: int, power: float) -> None:
+    values = size * (np.array(LOOKS) / 4000) ** power
+    assert state(counted(np.floor(values))) != "bad"
+
+
+def test_a_pool_that_is_made_at_once_is_not_accused() -> None:
+    """64 threads at step 3,000: counts between the looks show that it was one jump."""
+    step = np.arange(50.0, 4001.0, 50)
+    assert state(counted(np.where(step < 3000, 4.0, 68.0), step=step), "open_files") != "bad"
+
+
+def test_counts_that_come_and_go_are_good() -> None:
+    step = np.arange(50.0, 4001.0, 50)
+    values = np.random.default_rng(0).integers(0, 60, len(step)).astype(float)
+    values[-1] = 5.0
+    assert state(counted(values, step=step)) == "good"
+
+
+def test_the_kind_of_files_is_named() -> None:
+    """`pipes` points at the code to look at; `open files` does not."""
+    pipes = np.array(LOOKS, dtype=float)
+    trace = counted(pipes + 10, pipes=pipes, sockets=np.zeros(5))
+    assert judge_counts(trace, limits=LIMITS)["open_files"].kind == "pipes"
+    assert "pipes" in str(judge_counts(trace, limits=LIMITS)["open_files"])
+
+
+def test_a_launch_that_stopped_early_says_nothing() -> None:
+    assert state(counted(np.array([0.0, 500.0]), step=np.array([1.0, 500.0]))) == "unknown"
+
+
+def test_a_limit_of_none_and_a_count_that_is_missing_are_not_judged() -> None:
+    off = Limits(others=(("open_files", None),))
+    assert "open_files" not in judge_counts(counted(np.array(LOOKS, float)), limits=off)
+    assert not judge_counts(counted(np.full(5, np.nan)), limits=LIMITS)
+    assert not judge_counts(Trace(step=np.arange(2.0), columns={}), limits=LIMITS)
+
+
+def test_bytes_on_disk_have_a_limit_in_kib() -> None:
+    slow, fast = (rate * np.array(LOOKS, dtype=float) for rate in (0.1, 16.0))
+    assert state(counted(slow, name="disk"), "disk") == "good"
+    assert state(counted(fast, name="disk"), "disk") == "bad"

@@ -1,0 +1,347 @@
+"""What cells show of their signals. Who reads ✓ must be able to rely on it: what was not seen is never called good."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
+from harness.report import cells_csv, ends, gaps, html, junit, markdown, signals, summary, table, terminal, words
+from tests.unit.report import build
+from tests.unit.report.test_terminal import shown
+
+GOOD = SignalVerdict(seen="good")
+
+
+def one_row(verdict: CellVerdict) -> RunResult:
+    """A run of one variant, all versions alike."""
+    return build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: verdict, verdict="ok")
+
+
+def first_cell(verdict: CellVerdict) -> table.Shown:
+    (cell, *_) = table.tables(one_row(verdict))[0].shown
+    return cell
+
+
+# ---------------------------------------------------------------- the strip
+
+
+def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
+    bad = {name: SignalVerdict(seen="bad") for name in ("outcome", "shm", "first_step")}
+    blind = {"tail": build.BLIND}
+    strip = signals.strip(build.seen(build.flat(), **bad, **blind))
+    assert signals.marks(strip) == "✗✓✗?✗·"
+    assert signals.told(strip) == (
+        "outcome bad, memory good, other growth bad, step time not decided, start-up bad, results nothing to look at"
+    )
+    assert len(signals.GROUP_NAMES) == len(GROUPS) == len(strip)
+    assert signals.strip(build.flat()) == ()
+
+
+seen = st.sampled_from(["good", "bad", "suspect", "blind", "none"])
+some_signals = st.dictionaries(
+    st.sampled_from([*SIGNALS, "metrics.loss"]), st.builds(SignalVerdict, seen=seen), max_size=8
+)
+
+
+@given(known=some_signals, provisional=st.booleans(), own=st.sampled_from(["flat", "plateau", "suspect", "leak"]))
+def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: Any, *, provisional: bool) -> None:
+    verdict = replace(build.flat(), verdict=own, verdicts=(own,), signals=known, provisional=provisional)
+    open_ = {one.seen for one in known.values()} & {"bad", "suspect", "blind"}
+    tone, marks = words.cell_tone(verdict), signals.marks(signals.strip(verdict))
+    assert (tone == "good") == (not open_ and not provisional and own in ("flat", "plateau"))
+    assert (tone == "bad") == (own in BAD or "bad" in open_)
+    assert not (provisional and "✓" in marks)
+    assert ("✗" in marks) == ("bad" in open_)
+    assert all(words.cell_words(verdict, least=3)[0:1])
+
+
+def test_of_several_bad_signals_the_cause_is_shown() -> None:
+    """Open files that pile up take memory and slow the steps: who reads "step time" looks in the wrong place."""
+    bad = {name: SignalVerdict(seen="bad", value=1.0) for name in ("memory", "open_files", "step_time")}
+    assert signals.matter(build.seen(build.flat(), **bad)) == "open_files"
+    assert signals.matter(build.seen(build.flat(), tail=build.BLIND, setup_time=replace(GOOD, seen="suspect"))) == (
+        "setup_time"
+    )
+    assert signals.matter(build.seen(build.flat())) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "word", "figure"),
+    [
+        ("step_time", build.BLIND, "step time", "only ±35 %"),
+        ("step_time", replace(build.BLIND, visible=2e7), "step time", "only >10×"),
+        ("step_time", replace(build.BLIND, visible=None), "step time", "cannot be told"),
+        ("tail", replace(build.BLIND, visible=3.1), "tail", "only ±310 %"),
+        ("open_files", SignalVerdict(seen="blind", visible=0.3), "open files", "only 0.3 files/step"),
+        ("setup_time", SignalVerdict(seen="bad", value=2.1), "setup time", "2.10 s"),
+        ("metrics.loss", SignalVerdict(seen="bad", value=1.5), "loss", "1.5"),
+    ],
+)
+def test_a_cell_that_is_good_alone_shows_what_is_not(name: str, one: SignalVerdict, word: str, figure: str) -> None:
+    cell = first_cell(build.seen(build.flat(), **{name: one}))
+    assert (cell.word, cell.figure) == (word, figure)
+    assert cell.tone == ("bad" if one.seen == "bad" else "unsure")
+
+
+def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
+    words_of = [(cell.word, cell.figure) for cell in table.tables(build.signalled())[0].rows[0].cells if cell]
+    assert ("open files", "1 file/step") in words_of
+    assert ("NaN", "in loss") in words_of
+    growing = next(one.verdict for one in build.signalled().cells if one.verdict.verdict == "growth")
+    assert words.cell_text(growing) == "open files 1 file/step"
+    assert words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
+
+
+# ---------------------------------------------------------------- blind, and so far
+
+
+def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
+    """`±? ±0.673 %` beside a name was a riddle, and a limit that could not be kept was a ✓."""
+    told = "step time: only ±35 % would have shown (limit 10 %)"
+    assert signals.blindness("step_time", build.BLIND) == told
+    assert signals.sentence("step_time", build.BLIND) == f"{told}; {build.BLIND.why}"
+    judged = replace(build.BLIND, why="only a change of 35% would have shown, and the limit is 10%; more launches")
+    assert signals.sentence("step_time", judged) == f"{told}; more launches"
+    result = one_row(build.seen(build.flat(), step_time=build.BLIND))
+    assert gaps.lines(result) == [
+        f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here, orjson_deleted): {build.BLIND.why}"
+    ]
+    assert words.totals(result).startswith("4 cells: 4 good in part; ")
+    for page in (terminal.text(result, width=300), markdown.render(result).replace("\\", ""), html.render(result)):
+        assert told in page
+        assert "±?" not in page
+
+
+def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
+    verdicts = {"rfft": 0.352, "fft": 0.5}
+    result = build.run(
+        [(build.ORJSON, [build.HERE], build.SIGNAL)],
+        lambda _version, _lane, of: build.seen(
+            build.flat(), step_time=replace(build.BLIND, visible=verdicts[str(of.params[0][1])])
+        ),
+    )
+    (line,) = gaps.lines(result)
+    assert line.startswith(
+        "step time: only ±50 % would have shown (limit 10 %): 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson"
+    )
+    assert "4 variants" in line
+
+
+def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
+    result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
+    cell = next(table.tables(result)[0].shown)
+    assert (cell.symbol, cell.word, cell.figure) == ("?", "good so far", "1 of 3 launches")
+    assert words.totals(result).startswith("4 cells: 4 good so far; ")
+    assert gaps.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here")
+    for page in (terminal.text(result), markdown.render(result), html.render(result)):
+        assert "1 of 3 launches" in page
+        assert not re.search(r"✓(?! good)", re.sub(r'<span class="key.*', "", page))
+    assert {case[0].tag for case in _cases(result)} == {"skipped"}
+    assert [row["provisional"] for row in _rows(result)] == ["true"] * 4
+
+
+def _cases(result: RunResult) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(junit.render(result).encode()).iter("testcase"))
+
+
+def _rows(result: RunResult) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(cells_csv.render(result))))
+
+
+def test_junit_skips_what_is_blind_and_fails_what_is_bad() -> None:
+    """A CI server that shows a version as passed whose limit was not kept lets it through."""
+    blind = _cases(one_row(build.seen(build.flat(), step_time=build.BLIND)))
+    assert {case[0].tag for case in blind} == {"skipped"}
+    assert "only ±35 % would have shown (limit 10 %)" in blind[0][0].get("message", "")
+    slow = _cases(one_row(build.seen(build.flat(), setup_time=SignalVerdict(seen="bad", value=2.1, limit=0.5))))
+    assert {(case[0].tag, case[0].get("type")) for case in slow} == {("failure", "setup_time")}
+
+
+# ---------------------------------------------------------------- never looked at
+
+
+def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
+    assert gaps.not_looked_at(build.signalled()) == [
+        "not looked at: peak GPU memory and peak of the GPU pool (no GPU), throughput (the scenario has no items); "
+        "in multidict_read: results (the scenario returns none)"
+    ]
+    none = SignalVerdict(seen="none", why="the command's exit code decides")
+    only_outcome = build.seen(build.flat(), **{name: none for name in SIGNALS if name != "outcome"})
+    assert gaps.not_looked_at(one_row(only_outcome)) == [
+        "not looked at: memory, other growth, step time and start-up (the command's exit code decides), "
+        "results (the scenario returns none)"
+    ]
+    assert gaps.not_looked_at(one_row(build.flat())) == [], "runs of before there were signals tell nothing of them"
+
+
+# ---------------------------------------------------------------- old → new
+
+
+def test_each_row_tells_both_ends_the_change_and_what_would_have_shown() -> None:
+    (row,) = table.tables(build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], _of_lrn))[0].verdicts
+    assert ends.line(row) == (
+        "1.19.2 → 1.21.1: step time 0.405 → 2.25 ms (5.5×; a change of 8 % would have shown); "
+        "peak memory 31.2 → 31.2 MiB (no change; a change of 2 % would have shown); "
+        "growth none (more than 0.017 KiB/step would have shown)"
+    )
+
+
+def _of_lrn(version: str, *_: object) -> CellVerdict:
+    return build.seen(build.flat(step_ms=build.LRN_MS[version]))
+
+
+def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
+    lines = [ends.line(row) for row in table.tables(build.signalled())[0].verdicts]
+    assert "setup time 310 → 310 ms, but 2.10 s in 6.3.0 (no change; a change of 22 % would have shown)" in lines[0]
+    assert "growth none, but 7.84 KiB/step in 6.3.1" in lines[0]
+    assert "(no change; only a change of 35 % would have shown, the limit is 10 %)" in lines[1]
+
+
+def test_a_version_that_has_no_figure_is_no_end() -> None:
+    """A crash has no step time: the row's ends are then others, and named."""
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return build.crash() if version == "3.7.10" else build.seen(build.flat())
+
+    (row,) = table.tables(build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge))[0].verdicts
+    assert ends.line(row).startswith("3.7.7 → 3.7.10: step time 14.3 → 14.3 µs (3.7.7 → 3.7.9) (no change; ")
+    nothing = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.unknown("untested", "x"))
+    assert ends.line(table.tables(nothing)[0].rows[0]) == ""
+
+
+def test_what_was_not_compared_says_so() -> None:
+    alone = replace(build.flat(), smallest_visible=None, excluded_kib_per_step=None)
+    (row,) = table.tables(one_row(alone))[0].verdicts
+    assert "step time 14.3 → 14.3 µs (not compared)" in ends.line(row)
+
+
+def test_the_terminal_tells_both_ends_of_few_rows_and_of_many_where_to_look() -> None:
+    assert "old → new" in terminal.text(build.quickstart())
+    many = terminal.text(build.large(versions=4, variants=7))
+    assert "old → new\n" not in many
+    assert "old → new: --wide, and report.html" in many
+    for report in (markdown.render(build.large(versions=4, variants=7)), html.render(build.large(4, 7))):
+        assert report.count("would have shown)") >= 7
+
+
+def test_wide_tells_every_signal_of_every_row() -> None:
+    text = terminal.text(build.signalled(), width=160, wide=True)
+    for signal in SIGNALS.values():
+        assert signal.kind == "observation" or f"\n{signal.title} " in text
+    assert re.search(r"setup time +✗ bad +310 → 310 ms, but 2.10 s in 6.3.0 +no change +50 % and 0.5 s +22 %", text)
+    assert " - peak GPU memory, peak of the GPU pool: no GPU" in text
+    assert "--wide" not in text
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("wide", [True, False])
+def test_signals_fit_any_width(width: int, *, wide: bool) -> None:
+    lines = terminal.text(build.signalled(), width=width, wide=wide).splitlines()
+    assert all(len(line) <= width for line in lines if not line.startswith("Report: "))
+
+
+def test_a_terminal_without_unicode_has_marks_of_ascii() -> None:
+    assert "+++?+-" in shown(build.signalled(), encoding="ascii")
+
+
+# ---------------------------------------------------------------- figures
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("step_time", 0.000647, "0.647 ms"), ("cpu_time", 0.002, "2.00 ms/step"), ("peak_memory", 31949, "31.2 MiB"),
+        ("memory", 7.838, "7.84 KiB/step"), ("open_files", 1.0, "1 file/step"), ("zombies", 0.5, "0.5 zombies/step"),
+        ("image_size", 3.1e9, "2.89 GiB"), ("output", 120.0, "120 B/step"), ("late_step_time", 1.3, "1.3×"),
+        ("outcome", 0.5, "50 % of launches"), ("throughput", 1234.5, "1,234 items/s"), ("metrics.loss", 2.3, "2.3"),
+        ("metrics.loss", float("nan"), "NaN"), ("step_time", None, ""),
+    ],
+)  # fmt: skip
+def test_figures_have_the_unit_that_suits_them(name: str, value: float | None, text: str) -> None:
+    assert signals.value_text(name, value) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "text"),
+    [
+        ("step_time", 0.1, "10 %"), ("setup_time", 0.5, "50 % and 0.5 s"), ("peak_memory", 0.1, "10 % and 1 MiB"),
+        ("memory", 0.5, "0.5 KiB/step"), ("open_files", 0.01, "0.01 files/step"), ("metrics.checksum", 0.0, "equal"),
+        ("metrics.loss", 0.01, "1 %"), ("outcome", None, ""),
+    ],
+)  # fmt: skip
+def test_limits_in_words(name: str, limit: float | None, text: str) -> None:
+    assert signals.limit_text(name, limit) == text
+
+
+def test_every_signal_has_words_for_each_of_its_figures() -> None:
+    """A new entry of the table needs no change here."""
+    for name, signal in SIGNALS.items():
+        assert signals.value_text(name, 1.5)
+        assert signals.visible_text(name, 0.3)
+        assert Limits().of(name) is None or signals.limit_text(name, signal.limit)
+
+
+# ---------------------------------------------------------------- for programs
+
+
+def test_the_schema_knows_every_signal() -> None:
+    schema = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
+    kinds = ("first_bad", "first_fixed", "bad_from_start", "attribution")
+    assert all(schema["$defs"][kind]["properties"]["metric"]["oneOf"][0]["enum"] == list(SIGNALS) for kind in kinds)
+
+
+def test_a_cell_of_the_summary_has_its_signals_with_their_units() -> None:
+    cell = summary.summarise(build.signalled())["cells"][0]
+    assert cell["provisional"] is False
+    assert cell["signals"]["tail"] | {"value": None, "ci": None} == {
+        "seen": "good", "value": None, "ci": None, "limit": 1.0, "visible": 0.4, "why": "", "unit": "s",
+    }  # fmt: skip
+    blind = summary.summarise(one_row(build.seen(build.flat(), step_time=build.BLIND)))["cells"][0]["signals"]
+    assert (blind["step_time"]["seen"], blind["step_time"]["visible"]) == ("blind", 0.352)
+
+
+@pytest.mark.parametrize("result", [build.signalled(), build.varied(), one_row(build.flat())])
+def test_what_is_written_is_what_is_summarised(result: RunResult) -> None:
+    written = summary.encoded(result)
+    assert json.loads(written) == json.loads(json.dumps(summary.summarise(result)))
+    assert len(written.splitlines()) >= len(result.cells)
+
+
+def test_the_csv_has_a_figure_and_what_was_seen_of_each_signal() -> None:
+    row = _rows(build.signalled())[3]
+    assert (row["setup_time"], row["setup_time_seen"]) == ("2.1", "bad")
+    assert (row["gpu_peak"], row["gpu_peak_seen"]) == ("", "none")
+    assert float(row["step_time"]) == pytest.approx(0.0143e-3)
+    assert {"metrics.loss", "metrics.loss_seen"} <= row.keys()
+    old = _rows(one_row(build.flat()))[0]
+    assert (old["step_time_seen"], old["setup_time"], old["setup_time_seen"]) == ("", "", "")
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_page_tells_the_marks_to_who_cannot_see_them() -> None:
+    page = html.render(build.signalled())
+    assert 'aria-label="outcome good, memory good, other growth good, step time not decided, ' in page
+    assert '<i class="unsure" title="step time: not decided">?</i>' in page
+    assert page.count('<span class="strip"') == 20
+    assert "Every signal, old → new" in page
+    assert 'class="strip"' not in html.render(build.quickstart())
+
+
+def test_names_of_metrics_are_text() -> None:
+    evil = build.seen(build.flat(), **{"metrics.<script>\x1b[2J": SignalVerdict(seen="bad", value=1.0)})
+    for page in (html.render(one_row(evil)), markdown.render(one_row(evil)), terminal.text(one_row(evil))):
+        assert "\x1b" not in page
+    assert "<script>" not in html.render(one_row(evil))
