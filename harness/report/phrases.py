@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.judge.episodes import Bounds
 from harness.model import Effect, Finding, signal_of
+from harness.model.episodes import Bounds
 from harness.report import figures
 from harness.report.clean import plain, version
 
