@@ -262,4 +262,5 @@ def _symptom(entry: FindingFile, verdicts: Sequence[VerdictName]) -> str:
         return "slowdown" if entry.p is None else "slower"
     if entry.metric == "memory":
         return "leak"
-    return {"growth": "growth", "value": "nan" if "nan" in verdicts else ""}.get(signal_of(entry.metric).kind, "more")
+    told = {"growth": "growth", "value": "nan" if "nan" in verdicts else ""}
+    return told.get(signal_of(entry.metric).kind, "more memory" if entry.metric == "peak_memory" else "worse")

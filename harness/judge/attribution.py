@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.judge.episodes import Sign
 from harness.judge.faults import Fault, Place, Row, alike, faults_of
 from harness.judge.rules import find_rule
 from harness.judge.square import Answer, Spot, Square, answer, model_of
 from harness.judge.standing import episodes_in, metric_of, signs, states_of
 from harness.judge.verdict import AGREE
 from harness.model import GOOD, Attribution, Block, Cell, CellResult, Episode, Finding, Install, Lane, Plan, Variant
+from harness.model.episodes import Sign
 
 
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:

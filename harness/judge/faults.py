@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.judge.episodes import Bounds, Order, bounds_of, met, span
-from harness.judge.square import State
 from harness.model import Episode, Lane, Variant
+from harness.model.episodes import Bounds, Order, bounds_of, met, span
+from harness.model.judged import State
 
 Place = tuple[Variant, Lane]
 Row = Sequence[State]

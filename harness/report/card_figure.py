@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.judge.episodes import sign_of, span
-from harness.judge.square import State
-from harness.judge.standing import states_of
-from harness.judge.transitions import exact_interval
 from harness.model import Block, CellResult, Episode, Finding, Interval, RunResult, signal_of
+from harness.model.episodes import span
+from harness.model.judged import State
 from harness.report import figures
 from harness.report.clean import plain
 from harness.report.signals import Tone
@@ -49,17 +47,16 @@ def figure_of(episode: Episode, result: RunResult) -> Figure:
     place = (finding.series, finding.lane, finding.variant)
     block = next(one for one in result.plan.blocks if (one.series.name, one.lane, one.variant) == place)
     known = {entry.cell.id: entry for entry in result.cells}
-    states = states_of(block, known, result.findings, sign=sign_of(finding))
     drifts = finding.verdict == "slowdown"
     title = "rise of the step time within a launch" if drifts else plain(signal_of(finding.metric).title)
-    return Figure(title=title, unit=_unit(finding), points=tuple(_points(block, known, states, episode)))
+    return Figure(title=title, unit=_unit(finding), points=tuple(_points(block, known, episode)))
 
 
-def _points(block: Block, known: Mapping[str, CellResult], states: tuple[State, ...], episode: Episode) -> list[Point]:
+def _points(block: Block, known: Mapping[str, CellResult], episode: Episode) -> list[Point]:
     order = {cell.image.version: place for place, cell in enumerate(block.cells)}
     own = span(episode, order)
     points = []
-    for place, (cell, state) in enumerate(zip(block.cells, states, strict=True)):
+    for place, (cell, state) in enumerate(zip(block.cells, episode.states, strict=True)):
         entry = known.get(cell.id)
         value, interval = (None, None) if entry is None else _value(entry, episode.finding)
         low, high = interval or (None, None)
@@ -79,8 +76,7 @@ def _points(block: Block, known: Mapping[str, CellResult], states: tuple[State, 
 def _value(entry: CellResult, finding: Finding) -> tuple[float | None, Interval | None]:
     verdict = entry.verdict
     if finding.metric == "outcome":
-        failed, trials = verdict.failed, verdict.trials
-        return (failed / trials, exact_interval(failed, trials)) if trials else (None, None)
+        return (verdict.failed / verdict.trials if verdict.trials else None), None
     if finding.metric == "memory":
         return verdict.rate_kib_per_step, verdict.rate_ci
     if finding.verdict == "slowdown":

@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.judge.episodes import bounds_of, met, sign_of
 from harness.model import Attribution, CellResult, Episode, Finding, Install, RunResult, signal_of
+from harness.model.episodes import bounds_of, met, sign_of
 from harness.report import blame, fault, figures, phrases, words
 from harness.report.card_figure import Figure, change_text, figure_of
 from harness.report.clean import plain

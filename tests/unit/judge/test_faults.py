@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.episodes import Bounds, Order, bounds_of, episodes_of, met
 from harness.judge.faults import Fault, alike, faults_of
 from harness.judge.transitions import transitions
 from harness.model import Finding, Lane, RunResult, Variant
+from harness.model.episodes import Bounds, Order, bounds_of, episodes_of, met
 from harness.report.headline import sentence
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD
@@ -41,9 +41,8 @@ def findings(history: str, variant: Variant, lane: Lane = build.HERE) -> list[Fi
 def made(histories: Sequence[str], variants: Sequence[Variant] = VARIANTS) -> list[Fault]:
     found: list[Fault] = []
     for history, variant in zip(histories, variants, strict=False):
-        bad = [version for version, letter in zip(VERSIONS, history, strict=False) if letter == "b"]
-        episodes = episodes_of(findings(history, variant), ORDER, bad)
         row = tuple(LETTERS[letter] for letter in history)
+        episodes = episodes_of(findings(history, variant), ORDER, row)
         found += faults_of(variant, {build.HERE: episodes}, {build.HERE: row}, ORDER)
     return found
 

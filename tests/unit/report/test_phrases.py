@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.judge.episodes import Bounds
 from harness.model import SIGNALS, Effect
+from harness.model.episodes import Bounds
 from harness.report import phrases
 from tests.unit.report import build
 
