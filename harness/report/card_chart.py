@@ -26,13 +26,14 @@ _LETTER = 6.2
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A version in the chart, in pixels; `y` is None if it has no figure."""
+    """A version in the chart, in pixels; `y` is None if it has no figure. `is_other`: bad, but by another finding."""
 
     x: float
     y: float | None
     low: float
     high: float
     tone: Tone
+    is_other: bool
     text: str
 
 
@@ -103,7 +104,15 @@ class _Marker:
         x = _LEFT + (WIDTH - _LEFT - _RIGHT) * number / max(1, self.count - 1)
         y = None if value is None else self._y(value)
         text = f"{version(point.version)}: {self._told(value, interval)}"
-        return Mark(x=round(x, 1), y=y, low=self._y(low), high=self._y(high), tone=point.tone, text=text)
+        return Mark(
+            x=round(x, 1),
+            y=y,
+            low=self._y(low),
+            high=self._y(high),
+            tone=point.tone,
+            is_other=point.tone == "bad" and not point.own,
+            text=text,
+        )
 
     def _y(self, value: float | None) -> float:
         low, high = self.heights

@@ -29,8 +29,8 @@ SO_FAR = f"{words.SO_FAR}: it has fewer launches than its verdict needs, and may
 ONLY = "only ±35 %: a change had to be as large as that to show, and the limit is smaller"
 UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
 CHANGED = (
-    "step time, peak memory and others: what was compared, over the steps and rounds that all versions have; a version "
-    "that could not be compared: its own launches, whole; beside ▼ and ▲ the finding's change"
+    "rows of figures: what was compared, over the steps and rounds that all versions have; a version that could not be "
+    "compared: its own launches, whole; beside ▼ and ▲ the finding's change"
 )
 
 
@@ -228,8 +228,7 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
         return None
     version = cell.result.cell.image.version
     begins = [one for one in findings if one.after == version and one.kind != "drift"]
-    is_told = {one: not _is_level(one) or (bool(cell.strip) and cell.tone == "bad") for one in begins}
-    if any(is_told[one] and one.kind != "first_fixed" for one in begins):
+    if any(one.kind != "first_fixed" and _is_shown(one, cell) for one in begins):
         return replace(cell, mark="first_bad")
     is_fixed = any(one.kind == "first_fixed" and (cell.strip or not _is_level(one)) for one in begins)
     if not is_fixed or (cell.strip and cell.tone == "bad"):
@@ -238,6 +237,14 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # what is good again, not what is blind there
         cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict))
     return replace(cell, mark="first_fixed")
+
+
+def _is_shown(finding: Finding, cell: Shown) -> bool:
+    """Whether the cell tells of what begins with it: of a level only if that is the worst about it."""
+    verdict = cell.result.verdict
+    if not _is_level(finding):
+        return True
+    return words.tone(verdict.verdict) != "bad" and signals.matter(verdict) == finding.metric
 
 
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
@@ -249,7 +256,7 @@ def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
         word=_word(entry, word),
         figure=figure,
         result=entry,
-        strip=signals.strip(entry.verdict),
+        strip=signals.strip(entry.verdict) if entry.verdict.trials else (),
     )
 
 
@@ -265,8 +272,8 @@ def _word(entry: CellResult, word: str) -> str:
 def _median_cells(
     results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
 ) -> tuple[Shown | None, ...]:
-    """Medians, bad from each first bad version until the next first good one, unsure where a finding cannot tell; at a
-    change its size, as the finding has it.
+    """Figures, bad from each first bad version until it is good again, unsure where a finding cannot tell; at a change
+    its size, as the finding has it.
     """
     marks = _marks(findings)
     sizes = {one.after: figures.change(one.effect) for one in findings if one.effect is not None}
@@ -289,4 +296,6 @@ def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: 
     value = signals.value_of(metric, entry.verdict)
     if value is None:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
+    if tone == "good" and (entry.verdict.provisional or signals.is_open(metric, entry.verdict)):
+        tone = "unsure"
     return Shown(tone=tone, word=signals.value_text(metric, value), figure=size, result=entry, mark=mark)

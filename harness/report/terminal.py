@@ -136,11 +136,12 @@ def _write_signals(one: Table, pen: _Pen) -> None:
             continue
         pen.line(f"{row.label}, every signal", before=1)
         grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="dim")
-        for name in ends.COLUMNS[:-1]:
+        for name in ("signal", *ends.COLUMNS[2:-1]):
             grid.add_column(pen.text(name), overflow="fold")
-        for both, texts in told:
+        for both, (title, _, *texts, _) in told:
             style = _STYLES[both.tone] if both.is_open or both.tone == "none" else ""
-            grid.add_row(*(pen.text(text, style) for text in texts[:-1]))
+            marked = f"{signals.MARKS[both.tone] if both.seen else ' '} {title}"
+            grid.add_row(*(pen.text(text, style) for text in (marked, *texts)))
         pen.console.print(grid)
         pen.items(pen.text(text, "dim") for text in ends.reasons(both for both, _ in told))
 

@@ -105,6 +105,11 @@ def test_the_page_opens_with_a_card_for_each_finding() -> None:
     assert 'class="cards"' not in html.render(build.quiet())
 
 
+def test_what_is_bad_by_another_finding_is_pale() -> None:
+    page = html.render(build.quickstart())
+    assert (page.count('<g class="bad">'), page.count('<g class="bad other">')) == (4, 4)
+
+
 def test_what_else_is_new_there_stands_on_the_card() -> None:
     result = build.quickstart()
     first = result.findings[0]
