@@ -36,7 +36,7 @@ scenarios:
   quiet:
     script: quiet.py
     steps: {first: 100, budget: 200}
-    limits: {step_time: none, tail: none, late_step_time: none, peak_memory: none}  # steps of nothing tell nothing of it
+    limits: {step_time: none, tail: none, late_step_time: none, peak_memory: none}  # of steps of nothing
 trials: {least: 3, most: 4}
 """
 QUIET = '"""Nothing."""\n\n\ndef setup():\n    return lambda: None\n'
