@@ -13,8 +13,8 @@ from harness.judge.levels import Rule, signal_changes, step_time_changes
 from harness.judge.noise import floor, noise_of, spread_of
 from harness.judge.rounds import visible, wants_round
 from harness.judge.tables import Table, never_side_by_side
-from harness.judge.transitions import memory_changes, outcome_changes, slowdown_changes, wants_launches
-from harness.model import CellVerdict, Change, Limits, Metric, Noise, Steps, Trial
+from harness.judge.transitions import growth_changes, memory_changes, outcome_changes, slowdown_changes, wants_launches
+from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise, Steps, Trial
 
 __all__ = [
     "find_changes",
@@ -54,7 +54,7 @@ def find_changes(
     memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
     slowdown = slowdown_changes(cells, baseline=baseline)
     step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
-    return (*outcome, *memory, *step_time, *_others(block))
+    return (*outcome, *memory, *_growths(block), *step_time, *_others(block))
 
 
 def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:
@@ -114,6 +114,17 @@ def _step_times(block: _Block) -> list[Change]:
         return []
     drifting = {place for place, cell in enumerate(block.compared.cells) if "slowdown" in cell.verdicts}
     return step_time_changes(medians, best, block.rule("step_time", medians, limit=limit, drifting=drifting))
+
+
+def _growths(block: _Block) -> list[Change]:
+    """What piles up, of all counts that have a limit."""
+    limits = {name: block.limits.of(name) for name in GROWTHS}
+    return [
+        change
+        for name, limit in limits.items()
+        if limit is not None
+        for change in growth_changes(name, block.compared.cells, baseline=block.baseline, limit=limit)
+    ]
 
 
 def _others(block: _Block) -> list[Change]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
 from harness.judge.intermittent import MISS, State, outliving, proven, wanted
 from harness.judge.verdict import FAILURES, SAME_RATE
-from harness.model import UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
+from harness.model import SIGNALS, UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
 
 UNTOLD = UNSURE | {"untested", "incompatible"}
 MUCH_WORSE = 2.0
@@ -67,6 +67,33 @@ def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit:
     ]
     worse = worsenings("memory", states, [_effect("memory", cell) for cell in cells], limit=limit)
     return tuple(sorted([*_changes("memory", states, cells), *worse], key=lambda change: change.after))
+
+
+def growth_changes(
+    name: str, cells: Sequence[CellVerdict], *, baseline: int | None, limit: float
+) -> tuple[Change, ...]:
+    """Counts that pile up, and where they get much worse, oldest first; `limit` an amount a step. Against a baseline in
+    which they pile up itself, only those that do so faster.
+    """
+    shown = [cell.signals.get(name) for cell in cells]
+    usual = None if baseline is None else shown[baseline]
+    least = SAME_RATE * (usual.value or 0.0) if usual is not None and usual.seen == "bad" else -1.0
+    states: list[State] = [
+        None if one is None or one.seen not in ("good", "bad") else one.seen == "bad" and (one.value or 0.0) > least
+        for one in shown
+    ]
+    rates = [
+        None if one is None or one.value is None else Effect(value=one.value, unit=SIGNALS[name].unit, ci=one.ci)
+        for one in shown
+    ]
+    found = [
+        replace(change, effect=rates[_bad_side(change)], verdict="growth") for change in _changes(name, states, cells)
+    ]
+    return tuple(sorted([*found, *worsenings(name, states, rates, limit=limit)], key=lambda change: change.after))
+
+
+def _bad_side(change: Change) -> int:
+    return change.before if change.kind == "first_fixed" and change.before is not None else change.after
 
 
 def worsenings(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.judge.compared import Compared
 from harness.judge.history import find_changes, holm, not_comparable, wants_launches
 from harness.judge.transitions import transitions
-from harness.model import CellVerdict, Change, Look, Trial, Trials, VerdictName
+from harness.model import CellVerdict, Change, Look, SignalVerdict, Trial, Trials, VerdictName
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trace_of, trial_of
 
 
@@ -478,3 +478,31 @@ def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alo
     compared = of_block(trials)
     (change,) = find_changes(compared, limits=LIMITS, seed=0)
     assert (change.metric, change.before, change.after) == ("step_time", 2, 3)
+
+
+# ---------------------------------------------------------------- what piles up
+
+
+def piling(seen: str, rate: float | None = None) -> CellVerdict:
+    signals = {"open_files": SignalVerdict(seen=seen, value=rate, limit=0.01)}  # type: ignore[arg-type]
+    return replace(FLAT, signals=signals)
+
+
+def test_the_version_that_leaves_files_open_is_named():
+    cells = [piling("good"), piling("good"), piling("bad", 1.0), piling("bad", 1.0), piling("good")]
+    found = changes(cells)
+    assert named(found) == [("open_files", "first_bad", 1, 2), ("open_files", "first_fixed", 3, 4)]
+    assert [change.effect and (change.effect.value, change.effect.unit) for change in found] == [
+        (1.0, "files/step")
+    ] * 2
+
+
+def test_a_version_of_which_files_were_not_counted_is_not_named():
+    found = changes([piling("good"), piling("blind"), piling("bad", 1.0)])
+    assert named(found) == [("open_files", "first_bad", 0, 2)]
+    assert found[0].untestable == (1,)
+
+
+def test_against_a_baseline_that_leaves_files_open_only_more_of_them_are_bad():
+    cells = [piling("bad", 1.0), piling("bad", 1.5), piling("bad", 3.0)]
+    assert named(changes(cells, baseline=0)) == [("open_files", "first_bad", 1, 2)]
