@@ -33,7 +33,8 @@ class History:
     """A kind of history. `rounds`: how many, or None for as many as the judge asks for. `effect`: of each change.
 
     `shape`: "step"; "two" steps up; "middle": a single bad version; "newest": that one is bad; "several": 5 to 9
-    changes, up and down again; "none". `gaps`: share of versions that cannot run.
+    changes, up and down again; "square": a change every ten versions; "ramp": each version is a little worse
+    than the last, `effect` in all; "none". `gaps`: share of versions that cannot run.
     """
 
     noise: str = "normal"
@@ -123,10 +124,14 @@ def levels(rng: Generator, history: History) -> tuple[Floats, list[int]]:
         starts = [count - 1]
     elif history.shape == "several":
         starts = _apart(rng, count, changes=int(rng.integers(5, 10)))
+    elif history.shape == "square":
+        starts = list(range(10, count, 10))
     signs = [1, 1] if history.shape == "two" else [1, -1] * len(starts)
     true = np.zeros(count)
     for start, sign in zip(starts, signs, strict=False):
         true[start:] += sign * step
+    if history.shape == "ramp":
+        true = np.log(np.linspace(1, 1 + history.effect, count))
     return true, starts
 
 
@@ -194,6 +199,8 @@ def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
         able = _able(rng, history)
         launches = (true + NOISES[history.noise](rng, (MOST_ROUNDS, history.versions), history.sigma))[:, able]
         truth = [(_last_before(able, start), _first_from(able, start)) for start in starts]
+        if history.shape == "ramp":  # what reaches over four fifths of it tells it
+            truth = [(history.versions // 10, history.versions - 1 - history.versions // 10)]
         answers, used = by_judge(rng, launches, history, able)
         ours.append(score(answers, truth, used))
         for name, rule in SIMPLE.items():
@@ -255,6 +262,9 @@ HISTORIES: tuple[History, ...] = (
     *(replace(STEP, shape="middle", versions=versions, limit=0.05) for versions in (24, 50, 90)),
     *(replace(STEP, shape="newest", versions=versions, rounds=3, limit=0.05) for versions in (10, 24, 50, 90)),
     *(replace(STEP, shape="several", versions=80, rounds=3, limit=0.05, noise=name) for name in NOISES),
+    replace(STEP, shape="square", versions=400, rounds=3, limit=0.05),
+    *(replace(STEP, shape="ramp", versions=100, rounds=3, effect=0.2, limit=limit) for limit in (0.05, 0.10)),
+    replace(STEP, shape="ramp", versions=24, rounds=3, effect=0.2, limit=0.10),
     *(replace(STEP, shape="none", effect=0.0, noise=name, versions=90, rounds=3, sigma=0.05) for name in NOISES),
 )
 

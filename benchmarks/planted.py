@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks import planted_quiet
-from benchmarks.planted_answers import GOOD_ANSWERS, accused, answer
+from benchmarks.planted_answers import HEALTHY_ANSWERS, PLANTED_ANSWERS, accused, answer
 from benchmarks.planted_programs.catalogue import HEALTHY, PLANTED, SIZES, Planted
 from benchmarks.planted_sweeps import VERSIONS, Refused, Workshop, matrix_of, scenario_name
 from harness.judge.transitions import exact_interval
@@ -48,7 +48,6 @@ class Row:
 
 def main() -> int:
     options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folder goes then, too
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="planted-"))
     try:
@@ -112,7 +111,7 @@ def run(workshop: Workshop, program: Planted, sizes: Sequence[float]) -> list[Ro
         swept = workshop.sweep(matrix_of(program, wanted, workshop.series(kind, VERSIONS)))
     except Refused as error:
         note(f"{program.name}: skipped: {error}")
-        return [_row(program, size, "skipped", str(error)) for size in wanted]
+        return [_row(program, size, "skipped", f"skipped: {str(error).split(';')[0]}") for size in wanted]
     judge = accused if kind == "healthy" else answer
     rows = [_row(program, size, *judge(program, scenario_name(program, size), swept)) for size in wanted]
     shutil.rmtree(swept.directory.parents[2], ignore_errors=True)
@@ -134,12 +133,27 @@ def note(text: str) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Each program at each size, and totals with 95 % intervals (Clopper and Pearson)."""
-    lines = [f"{'signal':18}{'program':24}{'size':>5}  {'answer':10} said"]
-    lines += [
-        f"{row.signal:18}{row.program:24}{_size(row.size):>5}  {row.answer:10} {row.said}".rstrip() for row in rows
-    ]
-    return "\n".join([*lines, "", *totals(rows)])
+    """Each program at each size with how many of its sweeps came to what, and totals with 95 % intervals (Clopper and
+    Pearson).
+    """
+    return "\n".join([*(_table(rows, PLANTED_ANSWERS)), *(_table(rows, HEALTHY_ANSWERS)), *totals(rows)])
+
+
+def _table(rows: Sequence[Row], answers: Sequence[str]) -> list[str]:
+    """Of the planted or the healthy programs, by the answers that there are for them."""
+    grouped: dict[tuple[str, str, float | None], list[Row]] = {}
+    for row in rows:
+        if (row.signal == "none") == (answers is HEALTHY_ANSWERS):
+            grouped.setdefault((row.signal, row.program, row.size), []).append(row)
+    if not grouped:
+        return []
+    lines = [f"{'signal':18}{'program':24}{'size':>5}" + "".join(f"{word:>9}" for word in answers) + "  said"]
+    for (name, program, size), group in grouped.items():
+        counts = Counter(row.answer for row in group)
+        said = " | ".join(dict.fromkeys(row.said for row in group if row.said))
+        cells = "".join(f"{counts[word] or '':>9}" for word in answers)
+        lines.append(f"{name:18}{program:24}{_size(size):>5}{cells}  {said}".rstrip())
+    return [*lines, ""]
 
 
 def totals(rows: Sequence[Row]) -> list[str]:
@@ -150,10 +164,10 @@ def totals(rows: Sequence[Row]) -> list[str]:
     for size in dict.fromkeys(row.size for row in planted):
         of_size = [row for row in planted if row.size == size]
         counts = Counter(row.answer for row in of_size)
-        lines += [_share(f"size {_size(size)} {word}", counts[word], len(of_size)) for word in GOOD_ANSWERS]
+        lines += [_share(f"size {_size(size)} {word}", counts[word], len(of_size)) for word in PLANTED_ANSWERS]
     if healthy:
         counts = Counter(row.answer for row in healthy)
-        lines += [_share(f"healthy {word}", counts[word], len(healthy)) for word in ("accused", "unsure")]
+        lines += [_share(f"healthy {word}", counts[word], len(healthy)) for word in HEALTHY_ANSWERS]
     skipped = sum(row.answer == "skipped" for row in rows)
     return [*lines, *([f"{skipped} skipped: the matrix file was refused"] if skipped else [])]
 
@@ -168,4 +182,5 @@ def _size(size: float | None) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # the folder goes then, too
     sys.exit(main())

@@ -9,7 +9,8 @@ from benchmarks.planted_programs.catalogue import Planted
 from benchmarks.planted_sweeps import BEFORE, FIRST_BAD, Swept
 from harness.model import BAD, UNSURE
 
-GOOD_ANSWERS = ("named", "seen", "unsure", "missed")
+PLANTED_ANSWERS = ("named", "seen", "unsure", "missed")
+HEALTHY_ANSWERS = ("accused", "unsure", "good")
 UNTOLD = {*UNSURE, "untested"}
 
 

@@ -29,7 +29,7 @@ time.sleep(float(os.environ["PLANTED_IMPORT_S"]))
 
 
 class Refused(Exception):
-    """The matrix file, or the command, was refused: the first line says why."""
+    """There is no summary: the matrix file was refused, or the sweep did not end. The first line says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Workshop:
         for version in VERSIONS:
             build_wheel(self.folder / "planted", version, bad=version >= FIRST_BAD)
 
-    def sweep(self, matrix: Mapping[str, Any], *, trials: str = "", seed: int | None = None) -> Swept:
+    def sweep(self, matrix: Mapping[str, Any]) -> Swept:
         """Run a matrix in a folder of its own, which the caller removes. Raises Refused."""
         token = secrets.token_hex(4)
         place = self.folder / f"sweep-{token}"
@@ -61,16 +61,28 @@ class Workshop:
         for path in PROGRAMS.glob("*.py"):
             shutil.copy(path, place)
         (place / "matrix.yaml").write_text(json.dumps(with_token(matrix, token)))
-        options = [*(["--trials", trials] if trials else []), *(["--seed", str(seed)] if seed is not None else [])]
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", "harness", "sweep", "matrix.yaml", *options],
-                cwd=place, env=self._environment(place / "tmp"), stdin=subprocess.DEVNULL, capture_output=True,
-                text=True, errors="replace", timeout=TIMEOUT_S, check=False,
-            )  # fmt: skip
+            code, out, errors = self._run(place)
+        except subprocess.TimeoutExpired:
+            raise Refused(f"not done after {TIMEOUT_S:.0f} s") from None
         finally:
             remove_traces_of(token)
-        return _read(place, done)
+        return _read(place, code=code, out=out, errors=errors)
+
+    def _run(self, place: Path) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of the sweep; it is ended in its own way where we are."""
+        with subprocess.Popen(
+            [sys.executable, "-m", "harness", "sweep", "matrix.yaml"],
+            cwd=place, env=self._environment(place / "tmp"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, errors="replace",
+        ) as process:  # fmt: skip
+            try:
+                out, errors = process.communicate(timeout=TIMEOUT_S)
+            except BaseException:
+                process.terminate()
+                process.communicate()
+                raise
+        return process.returncode, out, errors
 
     def _environment(self, temporary: Path) -> dict[str, str]:
         """Caches and locks of its own: nothing is left, and no other sweep of this machine is waited for."""
@@ -83,15 +95,15 @@ class Workshop:
         return {"carrier": {"install": [f"planted-carrier @ file://{wheel}"], "versions": list(versions)}}
 
 
-def _read(place: Path, done: subprocess.CompletedProcess[str]) -> Swept:
+def _read(place: Path, *, code: int, out: str, errors: str) -> Swept:
     directory = place / "reports" / "matrix" / "latest"
     try:
         summary = json.loads((directory / "summary.json").read_text())
         report = (directory / "report.md").read_text()
     except OSError:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        lines = errors.strip().splitlines() or [f"exit code {code}"]
         raise Refused(lines[0]) from None
-    return Swept(summary=summary, told=done.stdout + report, directory=directory.resolve())
+    return Swept(summary=summary, told=out + report, directory=directory.resolve())
 
 
 def remove_traces_of(token: str) -> None:

@@ -8,7 +8,7 @@ import time
 
 from planted_carrier.version import BAD, VERSION
 
-__all__ = ["BAD", "VERSION", "own_path", "planted", "spin", "work"]
+__all__ = ["BAD", "VERSION", "counted", "own_path", "planted", "spin", "work"]
 
 LOOPS_A_US = 80
 """So many turns of an empty loop take about 1 µs on a machine of 2024: the base differs from machine to machine, the
@@ -24,6 +24,19 @@ def work(us):
     """A fixed amount of work, not of time: it is slowed down by what slows the machine down, as real work is."""
     for _ in range(round(us * LOOPS_A_US)):
         pass
+
+
+def counted(act, us=200):
+    """A step of so much work that returns `act(number of the step)`."""
+    made = 0
+
+    def step():
+        nonlocal made
+        made += 1
+        work(us)
+        return act(made)
+
+    return step
 
 
 def spin(seconds):

@@ -90,7 +90,7 @@ PLANTED: tuple[Planted, ...] = (
     *_levels("late_step_time", "late", "late_gradual", steps=(500, 4000)),
     *_levels("tail", "tail_new", "tail_longer"),
     *_levels("tail", "tail_50_times", fixed=True),
-    *_levels("cpu_time", "cpu_spinning", "cpu_thread", "cpu_process"),
+    *_levels("cpu_time", "cpu_spinning", "cpu_thread", "cpu_process", steps=(250, 500)),
     *_levels("throughput", "fewer_items"),
     *_levels("setup_time", "setup_sleeps", "setup_works", "import_sleeps", limit=SECONDS),
     *_levels("first_step", "first_step_works", "first_step_sleeps", limit=SECONDS),

@@ -1,7 +1,11 @@
-"""What a bad version leaves behind: memory, files, threads, processes. `amount` is a count or KiB a step."""
+"""What a bad version leaves behind: memory, files, threads, processes. `amount` is a count or KiB a step.
+
+Good versions do the same, and give it back at once: versions differ in nothing but the loss.
+"""
 
 import ctypes
 import glob
+import itertools
 import mmap
 import os
 import signal
@@ -10,25 +14,33 @@ import subprocess
 import tempfile
 import threading
 
-from planted_carrier import own_path, planted, work
+from planted_carrier import BAD, own_path, work
 
 STEP_US = 200
-PAGE = 4096
-KEPT = []
+PIECE = 16 << 10  # bytes of a file
+LIFE_S = 120  # of a process that nobody ends
+KEPT = []  # what would be given back if nobody had it
+NUMBERS = itertools.count()
+MALLOC, FREE = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free
+MALLOC.restype = ctypes.c_void_p
+FREE.argtypes = [ctypes.c_void_p]
 
 
 def setup(program, amount=0.0):
-    """A step that loses `amount` on average, in pieces of what the mechanism can lose at once."""
-    piece, lose = PROGRAMS[program]
-    rate, owed = planted(amount), 0.0
+    """A step that takes `amount` on average, in pieces of what the mechanism can take at once."""
+    piece, take = PROGRAMS[program]
+    owed = 0.0
 
     def step():
         nonlocal owed
         work(STEP_US)
-        owed += rate
+        owed += amount
         while owed >= piece * (1 - 1e-9):
             owed -= piece
-            lose()
+            give_back = take()
+            if not BAD:
+                give_back()
+                KEPT.clear()
 
     return step
 
@@ -39,17 +51,24 @@ def teardown():
         os.remove(path)
 
 
-# ---------------------------------------------------------------- memory
+def written(path, mode="wb"):
+    with open(path, mode) as file:
+        file.write(b"x" * PIECE)
+    return path
+
+
+# ---------------------------------------------------------------- memory: 1 KiB, the allocators' own bytes among it
 
 
 def python_objects():
-    KEPT.append(bytearray(1024 - 64))  # and what an object and its place in the list take
+    KEPT.append(bytearray(1024 - 64))
+    return KEPT[-1].clear
 
 
 def native_heap():
-    malloc = ctypes.CDLL(None).malloc
-    malloc.restype = ctypes.c_void_p
-    ctypes.memset(malloc(1024 - 16), 1, 1024 - 16)  # and the allocator's own bytes
+    block = MALLOC(1024 - 16)
+    ctypes.memset(block, 1, 1024 - 16)
+    return lambda: FREE(block)
 
 
 # ---------------------------------------------------------------- open files
@@ -57,103 +76,121 @@ def native_heap():
 
 def open_file():
     KEPT.append(open("/dev/null"))
+    return KEPT[-1].close
 
 
 def open_socket():
     KEPT.append(socket.socket())
+    return KEPT[-1].close
 
 
 def open_pipe():
     """Both ends: two open files."""
-    os.pipe()
+    ends = os.pipe()
+    return lambda: [os.close(end) for end in ends]
 
 
 # ---------------------------------------------------------------- threads and processes
 
 
 def waiting_thread():
-    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    told = threading.Event()
+    thread = threading.Thread(target=told.wait, daemon=True)
+    thread.start()
+    return lambda: (told.set(), thread.join())
 
 
 def pending_timer():
-    """A timeout of an hour for each request, never cancelled."""
+    """A timeout of an hour for each request, cancelled or not."""
     timer = threading.Timer(3600, int)
     timer.daemon = True
     timer.start()
+    return lambda: (timer.cancel(), timer.join())
 
 
 def sleeping_program():
-    KEPT.append(subprocess.Popen(["sleep", "120"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    process = subprocess.Popen(["sleep", str(LIFE_S)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    KEPT.append(process)
+    return lambda: (process.kill(), process.wait())
 
 
 def forked_worker():
-    if os.fork() == 0:
-        signal.alarm(120)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(LIFE_S)
         while True:
             signal.pause()
+    return lambda: (os.kill(pid, signal.SIGKILL), os.waitpid(pid, 0))
 
 
-def unreaped_fork():
-    if os.fork() == 0:
+def ended_fork():
+    pid = os.fork()
+    if pid == 0:
         os._exit(0)
+    return lambda: os.waitpid(pid, 0)
 
 
-def unreaped_program():
+def ended_program():
     KEPT.append(subprocess.Popen(["true"]))
+    return KEPT[-1].wait
 
 
-# ---------------------------------------------------------------- shared memory: 4 KiB at once
+# ---------------------------------------------------------------- shared memory
 
 
 def shm_segment():
     """A file of its own in /dev/shm each time."""
-    with open(own_path("/dev/shm", "segment-%d" % len(KEPT)), "wb") as file:
-        file.write(b"x" * PAGE)
-    KEPT.append(None)
+    path = written(own_path("/dev/shm", "segment-%d" % next(NUMBERS)))
+    return lambda: os.remove(path)
 
 
 def shm_one_file():
-    with open(own_path("/dev/shm", "ring"), "ab") as file:
-        file.write(b"x" * PAGE)
+    path = written(own_path("/dev/shm", "ring"), "ab")
+    return lambda: os.truncate(path, 0)
 
 
 def shm_without_name():
-    """As torch shares tensors: the file is removed at once and lives on in the mapping."""
+    """As torch shares tensors: the file is removed at once and lives on in the mapping, which holds it open."""
     with tempfile.TemporaryFile(dir="/dev/shm") as file:
-        file.truncate(PAGE)
-        KEPT.append(mmap.mmap(file.fileno(), PAGE))
-    KEPT[-1][:] = b"x" * PAGE
+        file.truncate(PIECE)
+        KEPT.append(mmap.mmap(file.fileno(), PIECE))
+    KEPT[-1][:] = b"x" * PIECE
+    return KEPT[-1].close
 
 
-# ---------------------------------------------------------------- files on disk: 4 KiB at once
+# ---------------------------------------------------------------- files on disk
 
 
 def mkstemp():
-    number, _ = tempfile.mkstemp()
-    os.write(number, b"x" * PAGE)
+    number, path = tempfile.mkstemp()
+    os.write(number, b"x" * PIECE)
     os.close(number)
+    return lambda: os.remove(path)
 
 
 def file_in_cwd():
-    with open("events.%d" % len(KEPT), "wb") as file:
-        file.write(b"x" * PAGE)
-    KEPT.append(None)
+    path = written("events.%d" % next(NUMBERS))
+    return lambda: os.remove(path)
+
+
+LOG = []
 
 
 def appended_log():
-    """One log, a line of 256 bytes a time."""
-    with open("train.log", "a") as file:
-        file.write("x" * 255 + "\n")
+    """One log, which a good version begins anew each time: a line of 256 bytes."""
+    if not LOG:
+        LOG.append(open("train.log", "ab", buffering=0))
+    LOG[0].write(b"x" * 255 + b"\n")
+    return lambda: LOG[0].truncate(0)
 
 
 def file_in_tmp():
     """In /tmp by its name, whatever TMPDIR says."""
-    with open(own_path("/tmp", "cache-%d" % len(KEPT)), "wb") as file:
-        file.write(b"x" * PAGE)
-    KEPT.append(None)
+    path = written(own_path("/tmp", "cache-%d" % next(NUMBERS)))
+    return lambda: os.remove(path)
 
 
-PROGRAMS = {  # how much is lost at once, in the signal's unit, and how
+PROGRAMS = {  # how much is taken at once, in the signal's unit, and how
     "leak_python": (1, python_objects),
     "leak_native": (1, native_heap),
     "files": (1, open_file),
@@ -163,13 +200,13 @@ PROGRAMS = {  # how much is lost at once, in the signal's unit, and how
     "timers": (1, pending_timer),
     "processes_programs": (1, sleeping_program),
     "processes_forked": (1, forked_worker),
-    "zombies_forked": (1, unreaped_fork),
-    "zombies_programs": (1, unreaped_program),
-    "shm_segments": (4, shm_segment),
-    "shm_one_file": (4, shm_one_file),
-    "shm_without_name": (4, shm_without_name),
-    "disk_mkstemp": (4, mkstemp),
-    "disk_cwd": (4, file_in_cwd),
+    "zombies_forked": (1, ended_fork),
+    "zombies_programs": (1, ended_program),
+    "shm_segments": (16, shm_segment),
+    "shm_one_file": (16, shm_one_file),
+    "shm_without_name": (16, shm_without_name),
+    "disk_mkstemp": (16, mkstemp),
+    "disk_cwd": (16, file_in_cwd),
     "disk_log": (0.25, appended_log),
-    "disk_tmp": (4, file_in_tmp),
+    "disk_tmp": (16, file_in_tmp),
 }

@@ -17,7 +17,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from planted_carrier import VERSION, own_path, spin, work
+from planted_carrier import VERSION, counted, own_path, spin, work
 
 CHANCE = random.SystemRandom()  # new in every launch
 STEP_US = 200
@@ -33,19 +33,6 @@ def setup(program, amount=0.0):
 def teardown():
     for act in AT_TEARDOWN:
         act()
-
-
-def counted(act, us=STEP_US):
-    """A step that works and returns `act(number of the step)`."""
-    made = 0
-
-    def step():
-        nonlocal made
-        made += 1
-        work(us)
-        return act(made)
-
-    return step
 
 
 def plain():
@@ -75,7 +62,7 @@ def file_cache(size, every):
 def thread_pool():
     """Grows with what is asked of it at once, to 16 threads."""
     pool = ThreadPoolExecutor(16)
-    return counted(lambda made: [pool.submit(time.sleep, 0.001) for _ in range(min(16, 1 + made // 25))] and None)
+    return counted(lambda made: list(pool.map(time.sleep, [0.0001] * min(16, 1 + made // 25))) and None)
 
 
 def worker_pool():
@@ -83,7 +70,7 @@ def worker_pool():
 
     def act(made):
         if made % 20 == 0 and len(KEPT) < 4:
-            KEPT.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
+            KEPT.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
         for worker in KEPT:
             worker.stdin.write(b"x")
             worker.stdin.flush()
@@ -258,13 +245,12 @@ def output_at_start():
 
 def noisy_lines():
     """Warnings with addresses, times and counts, which no other launch prints so."""
-    return counted(
-        lambda made: (
+
+    def act(made):
+        if made % 100 == 0:
             print("W %s step %d of %#x took %f s" % (time.time(), made, id(made), CHANCE.random()))
-            if made % 100 == 0
-            else None
-        )
-    )
+
+    return counted(act)
 
 
 def noisy_loss():
@@ -301,37 +287,14 @@ def order_of_data():
     return counted(lambda made: {"total": round(math.fsum(data[made % 1000 : made % 1000 + 1000]), 3)})
 
 
+NAMED = (
+    plain, thread_pool, worker_pool, temporary_files, rotating_log, late_reaping, shm_ring, socket_churn,
+    cache_that_fills, bursty_allocator, uneven_peak, collected_cycles, jittery_setup, cold_start, long_tails,
+    rare_pauses, slow_warm_up, bimodal_steps, two_kinds_of_launches, bursts_beside, quicker_versions, slow_to_exit,
+    output_at_start, noisy_lines, noisy_loss, seeded_loss, last_bit, nan_everywhere, uneven_items, order_of_data,
+)  # fmt: skip
 PROGRAMS = {
-    "plain": plain,
     "file_cache_64": file_cache(64, 5),
     "file_cache_400": file_cache(400, 2),
-    "thread_pool": thread_pool,
-    "worker_pool": worker_pool,
-    "temporary_files": temporary_files,
-    "rotating_log": rotating_log,
-    "late_reaping": late_reaping,
-    "shm_ring": shm_ring,
-    "socket_churn": socket_churn,
-    "cache_that_fills": cache_that_fills,
-    "bursty_allocator": bursty_allocator,
-    "uneven_peak": uneven_peak,
-    "collected_cycles": collected_cycles,
-    "jittery_setup": jittery_setup,
-    "cold_start": cold_start,
-    "long_tails": long_tails,
-    "rare_pauses": rare_pauses,
-    "slow_warm_up": slow_warm_up,
-    "bimodal_steps": bimodal_steps,
-    "two_kinds_of_launches": two_kinds_of_launches,
-    "bursts_beside": bursts_beside,
-    "quicker_versions": quicker_versions,
-    "slow_to_exit": slow_to_exit,
-    "output_at_start": output_at_start,
-    "noisy_lines": noisy_lines,
-    "noisy_loss": noisy_loss,
-    "seeded_loss": seeded_loss,
-    "last_bit": last_bit,
-    "nan_everywhere": nan_everywhere,
-    "uneven_items": uneven_items,
-    "order_of_data": order_of_data,
+    **{program.__name__: program for program in NAMED},
 }

@@ -4,10 +4,9 @@ import math
 import random
 import sys
 
-from planted_carrier import BAD, planted, work
+from planted_carrier import BAD, counted, planted
 
 CHANCE = random.SystemRandom()  # new in every launch
-STEP_US = 300
 
 
 def setup(program, amount=0.0):
@@ -17,19 +16,6 @@ def setup(program, amount=0.0):
 def loss(made):
     """A loss as training has it: it falls, and is noisy."""
     return (0.5 + 1.5 * math.exp(-made / 200)) * (1 + CHANCE.gauss(0, 0.05))
-
-
-def counted(act):
-    """A step that works and returns `act(number of the step)`."""
-    made = 0
-
-    def step():
-        nonlocal made
-        made += 1
-        work(STEP_US)
-        return act(made)
-
-    return step
 
 
 def loss_turns(value):

@@ -14,6 +14,10 @@ from harness.errors import UsageError
 
 @click.command()
 @click.argument("traces", type=FILE, nargs=-1, required=True)
+@click.option("--history", is_flag=True, help="The files are histories: a CSV of version,value[,round] each.")
+@click.option("--limit", metavar="SHARE", help="Of a history: the least change that counts (default 10%).")
+@click.option("--falls", is_flag=True, help="Of a history: less is worse.")
+@click.option("--json", "as_json", is_flag=True, help="Of a history: print a JSON object, as of traces always.")
 @click.option("--leak", default="0.5KiB", show_default=True, help="The least growth a step that is a leak.")
 @click.option(
     "--slowdown", default="10%", show_default=True, help="The least rise of the step time that is a slowdown."
@@ -22,8 +26,20 @@ from harness.errors import UsageError
     "--metric", multiple=True, metavar="COLUMN[=LIMIT]",
     help="Judge this column too; LIMIT is the least growth a step, in its own unit (default 0).",
 )  # fmt: skip
-def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[str, ...]) -> None:
-    """Print a verdict on each trace, one JSON object a line.
+@click.pass_context
+def judge(
+    context: click.Context,
+    *,
+    traces: tuple[Path, ...],
+    history: bool,
+    limit: str | None,
+    falls: bool,
+    as_json: bool,
+    leak: str,
+    slowdown: str,
+    metric: tuple[str, ...],
+) -> None:
+    """Print a verdict on each trace, one JSON object a line; or on each history of figures.
 
     A trace is a CSV with a header `step,rss_kib,step_s,gpu_kib` (all but one may be absent; also rss_mb, step_ms,
     gpu_pool_mib and such), what nvidia-smi exports as CSV, a trial of a run, an mprof or a psrecord log. All its steps
@@ -34,9 +50,14 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
       harness judge trace.csv
       harness judge mprofile.dat --leak 2KiB
       harness judge trace.csv --metric handles=0.1
+      harness judge --history throughput.csv --falls --limit 5%
 
     Ends with 0 on readable input, whatever the verdicts; with 2 if a trace cannot be read. The others are judged.
     """
+    _check_options(context, history=history)
+    if history:
+        _judge_histories(traces, limit=limit or "10%", falls=falls, as_json=as_json)
+        return
     from harness.flows.judge import judge_traces
     from harness.matrix import values
     from harness.model import Limits
@@ -54,6 +75,34 @@ def judge(*, traces: tuple[Path, ...], leak: str, slowdown: str, metric: tuple[s
     with to_stdout():
         for verdict in judge_traces(traces, limits=limits, metrics=metrics, note=note, refused=refused.append):
             click.echo(json.dumps(verdict, allow_nan=False))
+    if refused:
+        raise UsageError("\nharness: ".join(map(str, refused)))
+
+
+def _check_options(context: click.Context, *, history: bool) -> None:
+    """An option that says nothing would be taken for one that was obeyed."""
+    others = ("leak", "slowdown", "metric") if history else ("limit", "falls")
+    for name in others:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            without = "is for traces: leave it out with --history" if history else "is for histories: give --history"
+            raise UsageError(f"--{name}: {without}")
+
+
+def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_json: bool) -> None:
+    from harness.flows.history import describe_history, judge_histories, too_few
+    from harness.matrix import values
+    from harness.report.series import series_lines
+
+    least = option("--limit", values.fraction, limit)
+    if falls and least >= 1:
+        raise UsageError(f"--limit: nothing falls by {limit}; give less than 100%")
+    refused: list[UsageError] = []
+    with to_stdout():
+        for found in judge_histories(paths, limit=least, falls=falls, refused=refused.append):
+            if as_json:
+                click.echo(json.dumps(describe_history(found), allow_nan=False))
+            else:
+                click.echo("\n".join(series_lines(found, why=too_few(found))))
     if refused:
         raise UsageError("\nharness: ".join(map(str, refused)))
 

@@ -11,6 +11,7 @@ from harness.flows.diff import Inspect, difference
 from harness.flows.evidence import cell_of, telling_trial
 from harness.flows.repro import recipe
 from harness.flows.stored import StoredRun
+from harness.judge.logs import new_lines
 from harness.model import BAD, GOOD, Build, CellResult, Finding, Source, Trial
 from harness.model.evidence import Difference, Issue, Recipe
 from harness.run.payload import TOLD_ENVIRONMENT
@@ -30,13 +31,13 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
     bad = _result(run, finding, bad_version or finding.after)
     if bad is None:
         raise UsageError(f"{run.path}: {finding.series} {bad_version}: no cell of the plan; is the directory whole?")
-    trial = telling_trial(bad.trials)
+    trial, good = telling_trial(bad.trials), _good(run, finding)
     made, problem = _recipe(run, bad)
     return Issue(
         finding=finding,
         history=_history(run, finding),
         bad=bad,
-        good=_good(run, finding),
+        good=good,
         trial=trial,
         recipe=made,
         difference=_difference(run, finding, inspect),
@@ -44,6 +45,7 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
         causes=_causes(run, finding),
         system={} if trial is None else _system(trial),
         problem=problem,
+        new_lines=() if good is None else tuple(one.text for one in new_lines([good.trials, bad.trials])),
         dockerfile=_dockerfile(run, bad.cell.image.source),
     )
 

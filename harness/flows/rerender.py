@@ -20,7 +20,7 @@ from harness.flows.probed import read_probed
 from harness.flows.reading import read_json
 from harness.flows.stored import read_run
 from harness.judge.attribution import attribute
-from harness.model import Block, HostState, Lane, RunResult, RunVerdict
+from harness.model import METRIC_PREFIX, SIGNALS, Block, HostState, Lane, Observation, Plan, RunResult, RunVerdict
 from harness.model.gpus import Gpu
 
 FILE = "run.json"
@@ -31,6 +31,15 @@ class _LaneFile(BaseModel):
     host: str
     gpu: str | None
     gpus: list[Gpu]
+
+
+class _ObservationFile(BaseModel):
+    block: int
+    """Its place in the plan."""
+    signal: str
+    before: str
+    after: str
+    text: str
 
 
 class _RunFile(BaseModel):
@@ -45,11 +54,13 @@ class _RunFile(BaseModel):
     """By cell: what kept it from being measured as planned."""
     skipped: dict[str, str] = {}
     """By cell: why it did not need to be."""
+    observations: list[_ObservationFile] = []
 
 
 def to_json(result: RunResult) -> dict[str, Any]:
     """The content of `run.json`."""
     lanes = dict.fromkeys(block.lane for block in result.plan.blocks)
+    blocks = {(one.series.name, one.lane, one.variant): number for number, one in enumerate(result.plan.blocks)}
     return {
         "schema": SCHEMA,
         "verdict": result.verdict,
@@ -62,7 +73,12 @@ def to_json(result: RunResult) -> dict[str, Any]:
         "problems": {state.host.name: state.problem for state in result.hosts if state.problem is not None},
         "hindered": {entry.cell_id: entry.problem for entry in result.cells if entry.problem},
         "skipped": {entry.cell_id: entry.skipped for entry in result.cells if entry.skipped},
-    }
+        "observations": [
+            {"block": blocks[one.series, one.lane, one.variant], "signal": one.signal, "before": one.before,
+             "after": one.after, "text": one.text}
+            for one in result.observations
+        ],
+    }  # fmt: skip
 
 
 def read_result(path: Path) -> RunResult:
@@ -95,8 +111,28 @@ def read_result(path: Path) -> RunResult:
         directory=stored.path,
         warnings=tuple(told.warnings),
         probed=read_probed(stored.path, plan),
+        observations=tuple(_observation(one, plan) for one in told.observations if _is_known(one, plan)),
     )
     return replace(result, verdict=told.verdict or judging.run_verdict(result, interrupted=False))
+
+
+def _is_known(told: _ObservationFile, plan: Plan) -> bool:
+    """A copied file may name blocks and signals that there are not."""
+    signal = told.signal in SIGNALS or told.signal.startswith(METRIC_PREFIX)
+    return signal and 0 <= told.block < len(plan.blocks)
+
+
+def _observation(told: _ObservationFile, plan: Plan) -> Observation:
+    block = plan.blocks[told.block]
+    return Observation(
+        series=block.series.name,
+        lane=block.lane,
+        variant=block.variant,
+        signal=told.signal,
+        before=told.before,
+        after=told.after,
+        text=told.text,
+    )
 
 
 def _read(path: Path) -> _RunFile:

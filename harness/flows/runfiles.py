@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from harness.model import (
     METRIC_PREFIX,
@@ -24,6 +24,15 @@ from harness.model import (
 
 Names = tuple[str, str, str, str | None, str, str]
 """Series, image, host, GPU, scenario, params as JSON."""
+
+
+def _known(metric: Metric) -> Metric:
+    if metric not in SIGNALS and not metric.startswith(METRIC_PREFIX):
+        raise ValueError("no such signal")
+    return metric
+
+
+Known = Annotated[Metric, AfterValidator(_known)]
 
 
 class MadeFile(BaseModel):
@@ -165,7 +174,7 @@ class EffectFile(BaseModel):
 
 
 class FindingFile(Placed):
-    metric: Metric
+    metric: Known
     kind: Kind
     last_good: str | None = None
     first_bad: str = ""
@@ -186,7 +195,7 @@ class FindingFile(Placed):
 class AttributionFile(BaseModel):
     series: str
     scenario: str
-    metric: Metric
+    metric: Known
     cause: str
     findings: list[int] | None = None
     rule: str | None = None

@@ -18,6 +18,7 @@ from harness.flows.searching import Searching
 from harness.flows.world import World
 from harness.model import Block, Host, Noise, Plan
 from harness.plan import most_launches
+from harness.run import neighbours
 from harness.run.disk import Disk
 from harness.run.engine import Engine, Lease
 from harness.run.fetching import Images
@@ -139,7 +140,10 @@ class Running:
         def say(text: str) -> None:
             self.world.watcher.preparing(lane=host.name, image="lease", text=text)
 
-        with engine.lease(say, self.world.stopped.is_set) as lease:
+        announced = neighbours.announced(
+            host.name, engine.facts, is_process=host.is_process, note=self.world.watcher.note
+        )
+        with engine.lease(say, self.world.stopped.is_set) as lease, announced:
             removed = engine.remove_leftovers()
             if removed:
                 self.world.watcher.note(f"{host.name}: removed {removed} left behind by a run that was killed")

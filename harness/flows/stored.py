@@ -48,6 +48,7 @@ from harness.model import (
     Variant,
     VerdictName,
     Where,
+    signal_of,
 )
 from harness.store import read_trial
 
@@ -259,4 +260,7 @@ def _symptom(entry: FindingFile, verdicts: Sequence[VerdictName]) -> str:
         return next((name for name in verdicts if name in ("oom", "crash", "hang")), "")
     if entry.metric == "step_time":
         return "slowdown" if entry.p is None else "slower"
-    return "leak" if entry.metric == "memory" else "more memory"
+    if entry.metric == "memory":
+        return "leak"
+    told = {"growth": "growth", "value": "nan" if "nan" in verdicts else ""}
+    return told.get(signal_of(entry.metric).kind, "more memory" if entry.metric == "peak_memory" else "worse")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.judge.launches import Launch
 from harness.judge.numbers import median, t_interval
-from harness.model import GOOD, GROWTHS, CellVerdict, Limits, Seen, SignalVerdict, Steps
+from harness.model import GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
 
 MISSED = 0.05
 """The chance that a failure as frequent as the one told would not have come in any launch."""
@@ -38,18 +38,18 @@ def _outcome(cell: CellVerdict, launches: Sequence[Launch]) -> SignalVerdict:
 
 def _memory(cell: CellVerdict, launches: Sequence[Launch], *, limits: Limits, steps: Steps) -> SignalVerdict:
     limit, known = limits.leak_kib_per_step, [k for k in launches if k.found is not None and k.failure is None]
-    told = [k for k in known if k.found is not None and k.found.excluded_kib_per_step is not None]
+    told = [k for k in known if k.trial.trace is not None and k.trial.trace.column("rss_kib") is not None]
     if "leak" in cell.verdicts:
         return SignalVerdict(seen="bad", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit)
     if not told:
         return SignalVerdict(seen="none", limit=limit, why="memory was not measured")
-    quiet = [k for k in told if k.whole(steps) and k.found is not None and GOOD & set(k.found.verdicts)]
-    visible = min((k.found.excluded_kib_per_step for k in quiet if k.found is not None), default=None, key=_size)
-    if quiet and cell.verdict not in ("suspect", "inconclusive"):
-        return SignalVerdict(seen="good", value=cell.rate_kib_per_step, limit=limit, visible=visible)
-    if not quiet or not any(GOOD & set(k.found.verdicts) for k in told if k.found is not None):
-        seen: Seen = "suspect" if cell.verdict == "suspect" else "blind"
-        return SignalVerdict(seen=seen, value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=cell.why)
+    shown = [k.found for k in told if k.found is not None]
+    quiet = [k.found for k in told if k.found is not None and k.whole(steps) and GOOD & set(k.found.verdicts)]
+    if cell.verdict == "suspect" and any({"leak", "suspect"} & set(found.verdicts) for found in shown):
+        return SignalVerdict(seen="suspect", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=cell.why)
+    if not quiet:
+        return SignalVerdict(seen="blind", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=cell.why)
+    visible = min((found.excluded_kib_per_step for found in quiet), key=_size)
     return SignalVerdict(seen="good", value=cell.rate_kib_per_step, limit=limit, visible=visible)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.judge.episodes import Sign
 from harness.judge.faults import Fault, Place, Row, alike, faults_of
 from harness.judge.rules import find_rule
 from harness.judge.square import Answer, Spot, Square, answer, model_of
 from harness.judge.standing import episodes_in, metric_of, signs, states_of
 from harness.judge.verdict import AGREE
 from harness.model import GOOD, Attribution, Block, Cell, CellResult, Episode, Finding, Install, Lane, Plan, Variant
+from harness.model.episodes import Sign
 
 
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
@@ -184,10 +184,11 @@ class _Group:
         return layers.pop() if len(layers) == 1 else None
 
     def _controls(self, lanes: Sequence[Lane]) -> Iterator[str]:
-        """Other scenarios that ran on all these lanes, were good in all that ran there, and of which nothing is found:
-        a cell may be good alone and worse than the one before.
+        """Other scenarios of the series that ran on all these lanes, were good in all that ran there, and of which
+        nothing is found: a cell may be good alone and worse than the one before.
         """
-        others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks)
+        series = self.blocks[0].series.name
+        others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks if block.series.name == series)
         worse = {one.variant.scenario.name for one in self.findings if one.lane in lanes}
         for name in others:
             verdicts = [self._verdicts(name, lane) for lane in lanes]

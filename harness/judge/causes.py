@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.judge.episodes import Bounds, Order, Sign, bounds_of, episodes_of, met, sign_of
 from harness.model import SIGNALS, Effect, Episode, Finding
+from harness.model.episodes import Bounds, Order, Sign, bounds_of, episodes_of, met, sign_of
 
 REASON = 2.0
 """A cause explains what is up to twice as large: of ratios, their logs; of what grows in one unit, the rates."""

@@ -8,11 +8,11 @@ version is known to be bad in one and good in the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from harness.judge.episodes import Order, bounds_of, met, span
-from harness.judge.square import State
 from harness.model import Episode, Lane, Variant
+from harness.model.episodes import Bounds, Order, bounds_of, met, span
+from harness.model.judged import State
 
 Place = tuple[Variant, Lane]
 Row = Sequence[State]
@@ -81,16 +81,16 @@ def alike(faults: Sequence[Fault], order: Order) -> list[list[Fault]]:
     The most precise come first, so that the order in which they were found makes no difference; a vague one that may
     be any of several is told for itself.
     """
-    groups: list[list[Fault]] = []
+    groups: list[_Group] = []
     for fault in sorted(faults, key=lambda one: _precision(one, order)):
-        same = [group for group in groups if _bounds(group[0], order) == _bounds(fault, order)]
-        fitting = [group for group in groups if all(_may_be_one(fault, other, order) for other in group)]
-        chosen = [group for group in fitting if group in same] or fitting
-        if len(chosen) == 1:
-            chosen[0].append(fault)
-        else:
-            groups.append([fault])
-    return sorted(groups, key=lambda group: _precision(group[0], order)[1:])
+        bounds = {lane: [bounds_of(one, order) for one in found] for lane, found in fault.episodes.items()}
+        fitting = [group for group in groups if group.fits(fault, bounds, order)]
+        chosen = [group for group in fitting if group.first == bounds] or fitting
+        if len(chosen) != 1:
+            groups.append(_Group(first=bounds))
+            chosen = groups[-1:]
+        chosen[0].add(fault, bounds, order)
+    return [group.members for group in sorted(groups, key=lambda group: _precision(group.members[0], order)[1:])]
 
 
 def _precision(fault: Fault, order: Order) -> tuple[int, int, list[tuple[int, int, int, int, int]]]:
@@ -101,41 +101,47 @@ def _precision(fault: Fault, order: Order) -> tuple[int, int, list[tuple[int, in
     return sum(high - low for one in ends for low, high in (one[:2], one[2:4])), start, ends
 
 
-def _bounds(fault: Fault, order: Order) -> Mapping[Lane, object]:
-    return {lane: [bounds_of(one, order) for one in found] for lane, found in fault.episodes.items()}
+Ends = Mapping[Lane, Sequence[Bounds]]
+"""Of each lane: where its episodes began and ended."""
 
 
-def _may_be_one(one: Fault, other: Fault, order: Order) -> bool:
-    lanes = [lane for lane in one.episodes if lane in other.episodes]
-    if one.depth != other.depth or not (lanes or _overlap(one, other, order)):
-        return False
-    return all(_pairs(one.episodes[lane], other.episodes[lane], order) for lane in lanes) and not _contradict(
-        one, other
-    )
+@dataclass(kw_only=True)
+class _Group:
+    """Faults that may be one, and what they allow together. Intervals that all meet in pairs have a place in common."""
+
+    first: Ends
+    members: list[Fault] = field(default_factory=list)
+    _bounds: dict[Lane, Sequence[Bounds]] = field(default_factory=dict)
+    _rows: dict[Lane, Row] = field(default_factory=dict)
+    _places: set[int] = field(default_factory=set)
+
+    def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
+        lanes = [lane for lane in bounds if lane in self._bounds]
+        if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault, order)):
+            return False
+        if any(_together(bounds[lane], self._bounds[lane]) is None for lane in lanes):
+            return False
+        known = [zip(row, self._rows[lane], strict=True) for lane, row in fault.rows.items() if lane in self._rows]
+        return not any({True, False} == set(pair) for pairs in known for pair in pairs)
+
+    def add(self, fault: Fault, bounds: Ends, order: Order) -> None:
+        self.members.append(fault)
+        self._places |= _places(fault, order)
+        for lane, found in bounds.items():
+            self._bounds[lane] = _together(found, self._bounds.get(lane, found)) or found
+        for lane, row in fault.rows.items():
+            known = self._rows.get(lane, row)
+            self._rows[lane] = [new if old is None else old for old, new in zip(known, row, strict=True)]
 
 
-def _pairs(some: Sequence[Episode], others: Sequence[Episode], order: Order) -> bool:
-    """Whether the episodes of one lane may be the same ones."""
+def _together(some: Sequence[Bounds], others: Sequence[Bounds]) -> list[Bounds] | None:
+    """What both allow, if the episodes of one lane may be the same ones."""
     if len(some) != len(others):
-        return False
-    pairs = zip(some, others, strict=True)
-    return all(met(bounds_of(each, order) for each in pair) is not None for pair in pairs)
+        return None
+    found = [both for pair in zip(some, others, strict=True) if (both := met(pair)) is not None]
+    return found if len(found) == len(some) else None
 
 
-def _overlap(one: Fault, other: Fault, order: Order) -> bool:
-    """Whether one version may be bad in both, on whatever lanes."""
-    here, there = (
-        {place for found in fault.episodes.values() for each in found for place in span(each, order)}
-        for fault in (one, other)
-    )
-    return bool(here & there)
-
-
-def _contradict(one: Fault, other: Fault) -> bool:
-    """Whether a version is bad in one and good in the other, on one lane."""
-    return any(
-        {True, False} == set(pair)
-        for lane in one.rows
-        if lane in other.rows
-        for pair in zip(one.rows[lane], other.rows[lane], strict=True)
-    )
+def _places(fault: Fault, order: Order) -> set[int]:
+    """Where a version may be bad by it, on whatever lane."""
+    return {place for found in fault.episodes.values() for each in found for place in span(each, order)}

@@ -61,7 +61,9 @@ def judge_launches(
             found=None if exit_only else _trace(trial, limits=limits, steps=steps),
             failure=_failure(trial),
             exit_only=exit_only,
-            growths={} if exit_only or trial.trace is None else judge_counts(trial.trace, limits=limits),
+            growths={}
+            if exit_only or trial.trace is None or trial.buffered
+            else judge_counts(trial.trace, limits=limits),
         )
         for trial in asked
     )
@@ -72,7 +74,26 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
         return None
     alone = judge_trace(trial.trace, limits=limits, steps=steps)
     found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
+    if trial.buffered:
+        return _without_steps(found, trial)
     return _without_times(found, trial) if trial.unsteady else found
+
+
+def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:
+    """What is left of a verdict where rows are no steps, because output came in bursts: the peak of memory."""
+    return replace(
+        found,
+        verdict="inconclusive",
+        verdicts=("inconclusive",),
+        why=f"its rows are no steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
+        rate_kib_per_step=None,
+        rate_ci=None,
+        excluded_kib_per_step=None,
+        plateau_mib=None,
+        step_ms=None,
+        step_drift=None,
+        layer=None,
+    )
 
 
 def _without_times(found: TraceVerdict, trial: Trial) -> TraceVerdict:

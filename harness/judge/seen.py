@@ -53,17 +53,27 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: A
     limit = asked.limits.of(name)
     own, levels = compared.own_levels(name), compared.levels(name, limit=limit)
     known = {**own, **levels}
+    highest = max((level for level, _ in known.values()), default=0.0)
+    row = _Row(name=name, others=len(known), highest=highest, asked=asked)
     told = [
-        _of_place(name, cell, known.get(place), asked, others=len(known), is_compared=place in levels or not levels)
+        _of_place(row, cell, known.get(place), is_compared=place in levels or not levels)
         for place, cell in enumerate(cells)
     ]
     return told if limit is None else _with_suspects(name, told, limit=limit)
 
 
-def _of_place(
-    name: str, cell: CellVerdict, level: Level | None, asked: Asked, *, others: int, is_compared: bool
-) -> SignalVerdict:
-    """`others`: how many versions have a figure."""
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """One level signal of a block. `others`: how many versions have a figure; `highest`: the highest of them."""
+
+    name: str
+    others: int
+    highest: float
+    asked: Asked
+
+
+def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared: bool) -> SignalVerdict:
+    name, asked, others = row.name, row.asked, row.others
     limit = asked.limits.of(name)
     value, ci = (None, None) if level is None else _figures(name, level)
     plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
@@ -79,7 +89,7 @@ def _of_place(
         return replace(
             plain, seen="blind", why="it was not measured in the rounds of the others; `--fresh` measures all"
         )
-    return _judged(name, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
+    return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
 def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, others: int) -> SignalVerdict:
@@ -93,8 +103,13 @@ def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, other
     return replace(plain, seen="blind", why=f"{SIGNALS[name].absent} here, unlike in other versions")
 
 
-def _judged(name: str, plain: SignalVerdict, *, limit: float, level: float) -> SignalVerdict:
-    """Whether a change as large as the limit would have shown."""
+def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> SignalVerdict:
+    """Whether a change as large as the limit would have shown; it would where no version comes near the least that
+    counts.
+    """
+    name = row.name
+    if not SIGNALS[name].falls and row.highest < SIGNALS[name].least:
+        return replace(plain, seen="good")
     if name == "late_step_time" and plain.visible is None:
         return replace(plain, seen="good", why="by one whole launch of each version")
     if plain.visible is None:

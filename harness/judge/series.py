@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ LASTING = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class SeriesFound:
     """What a table shows. `better` are shifts to the better that end nothing bad; they are no findings.
 
     `noise` is the standard deviation of a log, `visible` the smallest difference (a log) that would have shown, of a
@@ -37,12 +36,11 @@ class Series:
     odd: tuple[int, ...] = ()
 
 
-def judge_series(table: Table, *, limit: float, seed: int = 0) -> Series:
-    """`table` holds logs, of which more is worse; a change counts from `limit` on, a share of the level before."""
+def judge_series(table: Table, *, least: float, seed: int = 0) -> SeriesFound:
+    """`table` holds logs, of which more is worse; a change counts from `least` on, a log, too."""
     rounds, versions = table.values.shape
-    least = math.log1p(limit)
     if versions < 2 or (rounds == 1 and versions < FEWEST_ALONE):
-        return Series(changes=(), alone=rounds == 1)
+        return SeriesFound(changes=(), alone=rounds == 1)
     if rounds == 1:
         laid = laid_by_neighbours(table.values)
         levels = levels_of_laid(table.values, laid, least=least, alpha=ALPHA, seed=seed)
@@ -57,7 +55,7 @@ def judge_series(table: Table, *, limit: float, seed: int = 0) -> Series:
         visible = least_found(table.values, spread=spread, alpha=ALPHA)
     found = level_changes("value", table, levels, rule=Rule(least=least, seed=seed))
     told = {id(shift) for shift, _ in found}
-    return Series(
+    return SeriesFound(
         changes=tuple(change for _, change in found),
         better=tuple(shift for shift in levels.shifts if id(shift) not in told and shift.size < 0),
         noise=spread.deviation,

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.model import Cause, Doubt, Lane
+from harness.model.judged import State
 
-State = bool | None
-"""Whether it is bad; None if that cannot be said."""
 Spot = tuple[int, int]
 """(lane, image), as positions in a square."""
 

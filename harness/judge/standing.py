@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.judge.episodes import Sign, episodes_of, sign_of
-from harness.judge.square import State
 from harness.judge.transitions import UNTOLD
 from harness.judge.verdict import FAILURES
 from harness.model import SIGNALS, Block, CellResult, CellVerdict, Episode, Finding, Metric, signal_of
+from harness.model.episodes import Sign, episodes_of, sign_of
+from harness.model.judged import State
 
 _FIRST: tuple[Sign, ...] = ("outcome", "memory", "slowdown")
 
@@ -53,8 +53,7 @@ def episodes_in(
     """The block's episodes that are nobody's consequence, oldest first; `states` are its own."""
     versions = [cell.image.version for cell in block.cells]
     order = {version: place for place, version in enumerate(versions)}
-    bad = [version for version, state in zip(versions, states, strict=True) if state]
-    found = episodes_of(_of(block, findings, sign), order, bad)
+    found = episodes_of(_of(block, findings, sign), order, states)
     return tuple(one for one in found if not one.finding.consequence_of)
 
 

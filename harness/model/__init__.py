@@ -61,6 +61,7 @@ from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
 from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode
 from harness.model.probed import Holder, Leak, LineRow, LineTable, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
+from harness.model.series import SeriesChange, SeriesVerdict
 from harness.model.signals import (
     GROUPS,
     GROWTHS,
@@ -146,6 +147,8 @@ __all__ = [
     "SearchMode",
     "Seen",
     "Series",
+    "SeriesChange",
+    "SeriesVerdict",
     "Setting",
     "Signal",
     "SignalKind",

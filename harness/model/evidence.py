@@ -109,6 +109,8 @@ class Issue:
     elsewhere: tuple[CellResult, ...] = ()
     causes: tuple[str, ...] = ()
     system: Mapping[str, Any] = field(default_factory=dict)
+    new_lines: tuple[str, ...] = ()
+    """What the bad version prints and the good one does not, without what differs from launch to launch."""
     problem: str = ""
     """Why there is no recipe."""
     dockerfile: str = ""

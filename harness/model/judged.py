@@ -210,16 +210,22 @@ class Finding:
     consequence_of: str = ""
 
 
+State = bool | None
+"""Whether it is bad; None if that cannot be said."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Episode:
     """One time of being bad, of one metric at one place. `begins` is None if only its end was found, `ends` if it still
     is. `seen`: the last version in which it was seen. `depth`: how many others it came on top of; it made them worse.
+    `states`: how all versions of the place stand with the metric, by whatever episode, oldest first.
     """
 
     begins: Finding | None
     ends: Finding | None
     seen: str
     depth: int = 0
+    states: tuple[State, ...] = ()
 
     @property
     def finding(self) -> Finding:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.model import Attribution, RunResult, signal_of
+from harness.model import Attribution, RunResult
 from harness.report import words
 from harness.report.clean import plain
 from harness.report.fault import Clause, clause_of, severity, subject_of
 from harness.report.names import Names, host_name
-from harness.report.rule import evidence, rule_text
 
 MOST_AT_THE_TOP = 3
 _MOST_CONTROLS = 3
@@ -85,21 +84,6 @@ def _unseen(attribution: Attribution, names: Names) -> str:
     variants = len({str(variant) for variant, _ in attribution.unseen})
     lanes = list(dict.fromkeys(lane for _, lane in attribution.unseen))
     return f"{variants} of these {len(attribution.variants)} variants not known {names.on(lanes)}".rstrip()
-
-
-def evidence_lines(result: RunResult) -> list[str]:
-    """For each attribution: its cause, and what its rule rests on. Beyond those of the headline, with its sentence."""
-    top = worst_first(result)[:MOST_AT_THE_TOP]
-    return [_evidence(one, "" if one in top else sentence(one, result)) for one in result.attribution]
-
-
-def _evidence(attribution: Attribution, told: str) -> str:
-    title = signal_of(attribution.metric).title
-    subject = f"{plain(attribution.series)}, {plain(attribution.scenario)}, {plain(title)}"
-    rule = rule_text(attribution.rule)
-    rests = None if attribution.rule is None else evidence(attribution.rule)
-    parts = [f"{subject}: {attribution.cause}", rule, rests, told.rstrip(".")]
-    return "; ".join(part for part in parts if part)
 
 
 # ---------------------------------------------------------------- whose fault

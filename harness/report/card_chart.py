@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from harness.report import figures
+from harness.report.card_figure import Figure, Point
 from harness.report.clean import version
 from harness.report.signals import Tone
 
@@ -17,61 +17,23 @@ _ROOM = 0.08
 """Of the height, above and below the outermost points."""
 _ZERO = 0.5
 """A scale whose lowest figure is less than this share of its highest begins at zero."""
+_SCALES = {"failures": 100.0, "rise": 100.0, "s": 1000.0, "s/step": 1000.0, "KiB": 1 / 1024, "B": 1 / (1 << 20)}
+_UNITS = {"failures": "% of launches", "rise": "%", "s": "ms", "s/step": "ms/step", "KiB": "MiB", "B": "MiB"}
+"""Units in which the labels of a scale are short."""
 _LETTER = 6.2
 """Pixels that a letter of a version takes, about."""
 
 
-class Point(Protocol):
-    """One version: its figure with an interval, each None if it is not known."""
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def tone(self) -> Tone: ...
-
-
-class Told(Protocol):
-    """What the page needs of a card. Texts are plain, "" or empty where there is nothing to say; `also`: observations,
-    such as new lines in the log.
-    """
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def sentence(self) -> str: ...
-    @property
-    def sure(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
-    @property
-    def fault(self) -> str: ...
-    @property
-    def consequences(self) -> Sequence[str]: ...
-    @property
-    def also(self) -> Sequence[str]: ...
-    @property
-    def points(self) -> Sequence[Point]: ...
-    @property
-    def unit_title(self) -> str: ...
-    @property
-    def command(self) -> str: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A version in the chart, in pixels; `y` is None if it has no figure."""
+    """A version in the chart, in pixels; `y` is None if it has no figure. `is_other`: bad, but by another finding."""
 
     x: float
     y: float | None
     low: float
     high: float
     tone: Tone
+    is_other: bool
     text: str
 
 
@@ -87,28 +49,32 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """All that is drawn. `line` joins the points, an SVG `points` attribute for each stretch of known figures."""
+    """All that is drawn. `lines` join the points, an SVG `points` attribute for each stretch of known figures."""
 
+    title: str
     marks: tuple[Mark, ...]
     lines: tuple[str, ...]
     labels: tuple[Label, ...]
     description: str
 
 
-def chart(card: Told) -> Chart | None:
+def chart(figure: Figure) -> Chart | None:
     """The chart of a card; None if fewer than two versions have a figure."""
-    points = card.points
-    known = [each for point in points for each in (point.low, point.value, point.high) if _is_known(each)]
+    points, scale = figure.points, _SCALES.get(figure.unit, 1.0)
+    ends = [each for point in points for each in (point.low, point.value, point.high)]
     if sum(_is_known(point.value) for point in points) < 2:
         return None
-    low, high = _scale([each for each in known if each is not None])
-    marks = tuple(_mark(point, number, len(points), (low, high)) for number, point in enumerate(points))
+    known = [scale * each for each in ends if each is not None and _is_known(each)]
+    heights = (0.0, 100.0) if figure.unit == "failures" else _scale(known)
+    marks = tuple(_Marker(count=len(points), heights=heights, scale=scale).mark(*each) for each in enumerate(points))
     first, last = version(points[0].version), version(points[-1].version)
+    title = ", ".join(filter(None, (figure.title, _UNITS.get(figure.unit, figure.unit))))
     return Chart(
+        title=title,
         marks=marks,
         lines=tuple(_lines(marks)),
-        labels=(*_heights(low, high), *_names(points, marks)),
-        description=f"{card.unit_title}, over the versions {first} to {last}",
+        labels=(*_heights(*heights), *_names(points, marks)),
+        description=f"{title}, over the versions {first} to {last}",
     )
 
 
@@ -124,22 +90,41 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
     return (low if low == 0 else low - room), high + room
 
 
-def _mark(point: Point, number: int, count: int, scale: tuple[float, float]) -> Mark:
-    x = _LEFT + (WIDTH - _LEFT - _RIGHT) * (number / (count - 1) if count > 1 else 0.5)
-    value = point.value if _is_known(point.value) else None
-    interval = [each if each is not None and _is_known(each) else value for each in (point.low, point.high)]
-    low, high = (_y(value if each is None else each, scale) for each in interval)
-    told = "no figure" if value is None else figures.number(value)
-    if value is not None and point.low is not None and point.high is not None:
-        told = f"{told} ({figures.between((point.low, point.high))})"
-    y = None if value is None else _y(value, scale)
-    return Mark(x=round(x, 1), y=y, low=low, high=high, tone=point.tone, text=f"{version(point.version)}: {told}")
+@dataclass(frozen=True, kw_only=True)
+class _Marker:
+    """Puts points to their places: `count` of them beside each other, `heights` are the ends of the scale."""
 
+    count: int
+    heights: tuple[float, float]
+    scale: float
 
-def _y(value: float | None, scale: tuple[float, float]) -> float:
-    low, high = scale
-    share = 0.0 if value is None else max(0.0, (value - low) / (high - low))
-    return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+    def mark(self, number: int, point: Point) -> Mark:
+        value, *interval = (each if _is_known(each) else None for each in (point.value, point.low, point.high))
+        low, high = (value if each is None else each for each in interval)
+        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * number / max(1, self.count - 1)
+        y = None if value is None else self._y(value)
+        text = f"{version(point.version)}: {self._told(value, interval)}"
+        return Mark(
+            x=round(x, 1),
+            y=y,
+            low=self._y(low),
+            high=self._y(high),
+            tone=point.tone,
+            is_other=point.tone == "bad" and not point.own,
+            text=text,
+        )
+
+    def _y(self, value: float | None) -> float:
+        low, high = self.heights
+        share = 0.0 if value is None else min(1.0, max(0.0, (self.scale * value - low) / (high - low)))
+        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+
+    def _told(self, value: float | None, interval: Sequence[float | None]) -> str:
+        if value is None:
+            return "no figure"
+        low, high = interval
+        ends = "" if low is None or high is None else f" ({figures.between((self.scale * low, self.scale * high))})"
+        return f"{figures.number(self.scale * value)}{ends}"
 
 
 def _lines(marks: Sequence[Mark]) -> list[str]:

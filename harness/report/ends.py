@@ -22,8 +22,8 @@ class Both:
     """One signal of a row: texts that are ready to be shown, "" where there is nothing to say.
 
     `old` and `new` are the figures of the oldest and the newest version that have one, `between` those versions;
-    `change` is theirs. `worst` is what is bad between them (`2.10 s in 6.3.0`). `seen` is the worst of all versions,
-    `why` the reason for that.
+    `change` is theirs. `worst` is what is bad between them (`2.10 s in 6.3.0`). `is_coarse`: what would have shown is
+    more than the limit. `seen` is the worst of all versions, `why` the reason for that.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Both:
     worst: str
     limit: str
     visible: str
+    is_coarse: bool
     seen: Seen | None
     why: str
 
@@ -57,12 +58,17 @@ class Both:
         return self.seen in ("bad", "suspect", "blind")
 
     @property
+    def is_told(self) -> bool:
+        """Whether its row tells of it even if it is none of those that it always tells of."""
+        return self.is_coarse or self.seen in ("bad", "suspect")
+
+    @property
     def resolution(self) -> str:
         """`a change of 8 % would have shown`, `only a change of 35 % would have shown, the limit is 10 %`."""
         if not self.visible:
             return ""
         what = "more than" if signals.signal_of(self.name).kind == "growth" else "a change of"
-        if self.seen == "blind":
+        if self.is_coarse:
             return f"only {what} {self.visible} would have shown{f', the limit is {self.limit}' if self.limit else ''}"
         return f"{what} {self.visible} would have shown"
 
@@ -93,6 +99,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
         worst=_worst(name, known),
         limit=signals.limit_text(name, limit if seen or not cells else _default(name, cells[0])),
         visible=signals.visible_text(name, max(visible, default=None)),
+        is_coarse=any(signals.is_coarse(one) for one in seen),
         seen=None if worst is None else worst.seen,
         why="" if worst is None else signals.reason(worst),
     )
@@ -160,7 +167,7 @@ def line(row: Row) -> str:
     """
     by_name = {one.name: one for one in of(row)}
     shown = [by_name[name] for name in _ALWAYS if name in by_name and by_name[name].old]
-    shown += [one for one in by_name.values() if one not in shown and one.is_open and one.old]
+    shown += [one for one in by_name.values() if one not in shown and one.old and one.is_told]
     versions = [cell.result for cell in row.cells if cell is not None and cell.result.verdict.trials]
     if not shown:
         return ""
@@ -170,9 +177,9 @@ def line(row: Row) -> str:
 
 def _part(one: Both, ends: tuple[str, ...]) -> str:
     title = "growth" if one.name == "memory" else one.title
-    where = f" ({' → '.join(one.between)})" if one.between != ends else ""
+    where = " → ".join(one.between) if one.between != ends else ""
     told = "; ".join(filter(None, (one.change, one.resolution))) or _NOT_COMPARED
-    return f"{title} {one.figures}{where} ({told})"
+    return f"{title} {one.figures} ({'; '.join(filter(None, (where, told)))})"
 
 
 # ---------------------------------------------------------------- a row in full

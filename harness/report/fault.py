@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.judge.episodes import Bounds, Order, bounds_of, met, sign_of, span
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
+from harness.model.episodes import Bounds, Order, bounds_of, met, sign_of, span
 from harness.report import phrases
 from harness.report.clean import plain, version
 from harness.report.episodes import place_of, place_of_cell

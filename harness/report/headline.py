@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.model import CellResult, RunResult
+from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
 from harness.report import blame, figures, words
 from harness.report.clean import plain
+from harness.report.signals import signal_of
 from harness.report.worth import is_needless
+
+_MOST_TITLES = 3
+_TOO_COARSE = "could not be told as finely as the limit asks"
 
 
 def sentence(result: RunResult) -> str:
@@ -41,16 +45,43 @@ def _is_untested(cell: CellResult) -> bool:
 
 
 def _inconclusive(result: RunResult) -> str:
-    unsure = [cell.verdict.verdict for cell in result.cells if cell.verdict.verdict in ("suspect", "inconclusive")]
+    unsure = [cell.verdict.verdict for cell in result.cells if cell.verdict.verdict in UNSURE]
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
     cells = figures.count(len(result.cells), "cell")
-    return f"Nothing bad found, but {len(unsure)} of {cells} could not be decided ({', '.join(kinds)})."
+    told = [f"{len(unsure)} of {cells} could not be decided ({', '.join(kinds)})"] if unsure else []
+    return f"Nothing bad found, but {'; '.join([*told, *_open(result)])}."
+
+
+def _open(result: RunResult) -> list[str]:
+    """What is not decided of cells that are good otherwise: changes seen in too few launches, and limits that could not
+    be kept.
+    """
+    good = [cell for cell in result.cells if cell.verdict.verdict in GOOD]
+    told = []
+    for seen, words_for in (("suspect", "seems worse, in too few launches to be sure"), ("blind", _TOO_COARSE)):
+        shown = [cell for cell in good if any(one.seen == seen for one in cell.verdict.signals.values())]
+        titles = dict.fromkeys(
+            signal_of(name).title for cell in shown for name, one in cell.verdict.signals.items() if one.seen == seen
+        )
+        if titles:
+            where = "1 cell" if len(shown) == 1 else f"{len(shown)} cells"
+            told.append(f"{words.together(list(titles)[:_MOST_TITLES])} {words_for} in {where}")
+    return told
 
 
 def _interrupted(result: RunResult) -> str:
     done = sum(cell.verdict.trials > 0 for cell in result.cells)
     cells = figures.count(len(result.cells), "cell")
-    return f"Interrupted with {done} of {cells} measured; the same sweep again goes on from here."
+    early = sum(cell.verdict.provisional for cell in result.cells)
+    sure = f", {early} of them in too few launches to be called good" if early else ""
+    told = f"Interrupted with {done} of {cells} measured{sure}; the same sweep again goes on from here."
+    return " ".join([told, *(f"So far, {each}." for each in [*_bad_so_far(result), *_open(result)][:_MOST_TITLES])])
+
+
+def _bad_so_far(result: RunResult) -> list[str]:
+    if result.attribution:
+        return [each.rstrip(".") for each in blame.sentences(blame.worst_first(result)[:1], result)]
+    return [_bad_cells(result)] if any(cell.verdict.verdict in BAD for cell in result.cells) else []
 
 
 def _ok(result: RunResult) -> str:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.model import CellResult, RunResult
+from harness.model import CellResult, Finding, RunResult
 from harness.report import (
     card_chart,
     charts,
@@ -26,15 +26,17 @@ from harness.report import (
     evidence,
     figures,
     gaps,
+    observed,
     probe_tables,
     signals,
     sparkline,
     table,
+    totals,
     traces,
     words,
     worth,
 )  # fmt: skip
-from harness.report.cards import cards
+from harness.report.cards import Card, cards
 from harness.report.charts import Drawing
 from harness.report.clean import plain
 from harness.report.headline import sentence
@@ -61,9 +63,10 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     page = _environment().get_template("report.html.j2").stream(
         result=result,
         headline=sentence(result),
-        totals=words.totals(result),
+        totals=totals.line(result),
         cards=cards(result),
         card_chart=card_chart,
+        also=lambda card: observed.new_there(_findings(card), result),
         tables=tables,
         heats=_heats(tables),
         histories=evidence.histories(tables, result, anchors, in_full),
@@ -87,6 +90,10 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     )  # fmt: skip
     page.enable_buffering(_PARTS)
     return b"".join(part.encode() for part in page)
+
+
+def _findings(card: Card) -> Iterator[Finding]:
+    return (one for episode in card.attribution.episodes for one in episode.findings)
 
 
 class _Drawn:

@@ -73,6 +73,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         before=_line(issue.finding.before or ""),
         after=_line(issue.finding.after),
         changed=list(_changed(issue)),
+        printed=[_line(scrubbed(text)) for text in issue.new_lines],
         system=_system(issue),
         bad_version=_line(bad_version),
         packages=_packages(issue),

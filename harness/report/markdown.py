@@ -9,9 +9,9 @@ from itertools import chain
 from tabulate import tabulate
 
 from harness.model import RunResult
-from harness.report import blame, ends, figures, gaps, probe_tables, signals, table, words, worth
+from harness.report import ends, figures, gaps, probe_tables, signals, table, totals, words, worth
+from harness.report.cards import card_lines, cards
 from harness.report.clean import plain
-from harness.report.episodes import ordered
 from harness.report.headline import sentence
 from harness.report.probe_tables import ProbeSection
 from harness.report.table import Shown, Table
@@ -19,6 +19,7 @@ from harness.report.table import Shown, Table
 MOST_BYTES = 1_000_000
 """A step summary of GitHub may have 1 MiB, and others may write to it, too."""
 MOST_ITEMS = 300
+MOST_CARDS = 30
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 _LINKS = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=#)(?=\d)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
 _BREAK = "<!-- -->"
@@ -26,12 +27,11 @@ _BREAK = "<!-- -->"
 
 def render(result: RunResult) -> str:
     """The whole report; ends with a newline."""
-    top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(words.totals(result))]
+    top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(totals.line(result))]
+    top += _cards(result)
     tables = table.tables(result)
     parts = [escaped(f"{'; '.join(table.legend(tables))}.")]
     parts += _list("Old → new", _ends(tables))
-    parts += _list("Whose fault", blame.evidence_lines(result))
-    parts += _list("Findings", map(words.finding_line, ordered(result)))
     parts += _list("Not measured or not decided", gaps.lines(result))
     parts += _list(worth.SLOW, worth.slow_growth(result))
     parts += _list("Warnings", words.warnings(result))
@@ -78,6 +78,18 @@ def _list(title: str, lines: Iterable[str]) -> list[str]:
     return [f"### {title}", "\n".join(items)] if items else []
 
 
+def _cards(result: RunResult) -> list[str]:
+    """A card for each finding, the worst first; of those beyond the first few their sentence alone."""
+    found = []
+    for number, card in enumerate(cards(result)):
+        told, *rest = card_lines(card)
+        shown = rest if number < MOST_CARDS else []
+        found.append("\n".join([f"- **{escaped(told)}**", *(f"  - {escaped(line)}" for line in shown)]))
+    more = len(found) - MOST_ITEMS
+    found[MOST_ITEMS:] = [f"- and {more:,} more: see report.html"] if more > 0 else []
+    return ["### Findings", "\n".join(found)] if found else []
+
+
 def _ends(tables: Iterable[Table]) -> Iterator[str]:
     for one in tables:
         yield from (f"{one.title}: {row.label}, {line}" for row in one.verdicts if (line := ends.line(row)))
@@ -118,6 +130,6 @@ def _tabulated(header: Sequence[str], labels: Sequence[str], cells: Sequence[Seq
 def _cell(cell: Shown | None) -> str:
     if cell is None:
         return ""
-    text = escaped(f"{cell.symbol} {cell.word} {cell.figure}")
+    text = escaped(f"{cell.symbol} {cell.word} {cell.figure}".rstrip())
     strip = f"<br>{signals.marks(cell.strip)}" if cell.strip else ""
     return f"**{text}**{strip}" if cell.tone == "bad" else f"{text}{strip}"

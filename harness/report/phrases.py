@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.judge.episodes import Bounds
 from harness.model import Effect, Finding, signal_of
+from harness.model.episodes import Bounds
 from harness.report import figures
 from harness.report.clean import plain, version
 
@@ -21,6 +21,8 @@ def when(bounds: Bounds, versions: Sequence[str]) -> str:
     name = version(versions[first])
     if last < 0:
         return f"in every version from {name}, the oldest{' that can be judged' if first else ''}{end}"
+    if bounds.gradual:
+        return f"little by little from {version(versions[last])} to {name}{end}"
     if first - last > 1:
         return f"since a version after {version(versions[last])}, {name} at the latest{end}"
     return f"since {name}{end}"

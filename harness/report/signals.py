@@ -31,6 +31,8 @@ LEGEND = (
 )  # fmt: skip
 _FIGURES = re.compile(r"^only [^;]* would have shown[^;]*(; |$)")
 _MS, _KIB = 1000.0, 1024.0
+_FINEST = 1e-4
+"""Launches that are the same to the last bit would have shown anything."""
 _TENFOLD = 9.0
 """A change that two noisy launches could hide may be thousands of millions of per cent: nothing could be told."""
 
@@ -129,7 +131,7 @@ def _bytes(value: float) -> str:
 _WHOLE: Mapping[str, Callable[[float], str]] = {
     "KiB/step": figures.rate,
     "ratio": lambda value: f"{figures.number(value)}×",
-    "failures": lambda value: f"{figures.number(100 * value)} % of launches",
+    "failures": lambda value: f"{figures.number(100 * value)} % failed",
 }
 _SIZES: Mapping[str, Callable[[float], str]] = {
     "s": lambda value: figures.milliseconds(_MS * value),
@@ -165,7 +167,9 @@ def limit_text(name: str, limit: float | None) -> str:
 
 def _least(signal: Signal) -> str:
     """`0.5 s`, without the zeros of a measured figure."""
-    return f"{signal.least:g} {signal.unit}" if signal.unit == "s" else _in_unit(signal.least, signal.unit)
+    if signal.unit == "s":
+        return f"{signal.least:g} s" if signal.least >= 0.1 else f"{_MS * signal.least:g} ms"
+    return _in_unit(signal.least, signal.unit)
 
 
 def visible_of(name: str, verdict: CellVerdict) -> float | None:
@@ -185,7 +189,7 @@ def visible_text(name: str, visible: float | None) -> str:
     signal = signal_of(name)
     if signal.kind == "growth":
         return _in_unit(visible, signal.unit)
-    return "more than tenfold" if visible > _TENFOLD else f"{figures.number(_two(100 * visible))} %"
+    return "more than tenfold" if visible > _TENFOLD else f"{figures.number(_two(100 * max(visible, _FINEST)))} %"
 
 
 def changed(old: float, new: float) -> str:
@@ -224,11 +228,21 @@ def short(name: str, one: SignalVerdict) -> tuple[str, str]:
 
 def _seen(name: str, one: SignalVerdict) -> str:
     """Of a blind signal what would have shown: `±35 %`, `0.9 KiB/step`, `>10×`; "" if that is not known."""
-    if one.seen != "blind" or one.visible is None or not math.isfinite(one.visible):
+    if not is_coarse(one) or one.visible is None or not math.isfinite(one.visible):
         return ""
     if signal_of(name).kind == "growth":
         return visible_text(name, one.visible)
     return ">10×" if one.visible > _TENFOLD else f"±{visible_text(name, one.visible)}"
+
+
+def is_open(name: str, verdict: CellVerdict) -> bool:
+    """Whether a cell is suspect or blind in a signal."""
+    return name in verdict.signals and TONES[verdict.signals[name].seen] == "unsure"
+
+
+def is_coarse(one: SignalVerdict) -> bool:
+    """Whether it is blind because what would have shown is more than the limit: not for want of launches alone."""
+    return one.seen == "blind" and one.visible is not None and (one.limit is None or one.visible > one.limit)
 
 
 def blindness(name: str, one: SignalVerdict) -> str:

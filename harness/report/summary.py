@@ -148,7 +148,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def attribution_json(one: Attribution, result: RunResult) -> dict[str, Any]:
     """An entry of `attribution`."""
-    about = [finding for episode in one.episodes for finding in episode.findings]
+    about = {finding for episode in one.episodes for finding in episode.findings}
     return {
         "series": one.series,
         "scenario": one.scenario,

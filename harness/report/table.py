@@ -29,8 +29,8 @@ SO_FAR = f"{words.SO_FAR}: it has fewer launches than its verdict needs, and may
 ONLY = "only ±35 %: a change had to be as large as that to show, and the limit is smaller"
 UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
 CHANGED = (
-    "step time, peak memory and others: what was compared, over the steps and rounds that all versions have; a version "
-    "that could not be compared: its own launches, whole; beside ▼ and ▲ the finding's change"
+    "rows of figures: what was compared, over the steps and rounds that all versions have; a version that could not be "
+    "compared: its own launches, whole; beside ▼ and ▲ the finding's change"
 )
 
 
@@ -217,16 +217,18 @@ def _is_level(finding: Finding) -> bool:
 
 
 def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
-    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in findings}
+    """By version; a drift has no first bad one."""
+    known = [one for one in findings if one.kind != "drift"]
+    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in known}
 
 
 def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     """With the sign of a change that begins there: of verdicts as they are, of levels where the cell tells of them."""
     if cell is None:
         return None
-    begins = [one for one in findings if one.after == cell.result.cell.image.version]
-    is_told = {one: not _is_level(one) or (bool(cell.strip) and cell.tone == "bad") for one in begins}
-    if any(is_told[one] and one.kind != "first_fixed" for one in begins):
+    version = cell.result.cell.image.version
+    begins = [one for one in findings if one.after == version and one.kind != "drift"]
+    if any(one.kind != "first_fixed" and _is_shown(one, cell) for one in begins):
         return replace(cell, mark="first_bad")
     is_fixed = any(one.kind == "first_fixed" and (cell.strip or not _is_level(one)) for one in begins)
     if not is_fixed or (cell.strip and cell.tone == "bad"):
@@ -235,6 +237,14 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # what is good again, not what is blind there
         cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict))
     return replace(cell, mark="first_fixed")
+
+
+def _is_shown(finding: Finding, cell: Shown) -> bool:
+    """Whether the cell tells of what begins with it: of a level only if that is the worst about it."""
+    verdict = cell.result.verdict
+    if not _is_level(finding):
+        return True
+    return words.tone(verdict.verdict) != "bad" and signals.matter(verdict) == finding.metric
 
 
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
@@ -246,7 +256,7 @@ def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
         word=_word(entry, word),
         figure=figure,
         result=entry,
-        strip=signals.strip(entry.verdict),
+        strip=signals.strip(entry.verdict) if entry.verdict.trials else (),
     )
 
 
@@ -262,18 +272,19 @@ def _word(entry: CellResult, word: str) -> str:
 def _median_cells(
     results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
 ) -> tuple[Shown | None, ...]:
-    """Medians, bad from each first bad version until the next first good one, unsure where a finding cannot tell; at a
-    change its size, as the finding has it.
+    """Figures, bad from each first bad version until it is good again, unsure where a finding cannot tell; at a change
+    its size, as the finding has it.
     """
     marks = _marks(findings)
     sizes = {one.after: figures.change(one.effect) for one in findings if one.effect is not None}
     first = next((marks[version] for version in versions if version in marks), "first_bad")
     bad = first == "first_fixed"
     untold = {version for one in findings for version in one.untestable}
+    drifted = {one.after for one in findings if one.kind == "drift"}
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)
-        bad = bad if mark is None else mark == "first_bad"
+        bad = version in drifted or (bad if mark is None else mark == "first_bad")
         tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
         cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=sizes.get(version, "")))
     return tuple(cells)
@@ -285,4 +296,6 @@ def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: 
     value = signals.value_of(metric, entry.verdict)
     if value is None:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
+    if tone == "good" and (entry.verdict.provisional or signals.is_open(metric, entry.verdict)):
+        tone = "unsure"
     return Shown(tone=tone, word=signals.value_text(metric, value), figure=size, result=entry, mark=mark)

@@ -13,10 +13,10 @@ from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from harness.model import Finding, RunResult
-from harness.report import blame, ends, gaps, signals, table, words, worth
+from harness.model import RunResult
+from harness.report import ends, gaps, signals, table, totals, words, worth
+from harness.report.cards import card_lines, cards
 from harness.report.clean import plain, spelled
-from harness.report.episodes import ordered
 from harness.report.headline import sentence
 from harness.report.signals import Strip, Tone
 from harness.report.table import Row, Shown, Table
@@ -24,6 +24,8 @@ from harness.report.table import Row, Shown, Table
 _STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
+_MOST_CARDS = 8
+"""Findings that are told in full."""
 _MOST_ENDS = 6
 """Rows of which old → new is told without being asked for it."""
 _ENDS_LEFT_OUT = "Step time, peak memory and growth, old → new: --wide, and report.html"
@@ -33,7 +35,7 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     """Write the whole report to `console`, at its width and in its encoding; `wide`: with every signal of every row."""
     pen = _Pen(console)
     pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
-    pen.line(words.totals(result), style="dim")
+    pen.line(totals.line(result), style="dim")
     measured = [one for one in table.tables(result) if one.measured]
     is_few = sum(len(one.verdicts) for one in measured) <= _MOST_ENDS
     for one in measured:
@@ -44,7 +46,6 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
             _write_ends(one, pen)
     if measured:
         _write_legend(measured, pen, left_out=not (wide or is_few))
-    pen.list("Whose fault", blame.evidence_lines(result))
     _write_findings(result, pen)
     pen.list("Not measured or not decided", gaps.lines(result), style="yellow")
     needless = worth.needless(result)
@@ -96,10 +97,13 @@ class _Pen:
     def items(self, texts: Iterable[Text]) -> None:
         """Each text behind a dash, its further lines indented."""
         for text in texts:
-            lines = text.wrap(self.console, max(1, self.console.width - 3), overflow="fold")
-            for number, line in enumerate(lines):
-                line.rstrip()
-                self.console.print(Text(" - " if number == 0 else "   "), line, sep="")
+            self.item(text)
+
+    def item(self, text: Text, *, sign: str = " - ") -> None:
+        lines = text.wrap(self.console, max(1, self.console.width - len(sign)), overflow="fold")
+        for number, line in enumerate(lines):
+            line.rstrip()
+            self.console.print(Text(sign if number == 0 else " " * len(sign)), line, sep="")
 
 
 # ---------------------------------------------------------------- tables
@@ -132,11 +136,12 @@ def _write_signals(one: Table, pen: _Pen) -> None:
             continue
         pen.line(f"{row.label}, every signal", before=1)
         grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="dim")
-        for name in ends.COLUMNS[:-1]:
+        for name in ("signal", *ends.COLUMNS[2:-1]):
             grid.add_column(pen.text(name), overflow="fold")
-        for both, texts in told:
+        for both, (title, _, *texts, _) in told:
             style = _STYLES[both.tone] if both.is_open or both.tone == "none" else ""
-            grid.add_row(*(pen.text(text, style) for text in texts[:-1]))
+            marked = f"{signals.MARKS[both.tone] if both.seen else ' '} {title}"
+            grid.add_row(*(pen.text(text, style) for text in (marked, *texts)))
         pen.console.print(grid)
         pen.items(pen.text(text, "dim") for text in ends.reasons(both for both, _ in told))
 
@@ -212,13 +217,14 @@ def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
 
 
 def _write_findings(result: RunResult, pen: _Pen) -> None:
-    found = ordered(result)
-    if found:
+    """A card for each, the worst first; of those beyond the first few their sentence alone."""
+    told = cards(result)
+    if told:
         pen.line("Findings", style="bold", before=1)
-        pen.items(_finding(finding, pen) for finding in found)
-
-
-def _finding(finding: Finding, pen: _Pen) -> Text:
-    text = pen.text(f"{words.finding_place(finding)}: ")
-    style = "green" if finding.kind == "first_fixed" else "red"
-    return text.append_text(pen.text(words.finding_text(finding), style))
+    for number, card in enumerate(told):
+        sentence, *rest = card_lines(card)
+        pen.item(pen.text(sentence, "red"))
+        for line in rest[:-1] if number < _MOST_CARDS else ():
+            pen.item(pen.text(line), sign="   ")
+        if number < _MOST_CARDS:
+            pen.line(f"   {rest[-1]}", whole=True)

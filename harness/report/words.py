@@ -6,15 +6,12 @@ Names of images, params and hosts go through `clean.plain`; escaping for a forma
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.model import BAD, GOOD, UNSURE, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
 from harness.report import figures, signals
 from harness.report.clean import plain, shortened, version
-from harness.report.episodes import place_of_cell, worsened
 from harness.report.signals import Tone
-from harness.report.worth import is_needless
 
 SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
 WHY_LENGTH = 260
@@ -238,7 +235,7 @@ def together(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-# ---------------------------------------------------------------- places, hosts, totals
+# ---------------------------------------------------------------- places, hosts
 
 
 def lane_text(lane: Lane) -> str:
@@ -265,38 +262,3 @@ def troubles(result: RunResult) -> list[str]:
 def warnings(result: RunResult) -> list[str]:
     """What a reader must know before trusting the rest, each once, hosts that could not be used first."""
     return [*troubles(result), *dict.fromkeys(map(plain, result.warnings))]
-
-
-def totals(result: RunResult) -> str:
-    """`12 cells: 6 good, 2 good in part, 2 worse than before, 2 bad, 1 not measured; 36 trials in 3 min; seed 7`.
-
-    Worse than before: good alone, but its steps got slower, its peak higher, … Good in part: something of it could not
-    be decided. The seed is that of the launches' order, for `--seed`.
-    """
-    worse = worsened(result)
-    counted = Counter(_counted_as(one, is_worse=place_of_cell(one.cell) in worse) for one in result.cells)
-    parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
-    known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
-    ran = figures.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
-    earlier = f", {known:,} more known from earlier runs" if known else ""
-    cells = figures.count(len(result.cells), "cell")
-    time = figures.duration(result.duration_s)
-    return f"{cells}: {', '.join(parts) or 'none'}; {ran} in {time}{earlier}; seed {result.plan.seed}"
-
-
-_COUNTED = ("good", "good in part", SO_FAR, "worse than before", "bad", "unsure", "not measured", "not needed")
-
-
-def _counted_as(entry: CellResult, *, is_worse: bool) -> str:
-    """One of _COUNTED."""
-    verdict = entry.verdict
-    own, seen = tone(verdict.verdict), cell_tone(verdict)
-    if own == "good":
-        if is_worse or seen == "bad":
-            return "worse than before"
-        if seen == "good":
-            return "good"
-        return SO_FAR if verdict.provisional else "good in part"
-    if own == "none":
-        return "not needed" if is_needless(entry) else "not measured"
-    return "unsure" if seen == "unsure" else "bad"

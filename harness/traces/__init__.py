@@ -1,5 +1,6 @@
-"""A trace from any file, for `harness judge`."""
+"""A trace or a history from any file, for `harness judge`."""
 
+from harness.traces.histories import HistoryFile, read_history
 from harness.traces.reading import Recorded, read_trace, unheard
 
-__all__ = ["Recorded", "read_trace", "unheard"]
+__all__ = ["HistoryFile", "Recorded", "read_history", "read_trace", "unheard"]

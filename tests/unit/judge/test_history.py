@@ -172,6 +172,35 @@ def test_a_leak_that_slows_down_is_one_finding():
     assert named(changes([LEAK, both])) == [("memory", "bad_from_start", None, 0), ("step_time", "first_bad", 0, 1)]
 
 
+def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
+    """Of TensorFlow 2.15.1 -> 2.16.2 it was only said that it leaks "in every version"."""
+
+    def leak(rate, spread=0.02):
+        return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
+
+    found = changes([leak(0.62), leak(0.60), leak(2.8), leak(2.9), FLAT])
+    assert named(found) == [
+        ("memory", "bad_from_start", None, 0), ("memory", "worse", 1, 2), ("memory", "first_fixed", 3, 4),
+    ]  # fmt: skip
+    assert found[1].effect is not None
+    assert found[1].effect.value == 2.8
+    quiet = cell("inconclusive")
+    assert [(one.before, one.after, one.untestable) for one in changes([leak(0.6), quiet, leak(2.8)])[1:]] == [
+        (0, 2, (1,))
+    ]
+
+
+def test_a_leak_that_gets_a_little_worse_or_better_is_none():
+    def leak(rate, spread=0.02):
+        return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
+
+    start = ("memory", "bad_from_start", None, 0)
+    assert named(changes([leak(1.0), leak(1.9)])) == [start], "less than twice as much"
+    assert named(changes([leak(0.1), leak(0.55)])) == [start], "by less than the limit"
+    assert named(changes([leak(1.0, spread=0.9), leak(2.8, spread=1.0)])) == [start], "their intervals meet"
+    assert named(changes([leak(2.8), leak(0.6)])) == [start], "less of it is still bad"
+
+
 def test_worse_than_the_baseline_only():
     usual, worse = cell("leak", rate=1.4), cell("leak", rate=12.9)
     assert named(changes([usual, usual, worse], baseline=0)) == [("memory", "first_bad", 1, 2)]

@@ -136,3 +136,59 @@ def test_only_what_is_far_out_is_drawn_in():
 def test_a_thousand_versions():
     """The number of stretches grows with the square of the versions; the time must not."""
     assert found(made([0] * 400 + [1] * 600, rounds=3)) == [(399, 400)]
+
+
+tables = st.tuples(st.integers(2, 4), st.integers(2, 40), st.floats(0.001, 0.3), seeds).map(
+    lambda of: (
+        np.random.default_rng(of[3]).normal(0, of[2], of[:2])
+        + np.cumsum(np.random.default_rng(of[3]).choice([0, 0, 0, 0.1, -0.1, 0.3], of[1]))
+    )
+)
+
+
+@given(tables)
+@settings(max_examples=80, deadline=None)
+def test_no_two_changes_are_at_one_place_and_each_is_between_its_levels(table):
+    """ "First bad 19 to 20" and "first fixed 19 to 20" were both said of one series."""
+    levels = levels_of(table)
+    assert len(levels.means) == len(levels.shifts) + 1 == len(levels.bounds) - 1
+    assert list(levels.bounds) == sorted(set(levels.bounds))
+    assert [shift.first for shift in levels.shifts] == list(levels.bounds[1:-1])
+    for old, new, shift in zip(levels.means, levels.means[1:], levels.shifts, strict=False):
+        assert 0 <= shift.before < shift.first <= shift.after < table.shape[1]
+        assert shift.interval[0] <= shift.size <= shift.interval[1]
+        if not shift.drift:
+            assert shift.size == pytest.approx(new - old, abs=0.02)
+            assert (shift.size > 0) == (new > old)
+    for one, other in zip(levels.shifts, levels.shifts[1:], strict=False):
+        assert one.before < other.before
+        assert one.after < other.after
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_levels_that_come_and_go_are_all_found(seed):
+    """None of their stretches differs much from the rest."""
+    table = made((np.arange(80) // 10) % 2, rounds=3, sigma=0.02, seed=seed)
+    assert found(table) == [(first - 1, first) for first in range(10, 80, 10)]
+
+
+@pytest.mark.parametrize("versions", [10, 24, 50, 90])
+@pytest.mark.parametrize("bad", [0, 3, -1])
+def test_one_bad_version_is_found_in_three_rounds(versions, bad):
+    """The newest most of all: it is the one that a user asks about."""
+    level = [0.0] * versions
+    level[bad] = 1.0
+    place = bad % versions
+    sides = [(place - 1, place), (place, place + 1)]
+    assert found(made(level, rounds=3, sigma=0.015, seed=versions)) == [
+        (old, new) for old, new in sides if old >= 0 and new < versions
+    ]
+
+
+def test_many_changes_of_a_long_series_take_no_more_than_they_must():
+    assert len(found(made((np.arange(400) // 10) % 2, rounds=3, sigma=0.02))) == 39
+
+
+def test_one_launch_of_each_version_says_what_is_missing():
+    with pytest.raises(ValueError, match="tell no noise"):
+        find_levels(np.zeros((1, 5)), least=LIMIT, alpha=0.01, seed=0)

@@ -197,7 +197,7 @@ def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:
 
 
 def test_markdown_fits_a_step_summary() -> None:
-    """With what matters: the sentence and the findings, of which the last are counted."""
+    """With what matters: the sentence and the findings."""
     result = build.large(versions=30, variants=12)
     lanes = [replace(build.HERE, gpu=f"{'GPU ' * 600}{number}") for number in range(12)]
     tables = tuple(
@@ -205,10 +205,17 @@ def test_markdown_fits_a_step_summary() -> None:
         for lane in lanes
         for cell in result.cells
     )
-    text = markdown.render(replace(result, cells=tables, findings=result.findings * 200))
+    text = markdown.render(replace(result, cells=tables))
     assert 500_000 < len(text.encode()) <= 1 << 20
     assert "further tables would make this too long" in text
-    assert "and 100 more: see report.html" in text
+    assert "### Findings" in text
+
+
+def test_markdown_counts_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "MOST_ITEMS", 1)
+    text = markdown.render(build.quickstart())
+    assert "leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).**" in text
+    assert "- and 1 more: see report.html" in text
 
 
 def test_markdown_begins_with_what_matters() -> None:

@@ -45,6 +45,8 @@ def test_several_series_are_told_one_after_the_other_what_lasts_first() -> None:
          "multidict leaks 2.8 to 7.8 KiB a step in every version from 6.0.5, the oldest; there is nothing good to "
          "compare with, so whose fault it is is undecided: add an older version; if that is bad too, the scenario may "
          "do it by itself."),
+        (change(kind="drift", metric="step_time", verdict="slower", before="6.0.5", after="6.3.0", effect=None),
+         "multidict has slower steps little by little from 6.0.5 to 6.3.0."),
         (change(kind="first_fixed", before="6.3.1", after="6.3.2"),
          "multidict leaks 7.8 KiB a step up to 6.3.1 (fixed in 6.3.2)."),
         (change(metric="outcome", verdict="hang", effect=None), "multidict hangs since 6.3.0."),

@@ -16,7 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
-from harness.report import cells_csv, ends, gaps, html, junit, markdown, signals, summary, table, terminal, words
+from harness.report import (
+    cells_csv,
+    ends,
+    gaps,
+    html,
+    junit,
+    markdown,
+    signals,
+    summary,
+    table,
+    terminal,
+    totals,
+    words,
+)  # fmt: skip
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 
@@ -103,6 +116,51 @@ def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
     assert words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
 
 
+def test_a_version_that_is_bad_already_is_not_first_bad_again_by_what_follows() -> None:
+    """6.3.0 leaks, and its steps are slower since 6.3.1 at the latest: two ▼ would be two leaks."""
+    slow = SignalVerdict(seen="bad", value=2e-5, limit=0.1)
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        return (
+            build.seen(build.leak(7.8), step_time=slow) if version in ("6.3.0", "6.3.1") else build.seen(build.flat())
+        )
+
+    found = [
+        build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0"),
+        build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.1", metric="step_time",
+                      verdict="slower", consequence_of="memory"),
+    ]  # fmt: skip
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=found)
+    verdicts, medians = table.tables(result)[0].rows
+    assert [cell.symbol for cell in verdicts.cells[2:5] if cell] == ["✓", "▼", "✗"]
+    assert medians.cells[4] is not None
+    assert medians.cells[4].symbol == "▼"
+
+
+def test_a_row_of_figures_calls_nothing_good_that_the_row_of_verdicts_does_not() -> None:
+    def judge(version: str, *_: object) -> CellVerdict:
+        if version == "1.19.2":
+            return replace(_of_lrn(version), provisional=True)
+        return build.seen(_of_lrn(version), **({"step_time": build.BLIND} if version == "1.20.0" else {}))
+
+    (slower,) = [one for one in build.varied().findings if one.metric == "step_time"]
+    result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], judge, findings=[slower])
+    assert [cell.symbol for cell in table.tables(result)[0].rows[1].cells if cell] == ["?", "?", "✓", "▼", "✗"]
+
+
+def test_a_drift_has_no_first_bad_version() -> None:
+    drift = build.finding(build.LRN, build.HERE, build.LRN_STEP, before="1.19.2", after="1.21.1", kind="drift",
+                          metric="step_time", verdict="slower")  # fmt: skip
+    result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], _of_lrn, findings=[drift])
+    marks = [cell.symbol for row in table.tables(result)[0].rows for cell in row.cells if cell]
+    assert marks == ["✓"] * 9 + ["✗"]
+
+
+def test_what_never_ran_has_no_strip() -> None:
+    none = {name: SignalVerdict(seen="none") for name in SIGNALS}
+    assert first_cell(replace(build.unknown("untested", "no image"), signals=none)).strip == ()
+
+
 # ---------------------------------------------------------------- blind, and so far
 
 
@@ -117,10 +175,19 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     assert gaps.lines(result) == [
         f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here, orjson_deleted): {build.BLIND.why}"
     ]
-    assert words.totals(result).startswith("4 cells: 4 good in part; ")
+    assert totals.line(result).startswith("4 cells: 4 good in part; ")
     for page in (terminal.text(result, width=300), markdown.render(result).replace("\\", ""), html.render(result)):
         assert told in page
         assert "±?" not in page
+
+
+def test_what_is_blind_for_want_of_launches_is_not_called_coarse() -> None:
+    """`only a change of 2 % would have shown, the limit is 10 %` is nonsense."""
+    few = SignalVerdict(seen="blind", value=1.43e-5, limit=0.1, visible=0.02, why="too few rounds")
+    assert signals.sentence("step_time", few) == "step time: cannot be told (limit 10 %); too few rounds"
+    row = table.tables(one_row(build.seen(build.flat(), step_time=few, tail=few)))[0].verdicts[0]
+    assert "step time 14.3 → 14.3 µs (no change; a change of 2 % would have shown)" in ends.line(row)
+    assert "tail" not in ends.line(row)
 
 
 def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
@@ -142,7 +209,7 @@ def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
     cell = next(table.tables(result)[0].shown)
     assert (cell.symbol, cell.word, cell.figure) == ("?", "good so far", "1 of 3 launches")
-    assert words.totals(result).startswith("4 cells: 4 good so far; ")
+    assert totals.line(result).startswith("4 cells: 4 good so far; ")
     assert gaps.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here")
     for page in (terminal.text(result), markdown.render(result), html.render(result)):
         assert "1 of 3 launches" in page
@@ -215,7 +282,7 @@ def test_a_version_that_has_no_figure_is_no_end() -> None:
         return build.crash() if version == "3.7.10" else build.seen(build.flat())
 
     (row,) = table.tables(build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge))[0].verdicts
-    assert ends.line(row).startswith("3.7.7 → 3.7.10: step time 14.3 → 14.3 µs (3.7.7 → 3.7.9) (no change; ")
+    assert ends.line(row).startswith("3.7.7 → 3.7.10: step time 14.3 → 14.3 µs (3.7.7 → 3.7.9; no change; ")
     nothing = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.unknown("untested", "x"))
     assert ends.line(table.tables(nothing)[0].rows[0]) == ""
 
@@ -238,8 +305,8 @@ def test_the_terminal_tells_both_ends_of_few_rows_and_of_many_where_to_look() ->
 def test_wide_tells_every_signal_of_every_row() -> None:
     text = terminal.text(build.signalled(), width=160, wide=True)
     for signal in SIGNALS.values():
-        assert signal.kind == "observation" or f"\n{signal.title} " in text
-    assert re.search(r"setup time +✗ bad +310 → 310 ms, but 2.10 s in 6.3.0 +no change +50 % and 0.5 s +22 %", text)
+        assert signal.kind == "observation" or f" {signal.title} " in text
+    assert re.search(r"✗ setup time +310 → 310 ms, but 2.10 s in 6.3.0 +no change +50 % and 0.5 s +22 %", text)
     assert " - peak GPU memory, peak of the GPU pool: no GPU" in text
     assert "--wide" not in text
 
@@ -248,7 +315,7 @@ def test_wide_tells_every_signal_of_every_row() -> None:
 @pytest.mark.parametrize("wide", [True, False])
 def test_signals_fit_any_width(width: int, *, wide: bool) -> None:
     lines = terminal.text(build.signalled(), width=width, wide=wide).splitlines()
-    assert all(len(line) <= width for line in lines if not line.startswith("Report: "))
+    assert all(len(line) <= width for line in lines if not line.startswith(("Report: ", "   next: ")))
 
 
 def test_a_terminal_without_unicode_has_marks_of_ascii() -> None:
@@ -264,7 +331,7 @@ def test_a_terminal_without_unicode_has_marks_of_ascii() -> None:
         ("step_time", 0.000647, "0.647 ms"), ("cpu_time", 0.002, "2.00 ms/step"), ("peak_memory", 31949, "31.2 MiB"),
         ("memory", 7.838, "7.84 KiB/step"), ("open_files", 1.0, "1 file/step"), ("zombies", 0.5, "0.5 zombies/step"),
         ("image_size", 3.1e9, "2.89 GiB"), ("output", 120.0, "120 B/step"), ("late_step_time", 1.3, "1.3×"),
-        ("outcome", 0.5, "50 % of launches"), ("throughput", 1234.5, "1,234 items/s"), ("metrics.loss", 2.3, "2.3"),
+        ("outcome", 0.5, "50 % failed"), ("throughput", 1234.5, "1,234 items/s"), ("metrics.loss", 2.3, "2.3"),
         ("metrics.loss", float("nan"), "NaN"), ("step_time", None, ""),
     ],
 )  # fmt: skip
@@ -278,6 +345,7 @@ def test_figures_have_the_unit_that_suits_them(name: str, value: float | None, t
         ("step_time", 0.1, "10 %"), ("setup_time", 0.5, "50 % and 0.5 s"), ("peak_memory", 0.1, "10 % and 1 MiB"),
         ("memory", 0.5, "0.5 KiB/step"), ("open_files", 0.01, "0.01 files/step"), ("metrics.checksum", 0.0, "equal"),
         ("metrics.loss", 0.01, "1 %"), ("outcome", None, ""),
+        ("image_size", 0.5, "50 % and 50 MiB"),
     ],
 )  # fmt: skip
 def test_limits_in_words(name: str, limit: float | None, text: str) -> None:

@@ -71,6 +71,13 @@ def test_each_kind_of_finding_has_its_own_ends() -> None:
     assert not {"last_good", "first_bad"} & set(oldest)
 
 
+def test_a_drift_has_its_ends_and_is_in_the_schema(schema: dict[str, Any]) -> None:
+    first = replace(build.quickstart().findings[0], kind="drift", metric="step_time")
+    summary = through_json(replace(build.quickstart(), findings=(first,)))
+    assert (summary["findings"][0]["drift_from"], summary["findings"][0]["drift_to"]) == ("6.2.0", "6.3.0")
+    jsonschema.Draft202012Validator(schema).validate(summary)
+
+
 def test_the_whole_run() -> None:
     summary = through_json(build.varied())
     assert (summary["schema"], summary["verdict"], summary["exit_code"]) == (1, "regression", 1)

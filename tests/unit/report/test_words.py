@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, Variant
-from harness.report import gaps, html, markdown, table, terminal, words, worth
+from harness.report import gaps, html, markdown, table, terminal, totals, words, worth
 from tests.unit.report import build
 
 
@@ -53,6 +53,12 @@ def test_findings_say_where_how_large_and_how_sure() -> None:
     assert words.finding_text(oldest) == "memory leak since 6.0.5, the oldest version here, or longer"
 
 
+def test_a_drift_names_its_ends() -> None:
+    first = build.quickstart().findings[0]
+    drift = replace(first, kind="drift", metric="step_time", verdict="slower", effect=None, p=None)
+    assert words.finding_text(drift) == "slower steps little by little, from 6.2.0 to 6.3.0"
+
+
 def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
     """Who reads it would otherwise take it for as sure as the others."""
     thin = replace(build.quickstart().findings[0], confirmed=False)
@@ -83,7 +89,7 @@ def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
 
 def test_totals_and_what_flat_is_worth() -> None:
     result = build.varied()
-    assert words.totals(result) == (
+    assert totals.line(result) == (
         "49 cells: 20 good, 2 worse than before, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
     )
     assert worth.quiet_text(result) == (
@@ -106,7 +112,7 @@ def test_the_counts_do_not_contradict_the_findings() -> None:
         ((), "5 good"),
     ]:
         result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], lambda *_: build.flat(), findings=findings)
-        assert words.totals(result).startswith(f"5 cells: {told}; ")
+        assert totals.line(result).startswith(f"5 cells: {told}; ")
 
 
 def test_what_was_not_needed_is_told_by_variant() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model import Episode, Finding
+from harness.model.judged import Episode, Finding, State
 
 Sign = str
 """A metric; "slowdown" is a step time that drifts within a trial."""
@@ -17,8 +17,8 @@ def sign_of(finding: Finding) -> Sign:
     return "slowdown" if finding.verdict == "slowdown" else finding.metric
 
 
-def episodes_of(findings: Iterable[Finding], order: Order, bad: Collection[str] = ()) -> list[Episode]:
-    """The episodes of one sign at one place, oldest first. `bad`: the versions that are known to be bad.
+def episodes_of(findings: Iterable[Finding], order: Order, states: Sequence[State] = ()) -> list[Episode]:
+    """The episodes of one sign at one place, oldest first. `states`: how its versions stand, if that is known.
 
     A repair ends all that is bad then. What begins while something is bad already made that worse.
     """
@@ -28,21 +28,24 @@ def episodes_of(findings: Iterable[Finding], order: Order, bad: Collection[str] 
         if finding.kind != "first_fixed":
             lasting.append(finding)
             continue
-        told += _episodes(lasting, finding, order, bad)
+        told += _episodes(lasting, finding, order, tuple(states))
         lasting = []
-    return told + (_episodes(lasting, None, order, bad) if lasting else [])
+    return told + (_episodes(lasting, None, order, tuple(states)) if lasting else [])
 
 
-def _episodes(begins: Sequence[Finding], ends: Finding | None, order: Order, bad: Collection[str]) -> list[Episode]:
+def _episodes(
+    begins: Sequence[Finding], ends: Finding | None, order: Order, states: tuple[State, ...]
+) -> list[Episode]:
     if not begins:
         assert ends is not None, "an episode has a begin or an end"
-        return [Episode(begins=None, ends=ends, seen=ends.before or ends.after)]
-    stop = len(order) if ends is None else order[ends.after]
+        return [Episode(begins=None, ends=ends, seen=ends.before or ends.after, states=states)]
+    versions, stop = list(order), len(order) if ends is None else order[ends.after]
     found = []
     for depth, one in enumerate(begins):
-        seen = [version for version in bad if order[one.after] <= order[version] < stop]
-        known = [one.after, *seen, *([ends.before] if ends is not None and ends.before is not None else [])]
-        found.append(Episode(begins=one, ends=ends, seen=max(known, key=order.__getitem__), depth=depth))
+        bad = [versions[place] for place in range(order[one.after], stop) if place < len(states) and states[place]]
+        known = [one.after, *bad, *([ends.before] if ends is not None and ends.before is not None else [])]
+        seen = max(known, key=order.__getitem__)
+        found.append(Episode(begins=one, ends=ends, seen=seen, depth=depth, states=states))
     return found
 
 
@@ -61,12 +64,14 @@ class Bounds:
     the second at the latest; `ends` is the same of its end. None: it is not known when it began; it lasts.
 
     `seen` is the last position at which it was seen. `open`: of some episodes no end is known, of others one is.
+    `gradual`: it became worse from each version of `begins` to the next.
     """
 
     begins: tuple[int, int] | None
     ends: tuple[int, int] | None
     seen: int
     open: bool = False
+    gradual: bool = False
 
 
 def bounds_of(episode: Episode, order: Order) -> Bounds:
@@ -74,6 +79,7 @@ def bounds_of(episode: Episode, order: Order) -> Bounds:
         begins=None if episode.begins is None else _interval(episode.begins, order),
         ends=None if episode.ends is None else _interval(episode.ends, order),
         seen=order[episode.seen],
+        gradual=episode.begins is not None and episode.begins.kind == "drift",
     )
 
 
@@ -82,17 +88,20 @@ def _interval(finding: Finding, order: Order) -> tuple[int, int]:
 
 
 def met(several: Iterable[Bounds]) -> Bounds | None:
-    """What all of them allow: the intersection of their intervals. None if they cannot be one."""
+    """What all of them allow: the intersection of their intervals. None if they cannot be one. The end of what lasts
+    can only be after the version in which it was seen last.
+    """
     several = list(several)
     begins = _intersection([one.begins for one in several if one.begins is not None])
     ends = _intersection([one.ends for one in several if one.ends is not None])
     seen = max(one.seen for one in several)
+    if ends is not None:
+        ends = max(ends[0], seen), ends[1]
     if any(interval is not None and interval[0] >= interval[1] for interval in (begins, ends)):
         return None
-    if ends is not None and seen >= ends[1]:
-        return None
-    lasts = any(one.ends is None for one in several)
-    return Bounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts)
+    lasts = any(one.ends is None or one.open for one in several)
+    gradual = any(one.gradual for one in several)
+    return Bounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts, gradual=gradual)
 
 
 def _intersection(intervals: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

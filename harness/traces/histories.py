@@ -1,0 +1,147 @@
+"""Reads a history from a CSV: a figure of each version, in rounds or one of each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError
+
+EXPECTED = "a CSV of `version,value` or `version,value,round`"
+MOST_BYTES = 16 << 20
+MOST_VERSIONS, MOST_ROUNDS = 5000, 1000
+NAMES = ("version", "value", "round")
+SMALLEST, LARGEST = 1e-300, 1e300
+"""Whose logs and ratios are numbers, too."""
+
+Cells = Mapping[str, Mapping[str, float]]
+"""Version -> round -> value; versions and rounds in the order in which they come first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryFile:
+    """`cells` are positive values; `rounds` the names of all rounds: one, "", where the file tells none."""
+
+    cells: Cells
+    rounds: tuple[str, ...]
+
+
+def read_history(path: Path) -> HistoryFile:
+    """The figures of `path`. The header is optional; with one the columns may be in any order, and others are ignored.
+
+    Raises UsageError with `path:line:`, what is wrong and what to do.
+    """
+    rows = _rows(path, _text(path))
+    first = next(rows, None)
+    if first is None:
+        raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
+    columns = _header(path, *first)
+    is_header = columns is not None
+    places = columns or dict(zip(NAMES, range(len(first[1])), strict=False))
+    cells: dict[str, dict[str, float]] = {}
+    rounds: dict[str, None] = {}
+    lines: dict[tuple[str, str], int] = {}
+    for line, row in rows if is_header else _with(first, rows):
+        version, value, turn = _row(f"{path}:{line}:", row, places)
+        if (version, turn) in lines:
+            raise UsageError(
+                _twice(f"{path}:{line}:", version, turn, lines[version, turn], has_rounds="round" in places)
+            )
+        lines[version, turn] = line
+        cells.setdefault(version, {})[turn] = value
+        rounds.setdefault(turn)
+        if len(cells) > MOST_VERSIONS:
+            raise UsageError(f"{path}:{line}: more than {MOST_VERSIONS} versions; give the newer ones")
+        if len(rounds) > MOST_ROUNDS:
+            raise UsageError(f"{path}:{line}: more than {MOST_ROUNDS} rounds; a round holds a value of every version")
+    if not cells:
+        raise UsageError(f"{path}:1: has a header and no rows; give {EXPECTED}")
+    return HistoryFile(cells=cells, rounds=tuple(rounds))
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
+    if b"\0" in content:
+        raise UsageError(f"{path}:1: is a binary file; give {EXPECTED}")
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{path}:1: is larger than {MOST_BYTES >> 20} MiB; give the newer versions")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}:1: is no text file; give {EXPECTED}") from error
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[int, Sequence[str]]]:
+    """Each row that is not blank and no comment, with its line."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells) and not cells[0].startswith("#"):
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise UsageError(f"{path}:{reader.line_num}: {error}; give {EXPECTED}") from error
+
+
+def _with(
+    first: tuple[int, Sequence[str]], rows: Iterator[tuple[int, Sequence[str]]]
+) -> Iterator[tuple[int, Sequence[str]]]:
+    yield first
+    yield from rows
+
+
+def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
+    """Which column is which, or None if the first row holds figures: then they are in the usual order."""
+    names = [cell.lower() for cell in row]
+    if "version" in names and "value" in names:
+        double = next((name for name in NAMES if names.count(name) > 1), None)
+        if double is not None:
+            raise UsageError(f"{path}:{line}: column {double!r} is there twice; rename one")
+        return {name: names.index(name) for name in NAMES if name in names}
+    if len(row) not in (2, 3):
+        raise UsageError(f"{path}:{line}: has {len(row)} columns and no header; give {EXPECTED}")
+    if _number(row[1]) is None:
+        raise UsageError(
+            f"{path}:{line}: {reprlib.repr(row[1])} is no number, and the columns are not named `version` and `value`; "
+            f"give {EXPECTED}"
+        )
+    return None
+
+
+def _row(where: str, row: Sequence[str], places: Mapping[str, int]) -> tuple[str, float, str]:
+    if len(row) <= max(places.values()):
+        raise UsageError(
+            f"{where} has {len(row)} columns, {max(places.values()) + 1} are needed; complete or remove it"
+        )
+    version, text = row[places["version"]], row[places["value"]]
+    turn = row[places["round"]] if "round" in places else ""
+    value = _number(text)
+    if not version:
+        raise UsageError(f"{where} no version; name it, or remove the row")
+    if value is None:
+        raise UsageError(f"{where} {reprlib.repr(text)} is no number; correct or remove it")
+    if not SMALLEST <= value <= LARGEST:  # which NaN fulfils no more than zero
+        raise UsageError(f"{where} {reprlib.repr(text)}: values must be positive numbers, as ratios of them are judged")
+    return version, value, turn
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if text.isascii() and "_" not in text else None
+    except ValueError:
+        return None
+
+
+def _twice(where: str, version: str, turn: str, line: int, *, has_rounds: bool) -> str:
+    again = f"{where} version {reprlib.repr(version)} again"
+    if not has_rounds:
+        return f"{again}, as in line {line}; give a third column `round`: which values were measured side by side"
+    return f"{again} in round {reprlib.repr(turn)}, as in line {line}; remove one, or give it a round of its own"

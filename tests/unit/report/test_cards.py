@@ -1,0 +1,154 @@
+"""One card per finding: what a user acts on."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from harness.model import Effect, RunResult, SignalVerdict
+from harness.report.cards import card_lines, cards
+from harness.report.episodes import ordered
+from tests.unit.report import build, faults
+from tests.unit.report.faults import NEW, OLD, SIGNAL, run
+
+RESULTS = [
+    build.quickstart(), build.varied(), build.worsening(), run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL),
+    run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL), run({OLD: "gbb", NEW: "ggb"}),
+]  # fmt: skip
+
+
+def lines(result: RunResult, number: int = 0) -> list[str]:
+    return card_lines(cards(result)[number])
+
+
+def test_a_card_says_what_how_sure_whose_fault_and_what_to_do_next() -> None:
+    assert lines(build.quickstart()) == [
+        "multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).",
+        "figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)",
+        "rests on: 3 launches of 6.3.0 beside 3 of 6.2.0, which agree; confirmed",
+        "whose fault: the package's",
+        "layer: native heap",
+        "next: harness issue reports/quickstart/20250301T120000Z-1a2b 1",
+    ]
+
+
+def test_two_hosts_and_a_rule_are_one_card() -> None:
+    (card,) = cards(run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL))
+    assert card_lines(card)[0] == (
+        "signal_ops leaks 24 KiB a step since 22.12, on both cards, when input is random or variable."
+    )
+    assert "params: input in {random, variable}; op makes no difference; 4 variants bad, 4 good" in card_lines(card)
+    assert "whose fault: the image's; not the RTX 4090's fault" in card_lines(card)
+    assert card.findings == tuple(range(1, 9))
+    assert card.rests_on.startswith("24 launches of 22.12 beside 12 of 21.08")
+
+
+def test_what_is_undecided_asks_for_the_cell_that_tells() -> None:
+    (card,) = cards(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL))
+    assert card.commands[0] == "harness sweep matrix.yaml --decide"
+    assert card.fault == "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell"
+
+
+def test_consequences_stand_on_the_card_of_their_cause() -> None:
+    worse, start = cards(build.worsening())
+    assert worse.sentence == "tensorflow leaks 0.68 KiB a step instead of 0.12 since 2.16.2."
+    assert worse.consequences == ("peak memory 39 % more", "step time 70 % more")
+    assert start.consequences == ()
+    assert start.sentence == "tensorflow leaks 0.12 KiB a step in every version from 2.14.1, the oldest."
+
+
+def test_a_consequence_in_some_variants_is_not_said_of_all() -> None:
+    two = [build.variant("s", a=number) for number in (1, 2)]
+    leaks = [build.finding(build.MULTIDICT, build.HERE, one, before="6.2.0", after="6.3.0") for one in two]
+    slower = replace(
+        leaks[0], metric="step_time", effect=Effect(value=1.5, unit="ratio"), verdict="slower", consequence_of="memory"
+    )
+    result = build.run(
+        [(build.MULTIDICT, [build.HERE], two)],
+        lambda version, *_: build.leak(7.8) if version >= "6.3" else build.flat(),
+        findings=[*leaks, slower],
+    )
+    (card,) = cards(result)
+    assert card.consequences == ("step time 50 % more (in 1 of 2 variants)",)
+
+
+def test_a_failure_says_how_many_launches_failed() -> None:
+    card = cards(build.varied())[2]
+    assert card.rests_on == "3 of 3 launches of 3.7.9 failed, 0 of 3 launches of 3.7.8; p = 0.0119; confirmed"
+    assert not card.lasts
+    assert card.change == ""
+
+
+def test_what_lasts_comes_first() -> None:
+    assert [card.lasts for card in cards(build.varied())] == [True, True, False]
+
+
+def test_what_may_yet_change_is_provisional() -> None:
+    result = build.quickstart()
+    assert "provisional: the run was interrupted" in cards(replace(result, verdict="interrupted"))[0].rests_on
+    early = replace(result.cells[3], verdict=replace(result.cells[3].verdict, provisional=True))
+    again = build.with_findings(replace(result, cells=(*result.cells[:3], early, *result.cells[4:])), result.findings)
+    assert "provisional: more launches were to come" in cards(again)[0].rests_on
+    once = build.with_findings(result, [replace(result.findings[0], confirmed=False), *result.findings[1:]])
+    assert "provisional: a side of it has fewer than two launches" in cards(once)[0].rests_on
+    assert [card.is_confirmed for card in cards(once)] == [False, True]
+
+
+def test_the_figure_has_every_version_and_its_tone() -> None:
+    card = cards(build.quickstart())[1]
+    points = {point.version: point for point in card.figure.points}
+    assert list(points) == [image.version for image in build.MULTIDICT.images]
+    assert "".join("ox"[point.tone == "bad"] for point in points.values()) == "oooxxooxxo"
+    assert [name for name, point in points.items() if point.own] == ["6.5.0", "6.6.3"]
+    assert points["6.5.0"].low is not None
+    assert points["6.5.0"].low < points["6.5.0"].value < (points["6.5.0"].high or 0)  # type: ignore[operator]
+
+
+def test_a_version_that_was_not_measured_is_not_good_in_the_figure() -> None:
+    (card,) = cards(run({NEW: "gub"}))
+    assert [point.tone for point in card.figure.points] == ["good", "none", "bad"]
+
+
+def test_any_signal_has_a_card() -> None:
+    """Of a signal that this module does not know by name."""
+
+    def judge(version: str, *_: object) -> object:
+        bad = version >= "6.3"
+        seen = SignalVerdict(seen="bad" if bad else "good", value=float(bad), ci=(bad - 0.01, bad + 0.01), limit=0.01)
+        return replace(build.flat(), signals={"open_files": seen})
+
+    found = build.finding(
+        build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="open_files", verdict="growth",
+        effect=Effect(value=1.0, unit="files/step", ci=(0.99, 1.01)),
+    )  # fmt: skip
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[found])  # type: ignore[arg-type]
+    assert lines(result)[:3] == [
+        "multidict leaves files open (1 file a step) since 6.3.0.",
+        "figures: open files 0 → 1 files/step (0.99 to 1.01)",
+        "rests on: 3 launches of 6.3.0 beside 3 of 6.2.0, which agree; confirmed",
+    ]
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=range(len(RESULTS)))
+def test_every_finding_that_is_no_consequence_is_on_a_card(result: RunResult) -> None:
+    told = cards(result)
+    numbered = dict(enumerate(ordered(result), start=1))
+    own = {number for number, one in numbered.items() if not one.consequence_of}
+    assert {number for card in told for number in card.findings} == own
+    for card in told:
+        command = shlex.split(card.commands[-1])
+        assert command[:2] == ["harness", "issue"]
+        assert command[-1] == str(card.number)
+        named = numbered[card.number]
+        assert (named.series, named.metric) == (card.attribution.series, card.attribution.metric)
+        assert (
+            named.after in {point.version for point in card.figure.points if point.own} or named.kind == "first_fixed"
+        )
+        assert all(line.strip() for line in card_lines(card))
+
+
+def test_a_run_without_findings_has_no_cards() -> None:
+    assert cards(build.quiet()) == ()
+    assert cards(faults.judged(build.unreachable())) == ()

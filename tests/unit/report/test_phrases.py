@@ -1,0 +1,95 @@
+"""Sizes and ends in words: no figure without its unit, no version that was not looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.model import SIGNALS, Effect
+from harness.model.episodes import Bounds
+from harness.report import phrases
+from tests.unit.report import build
+
+VERSIONS = ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (7.838, "KiB/step", "7.8 KiB a step"),
+        (3072, "KiB/step", "3.0 MiB a step"),
+        (1.0, "files/step", "1 file a step"),
+        (0.5, "files/step", "0.50 files a step"),
+        (1.01, "processes/step", "1 process a step"),
+        (2.0, "zombies/step", "2 zombies a step"),
+        (0.02, "s/step", "0.020 s a step"),
+        (1.0, "s/step", "1 s a step"),
+        (100, "B/step", "100 bytes a step"),
+        (5000, "B/step", "4.9 KiB a step"),
+        (2.1, "ratio", "2.1 times"),
+        (1.5, "ratio", "50 % more"),
+        (0.5, "ratio", "50 % less"),
+        (0.375, "failures", "38 % of launches"),
+        (1.0, "failures", ""),
+        (0.6, "loss", "0.6 loss"),
+    ],
+)
+def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> None:
+    assert phrases.size(Effect(value=value, unit=unit, ci=(value, value))) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "text"),
+    [
+        ((0.2, 0.4), "failures", "20 to 40 % of launches"),
+        ((0.2, 1.0), "failures", "20 % of launches to all launches"),
+        ((1.0, 2.0), "files/step", "1 file to 2 files a step"),
+        ((2.8, 24 * 1024), "KiB/step", "2.8 KiB to 24 MiB a step"),
+        ((1.2, 1.4), "ratio", "20 to 40 % more"),
+        ((1.5, 3.0), "ratio", "50 % more to 3 times"),
+    ],
+)
+def test_several_sizes_are_told_from_the_least_to_the_most(values: tuple[float, ...], unit: str, text: str) -> None:
+    assert phrases.sizes([Effect(value=value, unit=unit) for value in values]) == text
+
+
+@pytest.mark.parametrize("name", list(SIGNALS))
+def test_every_signal_has_a_verb(name: str) -> None:
+    size = phrases.size(Effect(value=2.0, unit="ratio"))
+    finding = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric=name)
+    told = phrases.verb([finding], size)
+    assert told.startswith(SIGNALS[name].verb.split(maxsplit=1)[0]) or name == "outcome"
+    assert size in told
+    assert phrases.again(finding, size) in (size, f"again ({size})")
+
+
+def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:
+    of = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.loss")
+    assert phrases.verb([of], "50 % more") == "has another loss (50 % more)"
+    nan = build.finding(
+        build.MULTIDICT, build.HERE, build.POP, before=None, after="6.3.0", metric="metrics.loss", verdict="nan"
+    )
+    assert phrases.verb([nan], "") == "returns NaN as its loss"
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "text"),
+    [
+        ((0, 1), None, "since 2"),
+        ((0, 1), (2, 3), "since 2 (fixed in 4)"),
+        ((0, 1), (2, 4), "since 2 (fixed by 5, after 3)"),
+        ((0, 2), None, "since a version after 1, 3 at the latest"),
+        ((-1, 0), None, "in every version from 1, the oldest"),
+        ((-1, 2), None, "in every version from 3, the oldest that can be judged"),
+        (None, (2, 3), "up to 3 (fixed in 4)"),
+    ],
+)
+def test_an_end_is_no_more_exact_than_it_is_known(
+    begins: tuple[int, int] | None, ends: tuple[int, int] | None, text: str
+) -> None:
+    assert phrases.when(Bounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
+
+
+def test_what_got_worse_is_told_beside_what_it_was() -> None:
+    assert phrases.more("0.68 KiB a step", "0.12 KiB a step") == "0.68 KiB a step instead of 0.12"
+    assert phrases.more("1.2 MiB a step", "12 KiB a step") == "1.2 MiB a step instead of 12 KiB"
+    assert phrases.more("30 % more", "") == "a further 30 % more"
