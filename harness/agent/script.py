@@ -66,6 +66,7 @@ class ScriptWatch(Watch):
         data = wire.read_available(self._events_fd)
         if data == b"":
             self.mute(self._events_fd)
+        self.output.told += len(data or b"")
         for line in self._lines.feed(data or b""):
             event = json.loads(line.decode("ascii"))
             getattr(self, "_on_" + event.pop("type"))(**event)

@@ -93,6 +93,7 @@ class Output(object):
 
     def __init__(self):
         self.bytes = 0
+        self.told = 0  # bytes that it wrote to the agent
         self.tail = Tail()
         self._head = b""
         self._first_step_at = None

@@ -63,11 +63,11 @@ class Places(object):
 
     def _written_there(self, own, others):
         """Of the bytes in the places that others share, those that may be this trial's: what it has written, and
-        neither printed nor kept in its own folder."""
+        neither printed, nor told us, nor kept in its own folder."""
         written = holdings.written_bytes()
         if written is None:
             return 0
-        written -= self._output.bytes + own
+        written -= self._output.bytes + self._output.told + own
         self._first = self._first or (others, written)
         return max(0, min(others - self._first[0], written - self._first[1]))
 
