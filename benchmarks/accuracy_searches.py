@@ -168,7 +168,8 @@ def _reported(made: Made, spots: Sequence[Spot], rules: Rules) -> Named:
         for image, cell in zip(images, cells, strict=True)
     )
     block = JudgedBlock(cells=tuple(results), changes=told, warnings=())
-    return [(None if one.before is None else int(one.before), int(one.after)) for one in findings.find([block])]
+    found = findings.find([block]).findings
+    return [(None if one.before is None else int(one.before), int(one.after)) for one in found]
 
 
 def _whole(spots: Sequence[Spot], rules: Rules) -> Rules:

@@ -1,11 +1,13 @@
 """What the agent costs the scenario that it measures, as ratios within one run: `python benchmarks/agent_cost.py`.
 
-Three figures: its own time on a step of nothing, its share of a step of 1 ms, and how much the measured process
-grows in 100,000 steps of nothing. The agent runs as it does in a container: two processes, all probes.
+Its own time on a step of nothing, its share of a step of 1 ms, how much the measured process grows in 100,000 steps of
+nothing, and what it measures of steps of 0.3 to 10 µs beside a plain loop of them. The agent runs as it does in a
+container: two processes, all probes.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,8 +28,8 @@ STEP = """
 
     GAPS_S = array.array("d")
 
-    def setup(work_s, steps):
-        GAPS_S.frombytes(bytes(8 * steps))
+    def setup(work_s):
+        GAPS_S.frombytes(bytes(8 * STEPS))
         clock, made, ended = time.perf_counter, 0, time.perf_counter()
 
         def step():
@@ -44,18 +46,41 @@ STEP = """
         usual = sorted(GAPS_S)[:int(0.99 * len(GAPS_S))]
         print(sum(usual) / len(usual))
 """
+SHORT = """
+    def setup(turns):
+        turns = range(turns)
+
+        def step():
+            for _ in turns:
+                pass
+        return step
+"""
+PLAIN = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import short
+clock, steps, step, took_s = time.perf_counter, range(100), short.setup(int(sys.argv[2])), []
+for _ in range(500):  # short loops: a turn of another process spoils few of them
+    began = clock()
+    for _ in steps:
+        step()
+    looped = clock()
+    for _ in steps:
+        pass
+    took_s.append((looped - began - (clock() - looped)) / len(steps))
+print(sorted(took_s)[len(took_s) // 2])
+"""
+TURNS = (60, 160, 300, 700, 1300)
 WARM_UP_STEPS = 5000
 TRIALS = 3
 
 
-def trial(python: str, *, work_s: float, steps: int) -> list[dict[str, Any]]:
-    """All messages of one trial."""
+def trial(python: str, text: str, *, steps: int, **params: float) -> list[dict[str, Any]]:
+    """All messages of one trial of the script `text`."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "busy.py")
-        script.write_text(textwrap.dedent(STEP))
-        variant = Variant(
-            scenario=Scenario(name="busy", where=HERE, script=script), params=(("work_s", work_s), ("steps", steps))
-        )
+        script.write_text(textwrap.dedent(text))
+        variant = Variant(scenario=Scenario(name="busy", where=HERE, script=script), params=tuple(params.items()))
         payload = pack(variant, extras={"looks": [steps]})
         root = Path(folder, "root")
         for name, content in {**payload.files, "job.json": json.dumps(dict(payload.job)).encode()}.items():
@@ -66,6 +91,24 @@ def trial(python: str, *, work_s: float, steps: int) -> list[dict[str, Any]]:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
             assert agent.stdout is not None
             return list(messages(agent.stdout.read(), marker=str(payload.job["marker"])))
+
+
+def busy_trial(python: str, *, work_s: float, steps: int) -> list[dict[str, Any]]:
+    return trial(python, STEP.replace("STEPS", str(steps)), steps=steps, work_s=work_s)
+
+
+def plain_s(python: str, turns: int) -> float:
+    """What a step takes in a loop without the agent."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "short.py").write_text(textwrap.dedent(SHORT))
+        command = [python, "-c", PLAIN, folder, str(turns)]
+        return float(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def measured_s(python: str, turns: int) -> float:
+    """The median of what the agent measures of it; the least of some trials."""
+    told = [trial(python, SHORT, steps=4000, turns=turns) for _ in range(TRIALS)]
+    return min(statistics.median(column(each, "step_s")[1000:]) for each in told)
 
 
 def messages(output: bytes, *, marker: str) -> Iterator[dict[str, Any]]:
@@ -93,8 +136,8 @@ def growth_bytes_per_step(told: list[dict[str, Any]]) -> float:
 
 def figures(python: str) -> dict[str, float]:
     """Times are the least of some trials, as neighbours on the machine only add; growth is the most."""
-    nothing = [trial(python, work_s=0.0, steps=100_000) for _ in range(TRIALS)]
-    busy = [trial(python, work_s=0.001, steps=2000) for _ in range(TRIALS)]
+    nothing = [busy_trial(python, work_s=0.0, steps=100_000) for _ in range(TRIALS)]
+    busy = [busy_trial(python, work_s=0.001, steps=2000) for _ in range(TRIALS)]
     return {
         "own time on a step of nothing, µs": min(map(own_time_s, nothing)) * 1e6,
         "share of a 1 ms step, %": min(map(own_time_s, busy)) / 0.001 * 100,
@@ -109,6 +152,9 @@ def main() -> None:
         print(python)
         for name, value in figures(python).items():
             print(f"  {name:<36}{value:8.2f}")
+        for turns in TURNS:
+            plain, measured = plain_s(python, turns), measured_s(python, turns)
+            print(f"  a step of {plain * 1e6:5.2f} µs is measured as {measured * 1e6:5.2f} µs")
 
 
 if __name__ == "__main__":

@@ -79,10 +79,8 @@ def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:
 def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trace) -> Growth:
     edges = _edges(step, values)
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
-    if len(paces) < FEWEST_STRETCHES:
-        return Growth(
-            signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to tell"
-        )
+    if not paces:
+        return _untold(name)
     begin, span = edges[-2], edges[-1][0] - edges[-2][0]
     rate, rise = paces[-1], edges[-1][1] - begin[1]
     highest_before = float(values[step <= begin[0]].max())
@@ -90,11 +88,17 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     excluded = max(0.0, edges[-1][1] - max(highest_before, begin[1]) + piece) / span
     if excluded < limit or edges[-1][1] <= highest_before:
         return Growth(signal=name, state="good", rate=rate, excluded=excluded)
+    if len(paces) < FEWEST_STRETCHES:
+        return _untold(name)
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-FEWEST_STRETCHES:])) and min(paces[-FEWEST_STRETCHES:]) > 0
     if rate >= limit * (1 - _rounding(piece, rise)) and keeps and rise >= FEWEST * piece and not _at_once(step, values):
         return Growth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
     unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would tell"
     return Growth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
+
+
+def _untold(name: str) -> Growth:
+    return Growth(signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to tell")
 
 
 def _rounding(piece: float, rise: float) -> float:

@@ -84,14 +84,16 @@ class _Tests:
     alpha: float
 
     def at(self, bounds: Sequence[int], number: int) -> _Difference:
-        """The levels beside a bound differ, or one of them from both of its neighbours, which tell more together."""
+        """The levels beside a bound differ; or the shorter one does from both of its neighbours, which tell more
+        together. The longer one may differ from its other neighbour only, and vouches for nothing.
+        """
         edges = (0, *bounds, self.laid.versions)
         begin, first, end = edges[number : number + 3]
         size = self._size(begin, first, end)
         p = self._p([(begin, first)], (first, end))
-        if number > 0:
+        if number > 0 and first - begin <= end - first:
             p = min(p, self._p_between(edges[number - 1], begin, first, end))
-        if number + 3 < len(edges):
+        if number + 3 < len(edges) and end - first <= first - begin:
             p = min(p, self._p_between(begin, first, end, edges[number + 3]))
         return _Difference(too_small=abs(size) < self.least, p=p, minus_size=-abs(size))
 
