@@ -140,14 +140,10 @@ def legend(shown: Sequence[Table]) -> list[str]:
 
 def tables(result: RunResult) -> list[Table]:
     """One table per series and lane, in the order of the plan."""
-    return [_table(group, result) for group in _groups(result.cells)]
-
-
-def _groups(results: Iterable[CellResult]) -> list[list[CellResult]]:
     groups: dict[tuple[str, str], list[CellResult]] = {}
-    for entry in results:
+    for entry in result.cells:
         groups.setdefault((entry.cell.image.series, str(entry.cell.lane)), []).append(entry)
-    return list(groups.values())
+    return [_table(group, result) for group in groups.values()]
 
 
 def _table(group: Sequence[CellResult], result: RunResult) -> Table:
