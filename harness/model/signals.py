@@ -109,7 +109,7 @@ _TABLE = (
     # ------------------------------------------------------------ levels: a figure a launch
     Signal(
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
-        verb="has slower steps", unit="s", limit=0.10, weight=6.0,
+        verb="has slower steps", unit="s", limit=0.10, weight=5.0,
         explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step"),
         absent="there are no steps to time",
         help="the median duration of a step",
@@ -123,7 +123,7 @@ _TABLE = (
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
-        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, explains=("throughput", "cpu_time"),
+        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, explains=("throughput", "cpu_time"),
         absent="too few steps",
         help="the duration that one step in a hundred exceeds (p99), after the warm-up",
     ),
@@ -153,29 +153,29 @@ _TABLE = (
     ),
     Signal(
         name="peak_memory", kind="level", group="memory", title="peak memory", noun="higher peak memory",
-        verb="needs more memory at its peak", unit="KiB", limit=0.10, least=1024.0, weight=4.0,
+        verb="needs more memory at its peak", unit="KiB", limit=0.10, least=1024.0, weight=3.0,
         help="the most memory that was resident at once",
     ),
     Signal(
         name="gpu_peak", kind="level", group="memory", title="peak GPU memory", noun="higher peak GPU memory",
-        verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, least=1024.0, explains=("pool_peak",),
+        verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, weight=0.5, least=1024.0, explains=("pool_peak",),
         absent="no GPU",
         help="the most memory in use on the GPUs at once",
     ),
     Signal(
         name="pool_peak", kind="level", group="memory", title="peak of the GPU pool",
-        noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, least=1024.0,
+        noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, weight=0.5, least=1024.0,
         absent="no GPU pool",
         help="the most that the framework's own GPU allocator handed out at once",
     ),
     Signal(
         name="output", kind="level", group="resources", title="output", noun="more output", verb="prints more",
-        unit="B/step", limit=1.0, least=100.0,
+        unit="B/step", limit=1.0, weight=0.5, least=100.0,
         help="bytes a step on stdout and stderr",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",
-        verb="is a larger image", unit="B", limit=0.50, least=float(50 << 20),
+        verb="is a larger image", unit="B", limit=0.50, weight=0.5, least=float(50 << 20),
         help="what the image, or the environment, takes on disk",
     ),
     # ------------------------------------------------------------ told, never judged
