@@ -123,7 +123,8 @@ _TABLE = (
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
-        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, explains=("throughput", "cpu_time"),
+        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0,
+        explains=("throughput", "cpu_time"),
         absent="too few steps",
         help="the duration that one step in a hundred exceeds (p99), after the warm-up",
     ),
@@ -158,14 +159,15 @@ _TABLE = (
     ),
     Signal(
         name="gpu_peak", kind="level", group="memory", title="peak GPU memory", noun="higher peak GPU memory",
-        verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, weight=0.5, least=1024.0, explains=("pool_peak",),
+        verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, weight=0.5, least=1024.0,
+        explains=("pool_peak",),
         absent="no GPU",
         help="the most memory in use on the GPUs at once",
     ),
     Signal(
         name="pool_peak", kind="level", group="memory", title="peak of the GPU pool",
-        noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, weight=0.5, least=1024.0,
-        absent="no GPU pool",
+        noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, weight=0.5,
+        least=1024.0, absent="no GPU pool",
         help="the most that the framework's own GPU allocator handed out at once",
     ),
     Signal(
