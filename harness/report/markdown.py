@@ -9,7 +9,7 @@ from itertools import chain
 from tabulate import tabulate
 
 from harness.model import RunResult
-from harness.report import ends, figures, gaps, probe_tables, signals, table, totals, words, worth
+from harness.report import ends, figures, gaps, observed, probe_tables, signals, table, totals, words, worth
 from harness.report.cards import card_lines, cards
 from harness.report.clean import plain
 from harness.report.headline import sentence
@@ -33,6 +33,7 @@ def render(result: RunResult) -> str:
     parts = [escaped(f"{'; '.join(table.legend(tables))}.")]
     parts += _list("Old → new", _ends(tables))
     parts += _list("Not measured or not decided", gaps.lines(result))
+    parts += _list(observed.TITLE, observed.lines(result))
     parts += _list(worth.SLOW, worth.slow_growth(result))
     parts += _list("Warnings", words.warnings(result))
     parts += [escaped(f"{line}.") for line in gaps.asides(result)]

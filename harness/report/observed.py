@@ -1,4 +1,4 @@
-"""What else is new where a finding begins: told beside it, and never judged."""
+"""What differs between versions and is told, never judged: beside a finding that begins there, and as a list."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from harness.model import Finding, RunResult
 from harness.report import signals
-from harness.report.clean import shortened
+from harness.report.clean import plain, shortened, version
 from harness.report.episodes import variant_key
 
+TITLE = "Noticed, and not judged"
 _MOST = 5
+_MOST_LINES = 20
 _LONGEST = 200
 
 
@@ -30,3 +32,21 @@ def new_there(findings: Iterable[Finding], result: RunResult) -> list[str]:
     texts = list(told)
     more = len(texts) - _MOST
     return [*texts[:_MOST], *([f"and {more} more"] if more > 0 else [])]
+
+
+def lines(result: RunResult) -> list[str]:
+    """`six 1.1 → 1.2: log: Could not load libcudnn.so.#`: all that was observed, what several variants show once."""
+    places: dict[tuple[str, str, str, str], set[str]] = {}
+    for one in result.observations:
+        text = f"{signals.signal_of(one.signal).title}: {shortened(one.text, most=_LONGEST)}"
+        places.setdefault((one.series, one.before, one.after, text), set()).add(f"{one.lane}, {one.variant}")
+    told = [
+        f"{plain(series)} {version(before)} → {version(after)}, {_where(where)}: {text}"
+        for (series, before, after, text), where in places.items()
+    ]
+    more = len(told) - _MOST_LINES
+    return [*told[:_MOST_LINES], *([f"and {more} more: see run.json"] if more > 0 else [])]
+
+
+def _where(places: set[str]) -> str:
+    return plain(next(iter(places))) if len(places) == 1 else f"{len(places)} rows"

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from harness.model import RunResult
-from harness.report import ends, gaps, signals, table, totals, words, worth
+from harness.report import ends, gaps, observed, signals, table, totals, words, worth
 from harness.report.cards import card_lines, cards
 from harness.report.clean import plain, spelled
 from harness.report.headline import sentence
@@ -52,6 +52,7 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     if needless:
         pen.line(needless, style="dim", before=1)
     pen.list(worth.SLOW, worth.slow_growth(result), style="yellow")
+    pen.list(observed.TITLE, observed.lines(result))
     pen.list("Warnings", words.warnings(result), style="yellow")
     for quiet in filter(None, (worth.quiet_text(result), *gaps.not_looked_at(result))):
         pen.line(quiet, before=1)

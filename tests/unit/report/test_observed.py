@@ -1,0 +1,39 @@
+"""What is noticed between versions: "Could not load libcudnn" explains a slow step that no verdict explains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.model import Observation, RunResult
+from harness.report import markdown, observed, terminal
+from tests.unit.report import build
+
+
+def noticing(*texts: str) -> RunResult:
+    result = build.quickstart()
+    told = tuple(
+        Observation(series=block.series.name, lane=block.lane, variant=block.variant, signal="log",
+                    before=block.cells[0].image.version, after=block.cells[1].image.version, text=text)
+        for text in texts
+        for block in result.plan.blocks[:2]
+    )  # fmt: skip
+    return replace(result, observations=told)
+
+
+def test_a_new_line_is_told_once_in_all_reports() -> None:
+    result = noticing("Could not load libcudnn; falling back to CPU")
+    for text in (terminal.text(result, width=200), markdown.render(result)):
+        assert text.count("Could not load libcudnn") == 1
+    assert observed.lines(build.quickstart()) == []
+
+
+def test_a_flood_of_new_lines_is_cut() -> None:
+    lines = observed.lines(noticing(*(f"line {number}" for number in range(100))))
+    assert len(lines) == 21
+    assert lines[-1] == "and 80 more: see run.json"
+
+
+def test_what_an_image_prints_is_no_markup_and_no_escape() -> None:
+    text = terminal.text(noticing("\x1b[31m[bold]red"), width=200)
+    assert "\x1b" not in text
+    assert "[bold]red" in text
