@@ -190,6 +190,7 @@ class FindingFile(Placed):
     p: float | None
     confirmed: bool
     consequence_of: str | None = None
+    verdict: str = ""
 
 
 class AttributionFile(BaseModel):

@@ -247,7 +247,7 @@ def _finding(entry: FindingFile, plan: Plan, cells: Mapping[Names, CellSummary])
             untestable=entry.untestable,
             effect=None if entry.effect is None else Effect(**entry.effect.model_dump()),
             p=entry.p,
-            verdict=_symptom(entry, bad.verdicts if bad else ()),
+            verdict=entry.verdict or _symptom(entry, bad.verdicts if bad else ()),
             confirmed=entry.confirmed,
             consequence_of=entry.consequence_of or "",
         )
@@ -255,7 +255,7 @@ def _finding(entry: FindingFile, plan: Plan, cells: Mapping[Names, CellSummary])
 
 
 def _symptom(entry: FindingFile, verdicts: Sequence[VerdictName]) -> str:
-    """A summary's finding does not say how it failed: its bad cell does. A drift of the step time has no p."""
+    """A finding of an older summary does not say how it failed: its bad cell does. A drift of the step time has no p."""
     if entry.metric == "outcome":
         return next((name for name in verdicts if name in ("oom", "crash", "hang")), "")
     if entry.metric == "step_time":

@@ -156,13 +156,14 @@ def _throughput(trace: Trace, common: int) -> float | None:
 
 
 def _cpu(launches: Launches) -> Figure:
-    """Processor seconds a step, up to the last look that all launches took."""
+    """Processor seconds a step, up to the last look that all launches took; none where launches take too little."""
     told = [_told(trial.trace, "cpu_s") for version in launches for trial in version if trial.trace is not None]
     common = max(set.intersection(*map(set, told)), default=0) if told else 0
+    is_enough = bool(common) and float(np.median([each[common] for each in told])) >= SHORTEST_CPU_S
 
     def per_step(trial: Trial) -> float | None:
-        cpu_s = None if trial.trace is None else _told(trial.trace, "cpu_s").get(common)
-        return None if cpu_s is None or cpu_s < SHORTEST_CPU_S else cpu_s / common
+        cpu_s = None if trial.trace is None or not is_enough else _told(trial.trace, "cpu_s").get(common)
+        return None if cpu_s is None else cpu_s / common
 
     return per_step
 

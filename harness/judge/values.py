@@ -240,6 +240,7 @@ class _Metric:
     def _seen(self, place: int, rows: Sequence[Floats], *, visible: float | None, blind: str) -> SignalVerdict:
         medians = [_median(values) for values in rows if np.isfinite(values).any()]
         value = float(np.median(medians)) if medians else None
+        value = math.nan if self._is_nan(self.launches[place]) else value
         is_absent = not any(map(len, rows))
         limit = None if self.limit is None else self.limit.limit
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)

@@ -100,7 +100,7 @@ def met(several: Iterable[Bounds]) -> Bounds | None:
     if any(interval is not None and interval[0] >= interval[1] for interval in (begins, ends)):
         return None
     lasts = any(one.ends is None or one.open for one in several)
-    gradual = any(one.gradual for one in several)
+    gradual = all(one.gradual for one in several)
     return Bounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts, gradual=gradual)
 
 

@@ -142,6 +142,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "effect": json_ready(size),
         "p": json_ready(finding.p),
         "confirmed": finding.confirmed,
+        "verdict": finding.verdict,
         "consequence_of": finding.consequence_of or None,
     }
 

@@ -119,7 +119,7 @@ CELL = (
     "smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci step_drift "
     "peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why provisional signals"
 )
-FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed consequence_of"
+FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed verdict consequence_of"
 ENDS = {
     "first_bad": "last_good first_bad", "first_fixed": "last_bad first_good", "bad_from_start": "oldest_bad",
     "worse": "last_milder first_worse", "drift": "drift_from drift_to",
