@@ -12,10 +12,21 @@ import numpy as np
 from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.numbers import log_t_interval
-from harness.judge.tables import BothWays, Columns, Table, best_table, level_columns, level_table, step_time_launches
+from harness.judge.tables import (
+    WANTED_ROUNDS,
+    BothWays,
+    Columns,
+    Table,
+    best_table,
+    level_columns,
+    level_table,
+    step_time_launches,
+)
 from harness.model import LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
 
 Level = tuple[float, Interval | None]
+EXACT = frozenset({"image_size"})
+"""The level signals whose figure no launch changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +62,8 @@ class Compared:
     @cached_property
     def tables(self) -> Mapping[str, Table]:
         """By the name of a level signal, those that can be compared."""
-        found = {name: level_table(name, self.of(name), steps=self.steps) for name in LEVELS}
+        found = {name: level_table(name, self.of(name), steps=self.steps) for name in LEVELS if name not in EXACT}
+        found |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
         return {name: table for name, table in found.items() if table is not None}
 
     @cached_property
@@ -82,6 +94,14 @@ class Compared:
         if acquitted(self.launches, limit=limit) is None:
             return {}
         return {place: level_of([*turn, *wait]) for place, (turn, wait) in enumerate(self.launches) if turn or wait}
+
+
+def _exact_table(levels: Mapping[int, Level]) -> Table | None:
+    """Of figures that are the same in all launches of a version, in whatever rounds these were."""
+    if len(levels) < 2:
+        return None
+    row = [math.log(level) for level, _ in levels.values()]
+    return Table(values=np.array([row] * WANTED_ROUNDS), positions=tuple(levels))
 
 
 def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:

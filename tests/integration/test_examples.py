@@ -26,7 +26,7 @@ def boundaries(summary: dict[str, Any], **params: object) -> list[tuple[str, str
     return [
         (each["metric"], *[next(each[name] for name in names if name in each) for names in (old, new)])
         for each in summary["findings"]
-        if each["params"] == params
+        if each["params"] == params and not each["consequence_of"]
     ]
 
 
@@ -69,7 +69,8 @@ def test_a_segfault_in_one_version_is_found_in_the_middle(harness: Harness) -> N
 def test_a_leak_of_eighty_bytes_and_its_repair(harness: Harness) -> None:
     """protobuf 4.21.0 to 4.24.2: the version that repaired it differs from its neighbour by a patch number."""
     summary = sweep(harness, "protobuf", code=1)
-    assert boundaries(summary) == [("memory", "3.20.3", "4.21.0"), ("memory", "4.24.2", "4.24.3")]
+    leaks = [one for one in boundaries(summary) if one[0] == "memory"]  # its steps became slower for good in 4.21.0
+    assert leaks == [("memory", "3.20.3", "4.21.0"), ("memory", "4.24.2", "4.24.3")]
     rates = [cell["rate_kib_per_step"] for cell in summary["cells"] if cell["verdict"] == "leak"]
     assert rates == pytest.approx([20 * 80 / 1024] * 2, rel=0.02)
 
