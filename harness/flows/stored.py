@@ -255,7 +255,7 @@ def _finding(entry: FindingFile, plan: Plan, cells: Mapping[Names, CellSummary])
 
 
 def _symptom(entry: FindingFile, verdicts: Sequence[VerdictName]) -> str:
-    """A finding of an older summary does not say how it failed: its bad cell does. A drift of the step time has no p."""
+    """A finding of an older summary does not say how it failed: its bad cell does. A drift of a step time has no p."""
     if entry.metric == "outcome":
         return next((name for name in verdicts if name in ("oom", "crash", "hang")), "")
     if entry.metric == "step_time":
