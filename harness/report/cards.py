@@ -13,7 +13,7 @@ from harness.model import Attribution, CellResult, Episode, Finding, Install, Ru
 from harness.model.episodes import bounds_of, met, sign_of
 from harness.report import blame, fault, figures, phrases, words
 from harness.report.card_figure import Figure, change_text, figure_of
-from harness.report.clean import plain
+from harness.report.clean import plain, shortened
 from harness.report.episodes import ordered, place_of, place_of_cell
 from harness.report.rule import evidence, rule_text
 
@@ -24,8 +24,8 @@ class Card:
 
     `sentence` says what, how much, since when, where and with which params; `change` both sides in figures, at the
     place where it is largest (not of failures: there `rests_on` says it); `rests_on` the launches on both sides, at all
-    places. `params`, `layer` and `consequences` are empty where there is nothing to say. `lasts`: no version is known
-    in which it is fixed.
+    places. `says`: of failures, what the bad version said. `params`, `layer` and `consequences` are empty where there
+    is nothing to say. `lasts`: no version is known in which it is fixed.
     `commands`: what to do next, ready for a shell, the best first.
     """
 
@@ -35,6 +35,7 @@ class Card:
     lasts: bool
     sentence: str
     change: str
+    says: str
     rests_on: str
     is_confirmed: bool
     params: str
@@ -57,6 +58,7 @@ def card_lines(card: Card) -> list[str]:
     """The same as plain text: the sentence, then a line for each thing that is known."""
     rest = {
         "figures": card.change,
+        "says": card.says,
         "with it": ", ".join(card.consequences),
         "rests on": card.rests_on,
         "params": card.params,
@@ -88,6 +90,7 @@ class _Maker:
             lasts=any(one.ends is None for one in self.of.episodes),
             sentence=f"{fault.subject_of(self.of, self.result)} {clause.verb} {clause.when}{clause.tail}.",
             change="" if self.of.metric == "outcome" else change_text(figure, good, bad),
+            says=self._says((*place_of(telling.finding)[:3], bad)) if self.of.metric == "outcome" else "",
             rests_on=f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
             is_confirmed=not doubt,
             params=self._params(),
@@ -114,6 +117,10 @@ class _Maker:
         if good:
             text += f" beside {sum(entry.verdict.trials for entry in self._entries(good)):,} of {_named(good)}"
         return f"{text}{self._chance() or ', which agree'}"
+
+    def _says(self, place: tuple[str, str, str, str]) -> str:
+        """The reason of a failure: `crash in 3 of 3 trials: … ModuleNotFoundError: No module named 'x'`."""
+        return shortened(self.cells[place].verdict.why, most=words.WHY_LENGTH) if place in self.cells else ""
 
     def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
         entries = self._entries(side)
