@@ -59,7 +59,7 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: A
         _of_place(row, cell, known.get(place), is_compared=place in levels or not levels)
         for place, cell in enumerate(cells)
     ]
-    return told if limit is None else _with_suspects(name, told, limit=limit)
+    return told if limit is None else _with_suspects(name, told, cells, limit=limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,9 @@ def _share(fraction: float) -> str:
     return f"{1 + fraction:.0f} times" if fraction >= 9 else f"{fraction:.0%}"
 
 
-def _with_suspects(name: str, told: Sequence[SignalVerdict], *, limit: float) -> list[SignalVerdict]:
+def _with_suspects(
+    name: str, told: Sequence[SignalVerdict], cells: Sequence[CellVerdict], *, limit: float
+) -> list[SignalVerdict]:
     """With what is beyond doubt far beyond the limit, and was not confirmed: blind is not the word for it."""
     by_one = name == "late_step_time" and all(one.visible is None for one in told)
     least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
@@ -140,7 +142,8 @@ def _with_suspects(name: str, told: Sequence[SignalVerdict], *, limit: float) ->
             continue
         ratio = old / new if SIGNALS[name].falls else new / old
         if ratio >= least and abs(new - old) > SIGNALS[name].least:
-            words = f"{SIGNALS[name].title} is {ratio:.3g} times that of the version before in so few launches"
+            by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
+            words = f"{SIGNALS[name].title} is {ratio:.3g} times that of the version before, by {by}"
             found[place] = replace(told[place], seen="suspect", why=f"{words}; more launches would tell")
     return found
 
