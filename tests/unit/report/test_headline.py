@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from harness.model import CellVerdict, Effect, Finding, RunResult
+from harness.model import CellVerdict, Effect, Finding, RunResult, SignalVerdict
 from harness.report.headline import sentence
 from tests.unit.report import build
 
@@ -152,3 +152,27 @@ def test_bad_cells_without_a_history_are_still_bad() -> None:
 )  # fmt: skip
 def test_other_ends_say_what_is_not_known(result: RunResult, text: str) -> None:
     assert sentence(result) == text
+
+
+def with_signal(result: RunResult, **signal: SignalVerdict) -> RunResult:
+    """The last cell shows these."""
+    *before, last = result.cells
+    verdict = replace(last.verdict, signals={**last.verdict.signals, **signal})
+    return replace(result, cells=(*before, replace(last, verdict=verdict)))
+
+
+def test_a_limit_that_could_not_be_kept_is_in_the_first_line() -> None:
+    """It was "Nothing bad: all cells are good" of a host where only a change of 333 % would have shown."""
+    blind = with_signal(build.quiet(), tail=SignalVerdict(seen="blind", visible=3.33, limit=1.0))
+    text = sentence(replace(blind, verdict="inconclusive"))
+    assert text == (
+        "Nothing bad found, but tail of the step time could not be told as finely as the limit asks in 1 cell."
+    )
+
+
+def test_what_one_launch_shows_is_told_when_interrupted() -> None:
+    why = "step time is 300 times that of the version before, by 1 launch; more launches would tell"
+    result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
+    text = sentence(replace(result, verdict="interrupted"))
+    assert "So far: multidict" in text
+    assert text.endswith("step time is 300 times that of the version before, by 1 launch.")
