@@ -102,7 +102,7 @@ def judge_block(
 
 def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
     levels = [name for name in compared.tables if limits.of(name) is not None]
-    return (*levels, *(name for name, each in values.items() if any(change.p is not None for change in each.changes)))
+    return (*levels, *(name for name, each in values.items() if each.is_tested))
 
 
 def place_of(block: Block) -> tuple[str, str]:

@@ -37,10 +37,13 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
     held = _holm(found, blocks)
     kept = [item for item in found if item.change.p is None or not _is_level(item) or id(item) in held]
+    of_block: dict[int, list[Change]] = {}
+    for item in kept:
+        of_block.setdefault(id(item.block), []).append(item.change)
     versions = {block.cells[0].cell.image.series: [cell.cell.image.version for cell in block.cells] for block in blocks}
     return Findings(
         findings=explained(list(map(_finding, kept)), versions),
-        blocks=tuple(_with_changes(block, [item.change for item in kept if item.block is block]) for block in blocks),
+        blocks=tuple(_with_changes(block, of_block.get(id(block), [])) for block in blocks),
     )
 
 
@@ -59,16 +62,14 @@ def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
     """The ids of those whose p survives the correction within their scenario. Comparisons that found nothing count."""
     kept: set[int] = set()
     for scenario in {item.block.scenario for item in found}:
-        family = [item for item in found if item.block.scenario == scenario and _is_level(item)]
-        tested = {(id(item.block), item.change.metric): item.change.metric for item in family}
-        tested |= {(id(block), name): name for block in blocks if block.scenario == scenario for name in block.tested}
-        of_place = {
-            place: [item for item in family if (id(item.block), item.change.metric) == place] for place in tested
+        family: dict[tuple[int, str], list[_Found]] = {
+            (id(block), name): [] for block in blocks if block.scenario == scenario for name in block.tested
         }
+        for item in found:
+            if item.block.scenario == scenario and _is_level(item) and item.change.p is not None:
+                family.setdefault((id(item.block), item.change.metric), []).append(item)
         # Each change of a level counts as a hypothesis of its own, with its signal's weight.
-        weighted = [
-            (item, signal_of(name).weight) for place, name in tested.items() for item in of_place[place] or (None,)
-        ]
+        weighted = [(item, signal_of(name).weight) for (_, name), items in family.items() for item in items or (None,)]
         p_values = [1.0 if item is None or item.change.p is None else item.change.p for item, _ in weighted]
         held = history.holm(p_values, FAMILY_ALPHA, weights=[weight for _, weight in weighted])
         kept |= {id(item) for (item, _), holds in zip(weighted, held, strict=True) if item is not None and holds}

@@ -40,7 +40,11 @@ def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
 
 
 def fails_late(runs: Sequence[CellRun]) -> bool:
-    """Whether further launches of a block have to run their whole budget: one failed after quiet ones stop."""
+    """Whether further launches of a block have to run their whole budget: one failed after quiet ones stop, or returned
+    NaN: the others must come as far.
+    """
+    if any(trial.not_finite for run in runs for trial in run.measured):
+        return True
     steps = runs[0].cell.variant.scenario.steps
     return any(verdict.fails_late(run.measured, steps=steps) for run in runs)
 
@@ -100,4 +104,4 @@ def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
 
 def _is_open(verdict: CellVerdict) -> bool:
     """Whether a limit could not be kept, or something bad was seen that is not confirmed."""
-    return verdict.provisional or any(one.seen in ("blind", "suspect") for one in verdict.signals.values())
+    return verdict.provisional or any(one.seen in ("blind", "suspect", "bad") for one in verdict.signals.values())

@@ -74,7 +74,9 @@ def _growth(
     by_state = {state: [one for one in told if one.state == state] for state in ("bad", "good", "unknown")}
     if by_state["bad"]:
         one = by_state["bad"][0]
-        return SignalVerdict(seen="suspect", value=one.rate, limit=limit, why=f"{one}, in one launch; two must agree")
+        return SignalVerdict(
+            seen="suspect", value=one.rate, limit=limit, why=f"{one}, in {len(by_state['bad'])} of {len(told)} launches"
+        )
     if by_state["good"]:
         best = min(by_state["good"], key=lambda one: one.excluded)
         return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)

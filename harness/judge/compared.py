@@ -11,6 +11,7 @@ import numpy as np
 
 from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
+from harness.judge.figures import EXACT
 from harness.judge.numbers import log_t_interval
 from harness.judge.tables import (
     WANTED_ROUNDS,
@@ -19,14 +20,13 @@ from harness.judge.tables import (
     Table,
     best_table,
     level_columns,
-    level_table,
+    often,
     step_time_launches,
+    table_of,
 )
 from harness.model import LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
 
 Level = tuple[float, Interval | None]
-EXACT = frozenset({"image_size"})
-"""The level signals whose figure no launch changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Compared:
     @cached_property
     def tables(self) -> Mapping[str, Table]:
         """By the name of a level signal, those that can be compared."""
-        found = {name: level_table(name, self.of(name), steps=self.steps) for name in LEVELS if name not in EXACT}
+        found = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
         found |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
         return {name: table for name, table in found.items() if table is not None}
 

@@ -83,7 +83,8 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
         return _untold(name)
     begin, span = edges[-2], edges[-1][0] - edges[-2][0]
     rate, rise = paces[-1], edges[-1][1] - begin[1]
-    highest_before = float(values[step <= begin[0]].max())
+    lately = (step >= edges[-3][0] if len(edges) > 2 else step >= step[0]) & (step <= begin[0])
+    highest_before = float(values[lately].max())
     piece = PIECE.get(name, 1.0)
     excluded = max(0.0, edges[-1][1] - max(highest_before, begin[1]) + piece) / span
     if excluded < limit or edges[-1][1] <= highest_before:

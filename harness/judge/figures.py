@@ -27,6 +27,10 @@ TAIL_ROWS = 100
 LATE = 0.125
 """The share of a whole launch, at its end, in which it shows whether steps are slower late."""
 SHORT_SHARE = 0.5
+NOTHING = 1e-9
+"""What stands for a figure of nothing, which has no logarithm: no items at all, a setup that took no time."""
+EXACT = frozenset({"image_size"})
+"""The level signals whose figure no launch changes."""
 SHORTEST_CPU_S = 0.2
 """Less processor time than this in a launch is hardly told from what the agent itself takes."""
 
@@ -45,6 +49,8 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     """
     rule = RULES[name]
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in launches]
+    if rule.usable in (_is_warm, _is_measured):
+        return chosen
     longest = max((_last(trial.trace) for version in chosen for trial in version), default=0.0)
     least = SHORT_SHARE * min(longest, steps.first)
     return [[trial for trial in version if trial.trace is None or _last(trial.trace) >= least] for version in chosen]
@@ -56,8 +62,9 @@ def figure_of(name: str, launches: Launches) -> Figure:
 
     def positive(trial: Trial) -> float | None:
         value = figure(trial)
-        if value is None or not math.isfinite(value) or value <= 0:
+        if value is None or not math.isfinite(value) or value < 0:
             return None
+        value = max(value, NOTHING)
         return 1 / value if falls else value
 
     return positive
@@ -150,14 +157,19 @@ def _late_ratio(trace: Trace, common: int) -> float | None:
 
 def _throughput(trace: Trace, common: int) -> float | None:
     """Items a second."""
-    items, step_s = _settled(trace, "items", common), _settled(trace, "step_s", common)
-    total_s = float(step_s.sum())
-    return float(items.sum()) / total_s if len(items) and total_s > 0 else None
+    columns = [trace.column(name) for name in ("items", "step_s")]
+    items, step_s = (None if column is None else _rows(trace, column, common * WARM_UP, common) for column in columns)
+    if items is None or step_s is None:
+        return None
+    both = np.isfinite(items) & np.isfinite(step_s)
+    total_s = float(step_s[both].sum())
+    return float(items[both].sum()) / total_s if total_s > 0 else None
 
 
 def _cpu(launches: Launches) -> Figure:
     """Processor seconds a step, up to the last look that all launches took; none where launches take too little."""
-    told = [_told(trial.trace, "cpu_s") for version in launches for trial in version if trial.trace is not None]
+    traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
+    told = [each for trace in traces if (each := _told(trace, "cpu_s"))]
     common = max(set.intersection(*map(set, told)), default=0) if told else 0
     is_enough = bool(common) and float(np.median([each[common] for each in told])) >= SHORTEST_CPU_S
 
@@ -174,7 +186,7 @@ def _cpu(launches: Launches) -> Figure:
 def _peak_kib(launches: Launches) -> Figure:
     """The most that was resident: after steps, and inside them up to the last look that all these launches have."""
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    told = [_told(trace, "rss_peak_kib") for trace in traces]
+    told = [each for trace in traces if (each := _told(trace, "rss_peak_kib"))]
     looked, common = max(set.intersection(*map(set, told)), default=0) if told else 0, common_steps(launches)
 
     def peak(trial: Trial) -> float | None:
@@ -215,7 +227,7 @@ def _of_fact(name: str) -> Callable[[Launches], Figure]:
     def prepare(launches: Launches) -> Figure:
         def told(trial: Trial) -> float | None:
             value = trial.facts.get(name)
-            return float(value) if isinstance(value, int | float) else None
+            return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
         return told
 
@@ -268,9 +280,13 @@ def _between(trace: Trace, name: str, after: float, last: float) -> Floats:
     values = trace.column(name)
     if values is None:
         return np.empty(0)
-    first, stop = np.searchsorted(trace.step, (after, last), side="right")
-    rows = values[int(first) : int(stop)]
+    rows = _rows(trace, values, after, last)
     return np.asarray(rows[np.isfinite(rows)], dtype=np.float64)
+
+
+def _rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
+    first, stop = np.searchsorted(trace.step, (after, last), side="right")
+    return values[int(first) : int(stop)]
 
 
 def _told(trace: Trace, name: str) -> Mapping[int, float]:

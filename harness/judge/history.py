@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from harness.judge.comparable import Difference, set_apart
 from harness.judge.compared import Compared
 from harness.judge.intermittent import MISS
-from harness.judge.levels import Rule, signal_changes, step_time_changes
+from harness.judge.levels import Rule, log_of, signal_changes, step_time_changes
 from harness.judge.noise import floor, noise_of, spread_of
 from harness.judge.rounds import visible, wants_round
 from harness.judge.tables import Table, never_side_by_side
@@ -82,7 +81,7 @@ class _Block:
 
     def rule(self, metric: Metric, table: Table, *, limit: float, drifting: Collection[int] = ()) -> Rule:
         """What counts is the limit or more, and more than equal images seem to differ by on this lane."""
-        least = max(math.log1p(limit), floor(self.noise, metric, rounds=len(table.values)))
+        least = max(log_of(metric, limit), floor(self.noise, metric, rounds=len(table.values)))
         noise = spread_of(self.noise, metric)
         return Rule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
 

@@ -1,4 +1,4 @@
-"""Changes of step time and peak memory: which levels along a series are findings. Tables in, changes out."""
+"""Changes of levels: which of them along a series are findings. Tables in, changes out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from harness.judge.layout import Spread, without_rounds
 from harness.judge.shift import Levels, Shift, find_levels
 from harness.judge.tables import Table
-from harness.model import LEVELS, SIGNALS, Change, Effect, Interval, Kind, Metric
+from harness.model import LEVELS, SIGNALS, Change, Effect, Interval, Kind, Metric, signal_of
 
 ALPHA = 0.008
 """The chance of a change that is none in a series, for each metric."""
@@ -23,12 +23,28 @@ FAMILY_ALPHA = 0.01
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
 
 
+def log_of(name: str, share: float) -> float:
+    """A change by a share as the log by which figures are compared: of a signal that falls, a drop by that share."""
+    if not SIGNALS[name].falls:
+        return math.log1p(share)
+    return -math.log1p(-min(share, LARGEST_DROP))
+
+
+def share_of(name: str, log: float) -> float:
+    """The opposite of `log_of`."""
+    return -math.expm1(-log) if SIGNALS[name].falls else math.expm1(log)
+
+
+LARGEST_DROP = 0.999
+"""Nothing falls by more than all of it."""
+
+
 def strictest(name: str, *, blocks: int) -> float:
     """The chance of an error by which a change of the level signal `name` is surely found: that of the search, or what
     is left of the family's for the first one, whichever is less. `blocks`: how many the scenario has.
     """
     search = ALPHA * (MEDIANS_SHARE if name == "step_time" else 1.0)
-    return min(search, FAMILY_ALPHA * SIGNALS[name].weight / (TOTAL_WEIGHT * blocks))
+    return min(search, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * blocks))
 
 
 TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from harness.judge.figures import EXACT
 from harness.judge.layout import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread, together
 from harness.judge.numbers import CONFIDENCE
 from harness.judge.tables import differences
@@ -18,7 +19,7 @@ Pair = tuple[Trial, Trial]
 
 def noise_of(pairs: Sequence[Pair], *, steps: Steps) -> Noise | None:
     """The noise that the pairs show, or None if nothing of them can be compared."""
-    return _noise({name: _of_pairs(differences(name, pairs, steps=steps)) for name in LEVELS if name != "image_size"})
+    return _noise({name: _of_pairs(differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT})
 
 
 def pooled(noises: Iterable[Noise | None]) -> Noise | None:

@@ -16,7 +16,7 @@ from harness.judge.acquittal import acquitted
 from harness.judge.comparable import set_apart
 from harness.judge.compared import Compared
 from harness.judge.layout import spread_within, without_rounds
-from harness.judge.levels import strictest
+from harness.judge.levels import log_of, share_of, strictest
 from harness.judge.resolution import least_found
 from harness.judge.shift import spread_beside
 from harness.judge.tables import (
@@ -103,11 +103,11 @@ def too_wide(
     how many the scenario has.
     """
     width = _least_found(metric, table, noise=noise, blocks=blocks)
-    if width is None or len(table.values) >= most or width <= math.log1p(limit):
+    if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
     if math.exp(float(table.values.mean())) * math.expm1(width) <= SIGNALS[metric].least:
         return None
-    return f"{SIGNALS[metric].title} is known to ±{math.expm1(width):.1%}, and the limit is {limit:.1%}"
+    return f"{SIGNALS[metric].title} is known to ±{share_of(metric, width):.1%}, and the limit is {limit:.1%}"
 
 
 def visible(
@@ -123,7 +123,7 @@ def visible(
         table = compared.tables.get(metric)
         least = None if table is None else _least_found(metric, table, noise=noise, blocks=blocks)
         if table is not None and least is not None:
-            seen[metric] = math.expm1(max(least, noises.floor(noise, metric, rounds=len(table.values))))
+            seen[metric] = share_of(metric, max(least, noises.floor(noise, metric, rounds=len(table.values))))
     most = acquitted(compared.launches, limit=limits.step_time)
     if most is not None:
         seen["step_time"] = math.expm1(most)

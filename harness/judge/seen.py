@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.judge.compared import Compared, Level
+from harness.judge.figures import EXACT
 from harness.judge.values import Values
 from harness.model import BAD, GROWTHS, LEVELS, METRIC_PREFIX, SIGNALS, CellVerdict, Change, Limits, Seen, SignalVerdict
 
@@ -18,7 +19,7 @@ ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
 """A figure this many times that of the version before, and beyond the square of its limit, shows in a single launch."""
 OFF = "its limit is none"
-SEARCHED = "a search compares step times only; `--search full` compares all"
+SEARCHED = "a search compares no level but the step time; `--search full` compares all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,7 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
     limit = asked.limits.of(name)
     value, ci = (None, None) if level is None else _figures(name, level)
     plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
-    if limit is None or (asked.searched and name != "step_time"):
+    if limit is None or (asked.searched and name not in EXACT | {"step_time"}):
         return replace(plain, why=OFF if limit is None else SEARCHED)
     if value is None:
         return _without_figure(name, cell, plain, others=others)
@@ -111,7 +112,7 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
     if not SIGNALS[name].falls and row.highest < SIGNALS[name].least:
         return replace(plain, seen="good")
     if name == "late_step_time" and plain.visible is None:
-        return replace(plain, seen="good", why="by one whole launch of each version")
+        return replace(plain, seen="good", why="by whole launches that were not side by side")
     if plain.visible is None:
         return replace(plain, seen="blind", why=f"too few rounds in which every version was measured; {_remedy(name)}")
     if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
@@ -136,14 +137,15 @@ def _with_suspects(
     least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
     found = list(told)
     known = [place for place, one in enumerate(told) if one.value is not None and one.seen in ("blind", "good")]
+    unsure = {place for place in known if told[place].seen == "blind" or told[place].visible is None}
     for before, place in pairwise(known):
         old, new = told[before].value, told[place].value
-        if not old or not new:
+        if not old or not new or place not in unsure:
             continue
         ratio = old / new if SIGNALS[name].falls else new / old
         if ratio >= least and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
-            words = f"{SIGNALS[name].title} is {ratio:.3g} times that of the version before, by {by}"
+            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
             found[place] = replace(told[place], seen="suspect", why=f"{words}; more launches would tell")
     return found
 
@@ -165,15 +167,28 @@ def with_changes(
     marked = [dict(cell.signals) for cell in cells]
     told: tuple[tuple[Sequence[Change], Seen], ...] = ((dropped, "suspect"), (kept, "bad"))
     for changes, seen in told:
-        for name in dict.fromkeys(change.metric for change in changes):
-            if name in ("outcome", "memory", *GROWTHS):
-                continue
-            for place in _bad_places([change for change in changes if change.metric == name], versions=len(cells)):
-                one = marked[place].get(name)
-                if one is not None and (one.value is not None or name.startswith(METRIC_PREFIX)):
-                    why = one.why if seen == "bad" else "a change that may be chance among so many comparisons"
-                    marked[place][name] = replace(one, seen=seen, why=why)
+        for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
+            one = marked[place].get(name)
+            if one is not None and (one.value is not None or name.startswith(METRIC_PREFIX)):
+                why = one.why if seen == "bad" else "a change that may be chance among so many comparisons"
+                marked[place][name] = replace(one, seen=seen, why=why)
     return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
+
+
+def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:
+    """(signal, position) wherever these changes have a level or a value bad. One signal may be bad in several ways,
+    each with changes of its own. `whole`: they are all that there are; else an end without a begin says nothing.
+    """
+    ways: dict[tuple[str, bool | str], list[Change]] = {}
+    for change in changes:
+        if change.metric not in ("outcome", "memory", *GROWTHS):
+            way = change.verdict if change.metric.startswith(METRIC_PREFIX) else change.p is None
+            ways.setdefault((change.metric, way), []).append(change)
+    found = []
+    for (name, _), same in ways.items():
+        if whole or same[0].kind != "first_fixed":
+            found += [(name, place) for place in _bad_places(same, versions=versions)]
+    return found
 
 
 def _bad_places(changes: Sequence[Change], *, versions: int) -> list[int]:

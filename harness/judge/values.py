@@ -17,7 +17,8 @@ import numpy as np
 
 from harness.judge.figures import WARM_UP, Launches, common_steps, is_clean
 from harness.judge.layout import spread_within, without_rounds
-from harness.judge.levels import ALPHA
+from harness.judge.levels import ALPHA, strictest
+from harness.judge.resolution import least_found
 from harness.judge.shift import Levels, find_levels
 from harness.judge.tables import Columns, Table, often, table_of
 from harness.judge.transitions import transitions
@@ -48,11 +49,14 @@ NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """What a block's versions show of one metric: changes, what each version shows, and what is only told."""
+    """What a block's versions show of one metric: changes, what each version shows, and what is only told. `is_tested`:
+    its levels were searched for a change, which chance may have made.
+    """
 
     changes: tuple[Change, ...]
     seen: Mapping[int, SignalVerdict]
     observed: tuple[Observed, ...]
+    is_tested: bool
 
 
 def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int) -> Mapping[str, Values]:
@@ -97,15 +101,20 @@ class _Metric:
         nan = self._nan_changes()
         rows = [[self._rows(trial) for trial in version] for version in self.clean]
         exact = [_exact(version) for version in rows]
-        told = [place for place, version in enumerate(exact) if version is not None]
-        if len(told) == sum(map(bool, rows)):
-            changes, observed = self._of_exact({place: exact[place] for place in told})
-            visible: float | None = 0.0
-        else:
+        is_noisy = any(len(version) >= AGREE and one is None for version, one in zip(rows, exact, strict=True))
+        if is_noisy:
             changes, observed, visible = self._of_noisy(rows)
-        blind = self._cannot_be_equal(rows, exact)
-        seen = {place: self._seen(place, rows[place], visible=visible, blind=blind) for place in range(len(rows))}
-        return Values(changes=(*nan, *changes), seen=seen, observed=observed)
+        else:
+            changes, observed = self._of_exact({place: one for place, one in enumerate(exact) if one is not None})
+            visible = 0.0
+        seen = {
+            place: self._seen(place, rows[place], visible=visible if is_noisy or exact[place] is not None else None,
+                              is_noisy=is_noisy)
+            for place in range(len(rows))
+        }  # fmt: skip
+        return Values(
+            changes=(*nan, *changes), seen=seen, observed=observed, is_tested=is_noisy and visible is not None
+        )
 
     # ------------------------------------------------------------ NaN
 
@@ -119,11 +128,18 @@ class _Metric:
             if before is not None
         )  # fmt: skip
 
+    @cached_property
+    def first_nan(self) -> int:
+        """The first step at which any version returned NaN; 0 if none did."""
+        told = [
+            trial.not_finite[self.name][1] for each in self.launches for trial in each if self.name in trial.not_finite
+        ]
+        return min(told, default=0)
+
     def _is_nan(self, version: Sequence[Trial]) -> bool | None:
-        """Launches that ended before it first came say nothing."""
+        """Launches that ended before it first came anywhere say nothing."""
         asked = [trial for trial in version if trial.measured and self.name in _names(trial)]
-        first = min((trial.not_finite[self.name][1] for trial in asked if self.name in trial.not_finite), default=0)
-        told = [self.name in trial.not_finite for trial in asked if trial.last_step >= first]
+        told = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_nan]
         if not told or (any(told) and sum(told) < AGREE):
             return None
         return any(told)
@@ -135,10 +151,12 @@ class _Metric:
         known = {place: values for place, values in rows.items() if values is not None}
         if not known:
             return (), ()
-        first = next(iter(known.values()))
+        good = next(iter(known.values()))
         states: list[bool | None] = [None] * len(self.launches)
         for place, values in known.items():
-            states[place] = self._is_worse(first, values)
+            states[place] = self._is_worse(good, values)
+            if not states[place]:
+                good = values
         changes = tuple(
             self._change(kind, before, after, known)
             for kind, before, after in transitions(states)
@@ -163,7 +181,7 @@ class _Metric:
     def _change(self, kind: Kind, before: int, after: int, known: Mapping[int, Floats]) -> Change:
         old, new = _median(known[before]), _median(known[after])
         between = tuple(place for place in range(before + 1, after) if place not in known)
-        effect = Effect(value=new / old, unit="ratio") if old and math.isfinite(new / old) else None
+        effect = _ratio(old, new)
         return Change(
             metric=self.signal,
             kind=kind,
@@ -201,21 +219,23 @@ class _Metric:
             told = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
             means = dict(zip(table.positions, table.values.mean(axis=0) * scale, strict=True))
             return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in told), None
-        return changes, (), spread.half_width(len(table.values))
+        alpha = strictest(self.signal, blocks=1)
+        return changes, (), least_found(table.values, spread=spread, alpha=alpha)
 
     def _noisy_changes(self, table: Table, levels: Levels) -> Iterator[Change]:
         middle = float(table.values.mean())  # levels are told beside their round's mean
         good, bad = middle + levels.means[0], False
         for shift, level in zip(levels.shifts, (middle + mean for mean in levels.means[1:]), strict=True):
-            worse = self._is_beyond(_relative(good, level))
+            worse = self._is_beyond(_relative(good, level, scale=1.0))
             kind: Kind = "first_bad" if worse else "first_fixed"
             before, after = table.positions[shift.before], table.positions[shift.after]
             if worse != bad:
-                effect = Effect(value=level / good, unit="ratio") if good else None
+                effect = _ratio(good, level)
                 between = tuple(place for place in range(before + 1, after) if place not in table.positions)
                 yield Change(metric=self.signal, kind=kind, before=before, after=after, untestable=between,
                              effect=effect, p=shift.p, verdict="value")  # fmt: skip
             bad = worse
+            good = good if worse else level
 
     # ------------------------------------------------------------ what each version shows
 
@@ -227,40 +247,41 @@ class _Metric:
             return np.empty(0)
         return values[: int(np.searchsorted(trace.step, self.common, side="right"))]
 
-    def _cannot_be_equal(self, rows: Sequence[Sequence[Floats]], exact: Sequence[Floats | None]) -> str:
-        if self.limit is None or self.limit.rule != "equal":
-            return ""
-        if not any(version and one is None for version, one in zip(rows, exact, strict=True)):
-            return ""
-        return (
-            f"`{self.name}: equal` cannot be kept: it differs between launches of one version; seed the scenario, or "
-            f"write `{self.name}: {{change: 1%}}`"
-        )
-
-    def _seen(self, place: int, rows: Sequence[Floats], *, visible: float | None, blind: str) -> SignalVerdict:
+    def _seen(self, place: int, rows: Sequence[Floats], *, visible: float | None, is_noisy: bool) -> SignalVerdict:
         medians = [_median(values) for values in rows if np.isfinite(values).any()]
-        value = float(np.median(medians)) if medians else None
-        value = math.nan if self._is_nan(self.launches[place]) else value
-        is_absent = not any(map(len, rows))
+        is_nan = self._is_nan(self.launches[place])
+        value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
-        if not self.launches[place]:
-            return replace(plain, seen="none", why="no launch")
-        if is_absent and self.limit is not None:
-            others = ", ".join(sorted(self.returned - {self.name})) or "nothing"
-            return replace(plain, seen="blind", why=f"no step returned `{self.name}`; returned were: {others}")
-        if is_absent:
+        problem = self._problem(place, rows, is_noisy=is_noisy, visible=visible)
+        if not self.launches[place] or (self.limit is None and not any(map(len, rows))):
             return replace(plain, seen="none", why=f"this version returned no `{self.name}`")
-        if blind:
-            return replace(plain, seen="blind", why=blind)
-        if self.limit is not None and self.limit.rule != "equal" and (visible is None or visible > self.limit.limit):
-            shown = "too few rounds" if visible is None else f"only a change of {visible:.2%} would have shown"
-            return replace(
-                plain, seen="blind", why=f"{shown}, and the limit is {self.limit.limit:.2%}; `--trials 3:12`"
+        if is_nan:
+            return replace(plain, seen="none", why="a step returned NaN, as in all versions before")
+        if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
+            return replace(plain, seen="suspect", why="a step returned NaN in one launch; two must agree")
+        if self.limit is None:
+            return replace(plain, visible=None, why="looked at for NaN alone: no limit")
+        return replace(plain, seen="blind", why=problem) if problem else plain
+
+    def _problem(self, place: int, rows: Sequence[Floats], *, is_noisy: bool, visible: float | None) -> str:
+        """Why the limit could not be kept in a version; "" if it was."""
+        limit = self.limit or NO_LIMIT
+        if not any(map(len, rows)):
+            others = ", ".join(sorted(self.returned - {self.name})) or "nothing"
+            return f"no step returned `{self.name}`; returned were: {others}"
+        if is_noisy and limit.rule == "equal":
+            return (
+                f"`{self.name}: equal` cannot be kept: it differs between launches of one version; seed the scenario, "
+                f"or write `{self.name}: {{change: 1%}}`"
             )
-        return (
-            plain if self.limit is not None else replace(plain, visible=None, why="looked at for NaN alone: no limit")
-        )
+        if visible is None:
+            return "it takes two launches that agree; `--trials 3:12`"
+        if limit.rule != "equal" and visible > limit.limit:
+            return (
+                f"only a change of {visible:.2%} would have shown, and the limit is {limit.limit:.2%}; `--trials 3:12`"
+            )
+        return ""
 
 
 def _exact(rows: Sequence[Floats]) -> Floats | None:
@@ -280,10 +301,19 @@ def _median(values: Floats) -> float:
     return float(np.median(known[int(len(known) * WARM_UP) :])) if len(known) else math.nan
 
 
-def _relative(old: float, new: float) -> float:
+def _relative(old: float, new: float, *, scale: float = 0.0) -> float:
+    """The change as a share of the old value; of `scale` where that is given, as a value near zero has no share."""
     if old == new:
         return 0.0
-    return (new - old) / abs(old) if old else math.copysign(math.inf, new - old)
+    size = scale or abs(old)
+    return (new - old) / size if size else math.copysign(math.inf, new - old)
+
+
+def _ratio(old: float, new: float) -> Effect | None:
+    """A ratio, of values that have one."""
+    if old * new <= 0 or not math.isfinite(new / old):
+        return None
+    return Effect(value=new / old, unit="ratio")
 
 
 def _scale(columns: Columns) -> float:

@@ -119,7 +119,7 @@ _TABLE = (
         noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
         limit=0.25, explains=("tail", "throughput", "cpu_time"),
         absent="no launch made all the steps of the budget",
-        help="the step time in the last quarter of a whole launch beside that before",
+        help="the step time in the last eighth of a whole launch beside that of its second quarter",
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
@@ -183,7 +183,7 @@ _TABLE = (
     # ------------------------------------------------------------ told, never judged
     Signal(
         name="log", kind="observation", group="values", title="log", noun="new lines in the log",
-        verb="prints new lines", unit="lines", help="lines of output that no good version printed",
+        verb="prints new lines", unit="lines", help="lines of output that no version before printed",
     ),
 )  # fmt: skip
 

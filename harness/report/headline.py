@@ -48,7 +48,9 @@ def _inconclusive(result: RunResult) -> str:
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
     cells = figures.count(len(result.cells), "cell")
     told = [f"{len(unsure)} of {cells} could not be decided ({', '.join(kinds)})"] if unsure else []
-    return f"Nothing bad found, but {'; '.join([*told, *_open(result)])}."
+    early = sum(cell.verdict.provisional for cell in result.cells)
+    few = [f"{early} of {cells} had too few launches to be called good"] if early else []
+    return f"Nothing bad found, but {'; '.join([*told, *few, *_open(result)])}."
 
 
 def _open(result: RunResult) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
-from harness.model import Trial, Trials, Watcher
+from harness.model import Image, Trial, Trials, Watcher
 from harness.run.engine import Engine, Launch, Lease, Prepared
 from harness.run.fetching import Images
 from harness.run.gpus import mismatch
@@ -42,6 +42,8 @@ class HostRun:
     reuse: bool = True
     cold: set[str] = field(default_factory=set)
     """The digests of images that were pulled, built or installed in this run and not launched since."""
+    had: set[Image] = field(default_factory=set)
+    """The images that the host had before this run pulled any."""
     sizes: dict[str, int | None] = field(default_factory=dict)
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
@@ -52,6 +54,7 @@ class HostRun:
         """
         wanted = [run.cell for block in blocks if not block.policy.lazy for run in block.cells]
         every = [cell for cell in wanted if self.referee.cannot_run(cell, None) is None]
+        self.had.update(image for image in {cell.image for cell in every} if self.engine.at_hand(image))
         self.rng.shuffle(every)
         self.images.pull_ahead(sorted(every, key=lambda cell: cell.image.series))
         try:
@@ -149,7 +152,7 @@ class HostRun:
         run.incompatible = self.referee.cannot_run(cell, None) or ""
         if run.incompatible:
             return
-        was_here = not self.images.is_coming(cell) and self.engine.at_hand(cell.image)
+        was_here = cell.image in self.had or run.at_hand
         image = self.images.get(cell)
         if isinstance(image, str):
             run.problem = image
@@ -213,7 +216,8 @@ class HostRun:
         reviewed = self._review(run, trial)
         trial = reviewed.trial
         trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
-        self.cold.discard(run.prepared.digest)
+        if trial.measured:
+            self.cold.discard(run.prepared.digest)
         if self.images.busy_since(begun_s):
             trial = replace(trial, pulled="awaited" if awaited else "beside")
         run.trials.append(trial)

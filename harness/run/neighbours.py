@@ -10,10 +10,12 @@ import fcntl
 import os
 import platform
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+TRIES = 5
 KINDS = {True: "process", False: "container"}
 NOTE = (
     "{host}: another sweep runs {other} trials on this machine at the same time; step times of both may be disturbed: "
@@ -36,10 +38,27 @@ def announced(
         note(NOTE.format(host=host, other=KINDS[not is_process]))
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
-            number = os.open(place / _name(is_process), os.O_RDWR | os.O_CREAT, 0o666)
+            number = _opened(place / _name(is_process))
             held.callback(os.close, number)
-            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            _lock_with_others(number)
         yield
+
+
+def _opened(path: Path) -> int:
+    """Its file descriptor, to read: another user may have made it. No link is followed, and no pipe waited for."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _lock_with_others(number: int) -> None:
+    """Somebody who only looks holds it for a moment."""
+    for _ in range(TRIES):
+        try:
+            return fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+    return None
 
 
 def _name(is_process: bool) -> str:
@@ -48,7 +67,7 @@ def _name(is_process: bool) -> str:
 
 def _is_held(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

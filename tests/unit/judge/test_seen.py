@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from harness.judge.compared import Compared
+from harness.judge.history import find_changes
 from harness.judge.rounds import differs_late, visible
 from harness.judge.seen import Asked, with_changes, with_levels
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
@@ -134,7 +135,8 @@ def test_cells_are_bad_where_the_findings_have_them_bad(kept: list[Any], bad: li
     marked = with_changes(cells, [change(*one) for one in kept], [])
     assert [place for place, cell in enumerate(marked) if cell.signals["tail"].seen == "bad"] == bad
     dropped = with_changes(cells, [], [change(*one) for one in kept])
-    assert [place for place, cell in enumerate(dropped) if cell.signals["tail"].seen == "suspect"] == bad
+    unsure = [] if kept[:1] and kept[0][0] == "first_fixed" else bad  # an end without a begin says nothing
+    assert [place for place, cell in enumerate(dropped) if cell.signals["tail"].seen == "suspect"] == unsure
 
 
 def test_launches_shorter_than_the_first_look_are_compared() -> None:
@@ -149,3 +151,41 @@ def test_launches_shorter_than_the_first_look_are_compared() -> None:
         2,
         3,
     )
+
+
+def with_items(trials: list[list[Trial]], items: list[float], *, missing: int = 0) -> list[list[Trial]]:
+    """Steps that return so many items each; none every so many rows."""
+    found = []
+    for version, amount in zip(trials, items, strict=True):
+        column = np.full(1000, amount)
+        if missing:
+            column[::missing] = np.nan
+        found.append(
+            [
+                replace(one, trace=replace(one.trace, columns={**one.trace.columns, "items": column}))
+                for one in version
+                if one.trace
+            ]
+        )
+    return found
+
+
+def throughput_changes(items: list[float], limit: float) -> list[tuple[Any, ...]]:
+    compared = of_block(with_items(block(), items))
+    limits = Limits(others=(("throughput", limit),))
+    found = find_changes(compared, limits=limits, seed=0)
+    return [(one.kind, one.before, one.after) for one in found if one.metric == "throughput"]
+
+
+def test_throughput_is_bad_if_it_falls_by_its_share() -> None:
+    assert throughput_changes([10, 10, 6, 6], 0.5) == []
+    assert throughput_changes([10, 10, 4, 4], 0.5) == [("first_bad", 1, 2)]
+    assert throughput_changes([10, 10, 0, 0], 0.5) == [("first_bad", 1, 2)]
+    assert throughput_changes([10, 10, 20, 20], 0.5) == []
+
+
+def test_items_that_some_steps_do_not_return_are_no_lower_throughput() -> None:
+    whole, part = (
+        told(with_items(block(), [10.0] * 4, missing=missing))[0].signals["throughput"].value for missing in (0, 2)
+    )
+    assert part == pytest.approx(whole, rel=0.05)

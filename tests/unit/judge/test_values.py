@@ -69,9 +69,29 @@ def test_nan_in_one_launch_is_not_confirmed() -> None:
 
 def test_a_launch_that_ended_before_the_first_nan_does_not_deny_it() -> None:
     trials = versions([1.0] * 2)
+    whole = [replace(trial, last_step=4000) for trial in trials[0]]
     long = [replace(trial, not_finite={"loss": (9, 3000)}, last_step=4000) for trial in trials[1][:2]]
-    trials[1] = [*long, trials[1][2]]
-    assert kinds(judged(trials)) == [("first_bad", 0, 1)]
+    assert kinds(judged([whole, [*long, trials[1][2]]])) == [("first_bad", 0, 1)]
+    assert judged([trials[0], [*long, trials[1][2]]]).changes == ()  # the old version was never run as far
+
+
+def test_a_version_with_one_launch_hides_nothing_and_is_not_called_noisy() -> None:
+    trials = versions([1.0, 1.0, 2.0])
+    trials[1] = trials[1][:1]
+    found = judged(trials, limit("equal"))
+    assert kinds(found) == [("first_bad", 0, 2)]
+    assert found.changes[0].untestable == (1,)
+    assert "two launches" in found.seen[1].why
+
+
+def test_small_changes_from_version_to_version_are_each_within_the_limit() -> None:
+    assert judged(versions([100.0, 104.0, 108.0, 112.0]), limit("change", 0.05)).changes == ()
+    assert kinds(judged(versions([100.0, 200.0, 150.0]), limit("drop", 0.05))) == [("first_bad", 1, 2)]
+
+
+def test_a_level_near_zero_has_no_ratio() -> None:
+    found = judged(versions([-0.001, -0.001, 5.0, 5.0], noise=0.02), limit("change", 0.01))
+    assert all(one.effect is None or one.effect.value > 0 for one in found.changes)
 
 
 @given(st.lists(st.sampled_from([1.0, 1.0, 1.5, 42.0]), min_size=2, max_size=6))
