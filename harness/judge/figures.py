@@ -27,6 +27,8 @@ TAIL_ROWS = 100
 LATE = 0.125
 """The share of a whole launch, at its end, in which it shows whether steps are slower late."""
 SHORT_SHARE = 0.5
+MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
+"""The level signals of which a figure of zero is one: no items; of others it means that nothing was told."""
 NOTHING = 1e-9
 """What stands for a figure of nothing, which has no logarithm: no items at all, a setup that took no time."""
 EXACT = frozenset({"image_size"})
@@ -63,6 +65,8 @@ def figure_of(name: str, launches: Launches) -> Figure:
     def positive(trial: Trial) -> float | None:
         value = figure(trial)
         if value is None or not math.isfinite(value) or value < 0:
+            return None
+        if value == 0 and name not in MAY_BE_NOTHING:
             return None
         value = max(value, NOTHING)
         return 1 / value if falls else value
@@ -186,7 +190,7 @@ def _cpu(launches: Launches) -> Figure:
 def _peak_kib(launches: Launches) -> Figure:
     """The most that was resident: after steps, and inside them up to the last look that all these launches have."""
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    told = [each for trace in traces if (each := _told(trace, "rss_peak_kib"))]
+    told = [_told(trace, "rss_peak_kib") for trace in traces]
     looked, common = max(set.intersection(*map(set, told)), default=0) if told else 0, common_steps(launches)
 
     def peak(trial: Trial) -> float | None:

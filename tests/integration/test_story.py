@@ -21,13 +21,13 @@ SENTENCE = (
     "tensorflow: signal_ops leaks 24 KiB a step since 1.15.5+nv22.12, on both cards, when input is random or variable; "
     "not the RTX 4090's fault; train_step stays good there."
 )
-RULE = "tensorflow, signal_ops, memory: image; input in {random, variable}; 2 variants bad, 1 good"
+RULE = "input in {random, variable}; 2 variants bad, 1 good"
 UNDECIDED = (
-    "tensorflow: signal_ops leaks 24 KiB a step in every version from 1.15.5+nv22.12, the oldest that can be judged, "
+    "tensorflow leaks 24 KiB a step in every version from 1.15.5+nv22.12, the oldest that can be judged, "
     "on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: run 1.15.5+nv22.12 on the RTX 3090, "
     "which the matrix leaves out, to tell."
 )
-DECIDED = "tensorflow: signal_ops leaks 24 KiB a step since 1.15.5+nv22.12, on both cards; not the RTX 4090's fault."
+DECIDED = "tensorflow leaks 24 KiB a step since 1.15.5+nv22.12, on both cards; not the RTX 4090's fault."
 
 
 @pytest.fixture

@@ -229,7 +229,11 @@ version: 1
 series: {s: {install: ["x=={version}"], versions: [%s], environment: {PLANTED_VERSION: "{version}"}}}
 hosts:
   one: {engine: process}
-scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 400}, limits: {step_time: 300%%, peak_memory: 300%%}}}
+scenarios:
+  quiet:
+    script: quiet.py
+    steps: {first: 100, budget: 400}
+    limits: {step_time: 300%%, peak_memory: 300%%, late_step_time: none}
 trials: {least: 2, most: 4}
 """
 LEAKS = """\

@@ -25,7 +25,7 @@ from harness.run.policy import CellRun
 
 STEPS = 1600
 RUN = """
-import json, os, sys, threading
+import json, os, sys, threading, time
 sys.path[:0] = json.loads(sys.argv[1])
 script = __import__(sys.argv[2])
 script.STEP_US = 0
@@ -49,7 +49,15 @@ def kib(*folders):
     mine = [path for path in paths if os.path.dirname(path) in own or os.environ["PLANTED_TOKEN"] in path]
     return sum(map(os.path.getsize, mine)) / 1024
 
+def settle():
+    #Children that end take a moment.
+    before = None
+    while (now := children(True)) != before:
+        before = now
+        time.sleep(0.1)
+
 def held():
+    settle()
     return {
         "open_files": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(),
