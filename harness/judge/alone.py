@@ -64,7 +64,9 @@ def _growth(
     told = [launch.growths[name] for launch in launches if name in launch.growths]
     if not told:
         return SignalVerdict(
-            seen="none", limit=limit, why="its limit is none" if limit is None else "it was not counted"
+            seen="none",
+            limit=limit,
+            why="its limit is none" if limit is None else "it was not counted in a whole launch",
         )
     if agreed:
         rates = [launch.growths[name].rate for launch in agreed]

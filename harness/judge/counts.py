@@ -20,7 +20,7 @@ EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Where the stretches end, as shares of the steps; the first one begins with the first count."""
 NEAR = 0.2
 """A count stands for an edge if it was taken this near to it, as a share of the edge's step."""
-FEWEST_STRETCHES = 3
+FEWEST_STRETCHES = 2
 KEEPS = 0.8
 """The share of its pace that what piles up keeps from one stretch to the next."""
 FEWEST = 4

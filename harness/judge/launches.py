@@ -61,12 +61,17 @@ def judge_launches(
             found=None if exit_only else _trace(trial, limits=limits, steps=steps),
             failure=_failure(trial),
             exit_only=exit_only,
-            growths={}
-            if exit_only or trial.trace is None or trial.buffered
-            else judge_counts(trial.trace, limits=limits),
+            growths={} if exit_only else _growths(trial, limits=limits, steps=steps),
         )
         for trial in asked
     )
+
+
+def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Growth]:
+    """What the counts of a whole launch do: in one that was stopped a cache that fills looks as what piles up."""
+    if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
+        return {}
+    return judge_counts(trial.trace, limits=limits)
 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from harness.judge.compared import Compared, Level
 from harness.judge.figures import EXACT
+from harness.judge.rounds import ALWAYS_ASKING
 from harness.judge.values import Values
 from harness.model import BAD, GROWTHS, LEVELS, METRIC_PREFIX, SIGNALS, CellVerdict, Change, Limits, Seen, SignalVerdict
 
@@ -55,7 +56,8 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: A
     own, levels = compared.own_levels(name), compared.levels(name, limit=limit)
     known = {**own, **levels}
     highest = max((level for level, _ in known.values()), default=0.0)
-    row = _Row(name=name, others=len(known), highest=highest, asked=asked)
+    measured = sum(bool(cell.trials) for cell in cells)
+    row = _Row(name=name, others=len(known), measured=measured, highest=highest, asked=asked)
     told = [
         _of_place(row, cell, known.get(place), is_compared=place in levels or not levels)
         for place, cell in enumerate(cells)
@@ -65,9 +67,12 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: A
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One level signal of a block. `others`: how many versions have a figure; `highest`: the highest of them."""
+    """One level signal of a block. `measured`: how many versions were launched; `others`: how many have a figure, and
+    `highest` the highest of them.
+    """
 
     name: str
+    measured: int
     others: int
     highest: float
     asked: Asked
@@ -85,7 +90,7 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
     if name == "step_time" and "slowdown" in cell.verdicts:
         return replace(plain, seen="bad")
     if others < 2:
-        return replace(plain, why=ALONE)
+        return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
     if not is_compared:
         return replace(
             plain, seen="blind", why="it was not measured in the rounds of the others; `--fresh` measures all"
@@ -109,20 +114,25 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
     counts.
     """
     name = row.name
+    if row.asked.searched:
+        return replace(plain, seen="good", visible=None, why="by the comparisons that the search made")
     if not SIGNALS[name].falls and row.highest < SIGNALS[name].least:
         return replace(plain, seen="good")
     if name == "late_step_time" and plain.visible is None:
         return replace(plain, seen="good", why="by whole launches that were not side by side")
     if plain.visible is None:
-        return replace(plain, seen="blind", why=f"too few rounds in which every version was measured; {_remedy(name)}")
+        return replace(plain, seen="blind", why=f"too few rounds in which every version was measured; {_remedy(row)}")
     if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
         return replace(plain, seen="good")
     why = f"only a change of {_share(plain.visible)} would have shown, and the limit is {_share(limit)}"
-    return replace(plain, seen="blind", why=f"{why}; {_remedy(name)}")
+    return replace(plain, seen="blind", why=f"{why}; {_remedy(row)}")
 
 
-def _remedy(name: str) -> str:
-    return f"more launches (`--trials 3:12`), a wider limit (`limits: {{{name}: …}}`, or none) or a quieter host"
+def _remedy(row: _Row) -> str:
+    """Rounds are added up to MOST for some signals, and for those that have a limit in the matrix file."""
+    is_asking = row.name in ALWAYS_ASKING | {name for name, _ in row.asked.limits.others}
+    launches = "--trials 3:12" if is_asking else "--trials 12"
+    return f"more launches (`{launches}`), a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
 
 
 def _share(fraction: float) -> str:

@@ -113,7 +113,10 @@ class _Metric:
             for place in range(len(rows))
         }  # fmt: skip
         return Values(
-            changes=(*nan, *changes), seen=seen, observed=observed, is_tested=is_noisy and visible is not None
+            changes=(*nan, *changes),
+            seen=seen,
+            observed=() if self.first_nan else observed,
+            is_tested=is_noisy and visible is not None,
         )
 
     # ------------------------------------------------------------ NaN
@@ -276,11 +279,9 @@ class _Metric:
                 f"or write `{self.name}: {{change: 1%}}`"
             )
         if visible is None:
-            return "it takes two launches that agree; `--trials 3:12`"
+            return "it takes two launches that agree; `--trials 12`"
         if limit.rule != "equal" and visible > limit.limit:
-            return (
-                f"only a change of {visible:.2%} would have shown, and the limit is {limit.limit:.2%}; `--trials 3:12`"
-            )
+            return f"only a change of {visible:.2%} would have shown, and the limit is {limit.limit:.2%}; `--trials 12`"
         return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -112,7 +113,7 @@ def change_text(figure: Figure, old: str | None, new: str) -> str:
     """`memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure."""
     points = {one.version: one for one in figure.points}
     after = points[new]
-    if after.value is None:
+    if after.value is None or math.isnan(after.value):
         return ""
     text = _amount(after.value, figure.unit)
     before = "" if old is None else f"{_without_unit(_shown(points[old], figure.unit), text)} → "

@@ -11,6 +11,7 @@ from harness.report.signals import signal_of
 from harness.report.worth import is_needless
 
 _MOST_TITLES = 3
+_ABSENT = "no step returned"
 
 
 def sentence(result: RunResult) -> str:
@@ -75,8 +76,11 @@ def _suspects(result: RunResult) -> list[str]:
 def _blind(result: RunResult) -> list[str]:
     good = [cell.verdict for cell in result.cells if cell.verdict.verdict in GOOD and cell.verdict.blind]
     titles = list(dict.fromkeys(signal_of(name).title for verdict in good for name in verdict.blind))
-    if not titles:
-        return []
+    absent = dict.fromkeys(
+        plain(one.why) for verdict in good for one in verdict.signals.values() if one.why.startswith(_ABSENT)
+    )
+    if not titles or absent:
+        return list(absent)
     more = f" and {len(titles) - _MOST_TITLES} more" if len(titles) > _MOST_TITLES else ""
     shown = f"{', '.join(titles[:_MOST_TITLES])}{more}" if more else words.together(titles)
     return [f"{shown} could not be told as finely as the limit asks in {figures.count(len(good), 'cell')}"]

@@ -29,7 +29,7 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
         yield f"  nothing could be judged: {why}"
     else:
         if found.verdict != "worse":
-            yield "  nothing became worse"
+            yield "  nothing was shown to be worse"
         yield f"  {_visible(found)}"
         yield f"  {_noise(found)}"
     for name in found.odd:
