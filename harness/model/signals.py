@@ -202,5 +202,5 @@ def signal_of(name: str) -> Signal:
     metric = name.removeprefix(METRIC_PREFIX)
     return Signal(
         name=name, kind="value", group="values", title=metric, noun=f"another {metric}", verb=f"has another {metric}",
-        unit=metric, help="a number that the scenario returns",
+        unit="", help="a number that the scenario returns",
     )  # fmt: skip
