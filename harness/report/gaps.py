@@ -63,8 +63,10 @@ def _blind(result: RunResult) -> Iterator[str]:
 
 
 def _open_signals(entry: CellResult) -> list[str]:
-    """Those of which a line is wanted: a cell that is undecided in its memory or its outcome has one for that."""
-    own = words.tone(entry.verdict.verdict)
+    """Those of which a line is wanted: a cell that is undecided in its memory or its outcome has one for that, and one
+    that lacks launches for all of them.
+    """
+    own = "none" if entry.verdict.provisional else words.tone(entry.verdict.verdict)
     told = ("memory", "outcome") if own != "good" else ()
     if own == "none":
         return []

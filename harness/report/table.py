@@ -16,7 +16,7 @@ Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
 LEGEND = "✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again"
 ABSENT = {
-    "untested": "should have run and could not",
+    "untested": "should have run and did not",
     "incompatible": "cannot run on that card",
     "excluded": "left out by the matrix",
     "not run": "not needed",

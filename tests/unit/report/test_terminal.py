@@ -118,7 +118,7 @@ def test_fifty_versions_and_24_variants_are_all_there(width: int) -> None:
 def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
     """`not run` is a riddle to who sees it first; what is not in the table needs no words."""
     text = " ".join(shown(build.varied()).split())
-    assert "– untested: should have run and could not; incompatible: cannot run on that card Step" in text
+    assert "– untested: should have run and did not; incompatible: cannot run on that card Step" in text
     ran = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat())
     last = replace(ran.cells[-1], verdict=build.unknown("untested", ""), skipped="not needed: 6.6.3 is good")
     text = " ".join(shown(replace(ran, cells=(*ran.cells[:-1], last))).split())
