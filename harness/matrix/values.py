@@ -125,6 +125,8 @@ def size_bytes(value: Any) -> int:
 
 def leak_kib(value: Any) -> float:
     """A size a step, in KiB; more than nothing."""
+    if not (isinstance(value, str) and _SIZE.fullmatch(value)):
+        raise ValueError(f"{kind(value)} is not a size a step; write one such as 0.5KiB")
     result = size(value)
     if result <= 0:
         raise ValueError("0 would call every trace a leak; write a size such as 0.5KiB")
