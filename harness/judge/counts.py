@@ -20,7 +20,8 @@ EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Where the stretches end, as shares of the steps; the first one begins with the first count."""
 NEAR = 0.2
 """A count stands for an edge if it was taken this near to it, as a share of the edge's step."""
-FEWEST_STRETCHES = 2
+FEWEST_STRETCHES, MOST_STRETCHES = 2, 3
+"""So many of the last stretches must have one pace, as far as there are."""
 KEEPS = 0.8
 """The share of its pace that what piles up keeps from one stretch to the next."""
 FEWEST = 4
@@ -91,7 +92,7 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
         return Growth(signal=name, state="good", rate=rate, excluded=excluded)
     if len(paces) < FEWEST_STRETCHES:
         return _untold(name)
-    keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-FEWEST_STRETCHES:])) and min(paces[-FEWEST_STRETCHES:]) > 0
+    keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
     if rate >= limit * (1 - _rounding(piece, rise)) and keeps and rise >= FEWEST * piece and not _at_once(step, values):
         return Growth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
     unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would tell"
