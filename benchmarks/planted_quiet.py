@@ -115,7 +115,7 @@ def made_sweep(plan: Plan, pools: Mapping[Variant, Pool], rng: random.Random) ->
         policy = made_block(block, plan, Draws(pool=pools[block.variant], rng=rng), measures_noise=not blocks)
         noise = policy.noise() or noise
         blocks.append(judge_block(block, policy.runs, least=plan.trials.least, seed=plan.seed, noise=noise))
-    found = [f"{one.metric} {dict(one.variant.params)['program']}" for one in find(blocks)]
+    found = [f"{one.metric} {dict(one.variant.params)['program']}" for one in find(blocks).findings]
     cells = [cell for block in blocks for cell in block.cells if cell.verdict.verdict in BAD]
     return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])
 
