@@ -148,7 +148,7 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str
     values, steps_per_row = thinned(*even_rows(trace.step, rows))
     if not len(values):
         return None
-    return judge_growth(
+    growth = judge_growth(
         values,
         steps_per_row=steps_per_row,
         limit=limit,
@@ -157,6 +157,14 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str
         quanta=(PAGE_KIB, HUGE_PAGE_KIB),
         looks=trace.looks if column == "rss_kib" else (),
     )
+    return _with_own_rate(growth)
+
+
+def _with_own_rate(growth: Growth) -> Growth:
+    """What still grows, below the limit, is not ruled out at the rate that it is said to have."""
+    if growth.below is None or growth.rate is None or growth.excluded is None:
+        return growth
+    return replace(growth, excluded=max(growth.excluded, growth.rate))
 
 
 def _with_heap(memory: Growth | None, trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth | None, bool]:
