@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -169,7 +169,7 @@ def _level_change(metric: Metric, kind: Kind, table: Table, shift: Shift) -> Cha
         kind=kind,
         before=before,
         after=after,
-        untestable=_between(table.positions, before, after),
+        untestable=between(table.positions, before, after),
         effect=_ratio(metric, shift.size, shift.interval),
         p=shift.p,
         verdict=_VERDICTS.get(metric, metric),
@@ -183,6 +183,6 @@ def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Eff
     return Effect(value=math.exp(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
 
 
-def _between(positions: Sequence[int], before: int, after: int) -> tuple[int, ...]:
+def between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:
     """What lies between two versions and was not compared."""
     return tuple(place for place in range(before + 1, after) if place not in positions)

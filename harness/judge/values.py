@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.judge.figures import WARM_UP, Launches, common_steps, is_clean
 from harness.judge.layout import spread_within, without_rounds
-from harness.judge.levels import ALPHA, strictest
+from harness.judge.levels import ALPHA, between, strictest
 from harness.judge.resolution import least_found
 from harness.judge.shift import Levels, find_levels
 from harness.judge.tables import Columns, Table, often, table_of
@@ -183,14 +183,13 @@ class _Metric:
 
     def _change(self, kind: Kind, before: int, after: int, known: Mapping[int, Floats]) -> Change:
         old, new = _median(known[before]), _median(known[after])
-        between = tuple(place for place in range(before + 1, after) if place not in known)
         effect = _ratio(old, new)
         return Change(
             metric=self.signal,
             kind=kind,
             before=before,
             after=after,
-            untestable=between,
+            untestable=between(known, before, after),
             effect=effect,
             verdict="value",
         )
@@ -234,9 +233,16 @@ class _Metric:
             before, after = table.positions[shift.before], table.positions[shift.after]
             if worse != bad:
                 effect = _ratio(good, level)
-                between = tuple(place for place in range(before + 1, after) if place not in table.positions)
-                yield Change(metric=self.signal, kind=kind, before=before, after=after, untestable=between,
-                             effect=effect, p=shift.p, verdict="value")  # fmt: skip
+                yield Change(
+                    metric=self.signal,
+                    kind=kind,
+                    before=before,
+                    after=after,
+                    untestable=between(table.positions, before, after),
+                    effect=effect,
+                    p=shift.p,
+                    verdict="value",
+                )
             bad = worse
             good = good if worse else level
 
