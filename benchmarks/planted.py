@@ -3,6 +3,7 @@
     python -m benchmarks.planted                        all that is planted, at 1, 1.5 and 3 times the limit
     python -m benchmarks.planted --signals zombies,disk --sizes 3
     python -m benchmarks.planted --healthy              programs that look guilty, and are not
+    python -m benchmarks.planted --gpus SITE-PACKAGES   programs on a real GPU, with the PyTorch of that folder
     python -m benchmarks.planted --quiet 3 --resampled 500
 
 Every row is a real sweep of the command line on the process engine, whose summary.json is read. Versions 1.0 to 1.3 of
@@ -28,7 +29,7 @@ from pathlib import Path
 
 from benchmarks import planted_quiet
 from benchmarks.planted_answers import HEALTHY_ANSWERS, PLANTED_ANSWERS, accused, answer
-from benchmarks.planted_programs.catalogue import HEALTHY, PLANTED, SIZES, Planted
+from benchmarks.planted_programs.catalogue import HEALTHY, ON_GPU, PLANTED, SIZES, Planted
 from benchmarks.planted_sweeps import VERSIONS, Refused, Workshop, matrix_of, scenario_name
 from harness.judge.transitions import exact_interval
 
@@ -72,10 +73,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", default=",".join(f"{size:g}" for size in SIZES), help="in limits")
     parser.add_argument("--healthy", action="store_true", help="the healthy programs instead of the planted ones")
     parser.add_argument("--all", action="store_true", help="both")
+    parser.add_argument("--gpus", type=Path, metavar="FOLDER", help="the programs on a GPU, with PyTorch from there")
     parser.add_argument("--quiet", type=int, default=0, metavar="N", help="so many quiet sweeps of 8 versions as well")
     parser.add_argument("--resampled", type=int, default=0, metavar="N", help="so many made of their launches, as well")
     parser.add_argument("--repeats", type=int, default=1, help="sweeps of each program")
     parser.add_argument("--jobs", type=int, default=1, help="sweeps at once, of what is not timed")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep runs with other findings than the right one")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     options = parser.parse_args()
     options.sizes = tuple(float(size) for size in options.sizes.split(","))
@@ -86,6 +89,7 @@ def chosen(options: argparse.Namespace) -> list[Planted]:
     asked = set(filter(None, options.signals.split(",")))
     only_quiet = options.quiet and not (asked or options.healthy or options.all)
     pool = [*(HEALTHY if options.healthy or options.all else ()), *(() if options.healthy or only_quiet else PLANTED)]
+    pool = list(ON_GPU) if options.gpus else pool
     unknown = asked - {word for program in pool for word in (program.signal, program.name)}
     if unknown:
         sys.exit(f"--signals: no signal or program is called {', '.join(sorted(unknown))}")
@@ -95,30 +99,37 @@ def chosen(options: argparse.Namespace) -> list[Planted]:
 def run_all(workshop: Workshop, programs: Sequence[Planted], options: argparse.Namespace) -> Iterator[list[Row]]:
     """The rows of each sweep: those that are not timed side by side, the others one after the other."""
     tasks = [program for program in programs for _ in range(options.repeats)]
+    untimed = [program for program in tasks if not program.timed]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        yield from pool.map(lambda one: run(workshop, one, options.sizes), [one for one in tasks if not one.timed])
+        yield from pool.map(lambda program: run(workshop, program, options), untimed)
     for program in tasks:
         if program.timed:
-            yield run(workshop, program, options.sizes)
+            yield run(workshop, program, options)
 
 
-def run(workshop: Workshop, program: Planted, sizes: Sequence[float]) -> list[Row]:
+def run(workshop: Workshop, program: Planted, options: argparse.Namespace) -> list[Row]:
     """One sweep: all sizes of a program."""
-    wanted = [size for size in program.sizes() if size is None or size in sizes]
-    kind = "healthy" if program in HEALTHY else "planted"
+    wanted = [size for size in program.sizes() if size is None or size in options.sizes]
+    kind = "healthy" if program.signal == "none" else "planted"
     begun = time.monotonic()
     try:
-        swept = workshop.sweep(matrix_of(program, wanted, workshop.series(kind, VERSIONS)))
+        swept = workshop.sweep(matrix_of(program, wanted, workshop.series(kind, VERSIONS), options.gpus))
     except Refused as error:
         note(f"{program.name}: skipped: {error}")
         return [_row(program, size, "skipped", f"skipped: {str(error).split(';')[0]}") for size in wanted]
     judge = accused if kind == "healthy" else answer
     rows = [_row(program, size, *judge(program, scenario_name(program, size), swept)) for size in wanted]
+    if options.keep is not None and any(_surprises(row) for row in rows):
+        shutil.copytree(swept.directory, options.keep / f"{program.name}-{swept.directory.name}")
     shutil.rmtree(swept.directory.parents[2], ignore_errors=True)
     for row in rows:
         note(f"{program.name} {_size(row.size)}: {row.answer} {row.said}".rstrip())
     note(f"{program.name}: {time.monotonic() - begun:.0f} s")
     return rows
+
+
+def _surprises(row: Row) -> bool:
+    return row.answer not in ("named", "good") or "; " in row.said.split("blind")[0]
 
 
 def _row(program: Planted, size: float | None, found: str, said: str) -> Row:

@@ -115,7 +115,8 @@ def remove_traces_of(token: str) -> None:
 
 def with_token(matrix: Mapping[str, Any], token: str) -> dict[str, Any]:
     scenarios = {
-        name: {**scenario, "environment": {"PLANTED_TOKEN": token}} for name, scenario in matrix["scenarios"].items()
+        name: {**scenario, "environment": {**scenario.get("environment", {}), "PLANTED_TOKEN": token}}
+        for name, scenario in matrix["scenarios"].items()
     }
     return {**matrix, "scenarios": scenarios}
 
@@ -143,8 +144,13 @@ def scenario_name(program: Planted, size: float | None) -> str:
     return program.name if size is None else f"{program.name}-{size:g}"
 
 
-def matrix_of(program: Planted, sizes: Sequence[float | None], series: Mapping[str, Any]) -> dict[str, Any]:
-    """One scenario for each size, so that none of them counts among the comparisons of another."""
+def matrix_of(
+    program: Planted, sizes: Sequence[float | None], series: Mapping[str, Any], gpu_packages: Path | None = None
+) -> dict[str, Any]:
+    """One scenario for each size, so that none of them counts among the comparisons of another.
+
+    With `gpu_packages`, a folder with PyTorch, it runs on this machine's GPUs.
+    """
     first, budget = program.steps
     scenarios = {
         scenario_name(program, size): {
@@ -157,4 +163,9 @@ def matrix_of(program: Planted, sizes: Sequence[float | None], series: Mapping[s
         for size in sizes
     }
     trials = {"least": 3, "most": program.most_trials}
-    return {"version": 1, "series": dict(series), "scenarios": scenarios, "trials": trials}
+    made = {"version": 1, "series": dict(series), "scenarios": scenarios, "trials": trials}
+    if gpu_packages is None:
+        return made
+    for scenario in scenarios.values():
+        scenario["environment"] = {"PYTHONPATH": str(gpu_packages)}
+    return {**made, "hosts": {"gpu": {"engine": "process", "gpus": "all"}}}

@@ -37,7 +37,7 @@ class Planted:
     @property
     def timed(self) -> bool:
         """Whether what else runs on the machine disturbs it."""
-        return self.family in ("levels", "healthy")
+        return self.family in ("levels", "healthy", "gpus")
 
     @property
     def most_trials(self) -> int:
@@ -117,3 +117,19 @@ HEALTHY = tuple(Planted(name=name, family="healthy", signal="none", fixed=True) 
 
 QUIET = ("plain", "bursty_allocator", "temporary_files", "seeded_loss")
 """The variants of a quiet sweep."""
+
+
+def _on_gpu(signal: str, name: str, **settings: Any) -> Planted:
+    return Planted(name=name, family="gpus", signal=signal, **{"steps": (500, 2000), **settings})
+
+
+ON_GPU = (
+    _on_gpu("memory", "gpu_leak_pool", steps=(500, 8000)),
+    _on_gpu("memory", "gpu_leak_driver", steps=(500, 8000), limit=32.0, more={"limits": {"leak": "32KiB"}}),
+    _on_gpu("pool_peak", "gpu_peak_pool", also=("gpu_peak",)),
+    _on_gpu("gpu_peak", "gpu_peak_driver"),
+    _on_gpu("step_time", "gpu_products"),
+    _on_gpu("none", "gpu_training", fixed=True),
+    _on_gpu("none", "gpu_uneven_batches", fixed=True),
+)
+"""They need a GPU and PyTorch; the last two are healthy."""

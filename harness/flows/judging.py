@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.flows.compatible import cannot_run, review
-from harness.judge import trend, verdict
+from harness.judge import stopping, trend, verdict
 from harness.judge.gpu import is_shared, with_gpu
 from harness.judge.summary import place_of
 from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial
@@ -20,7 +20,7 @@ def referee() -> Referee:
         scenario = cell.variant.scenario
         if scenario.judge_exit:
             return "go"  # only its end says anything
-        return trend.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
+        return stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
 
     def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
         scenario = cell.variant.scenario

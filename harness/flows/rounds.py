@@ -12,9 +12,9 @@ from harness.judge.acquittal import may_hold
 from harness.judge.figures import has_step_times
 from harness.judge.noise import noise_of
 from harness.judge.rounds import differs_late, wants_round
+from harness.judge.stopping import is_brief
 from harness.judge.tables import FEWEST_ROUNDS, step_time_launches
 from harness.judge.transitions import wants_launches
-from harness.judge.trend import is_brief
 from harness.model import Noise, Trials
 from harness.run.policy import Batch, CellRun
 

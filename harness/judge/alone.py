@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from harness.judge.gpu import undecided
 from harness.judge.launches import Launch
 from harness.judge.numbers import median, t_interval
 from harness.model import GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
@@ -49,6 +50,9 @@ def _memory(cell: CellVerdict, launches: Sequence[Launch], *, limits: Limits, st
         return SignalVerdict(seen="suspect", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=cell.why)
     if not quiet:
         return SignalVerdict(seen="blind", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=cell.why)
+    on_gpu = [undecided(found) for found in quiet]
+    if all(on_gpu):
+        return SignalVerdict(seen="blind", value=cell.rate_kib_per_step, ci=cell.rate_ci, limit=limit, why=on_gpu[0])
     visible = min((found.excluded_kib_per_step for found in quiet), key=_size)
     return SignalVerdict(seen="good", value=cell.rate_kib_per_step, limit=limit, visible=visible)
 

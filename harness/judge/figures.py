@@ -187,19 +187,25 @@ def _cpu(launches: Launches) -> Figure:
 # ---------------------------------------------------------------- memory
 
 
-def _peak_kib(launches: Launches) -> Figure:
-    """The most that was resident: after steps, and inside them up to the last look that all these launches have."""
-    traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    told = [_told(trace, "rss_peak_kib") for trace in traces]
-    looked, common = max(set.intersection(*map(set, told)), default=0) if told else 0, common_steps(launches)
+def _peak_of(column: str, inside: str) -> Callable[[Launches], Figure]:
+    """The highest of a column, which tells of the ends of steps, and of what the looks tell of the peak inside them, up
+    to the last look that all these launches have.
+    """
 
-    def peak(trial: Trial) -> float | None:
-        if trial.trace is None:
-            return None
-        inside = [kib for step, kib in _told(trial.trace, "rss_peak_kib").items() if step <= looked]
-        return max([*inside, *filter(None, [_highest(trial.trace, "rss_kib", common)])], default=None)
+    def prepare(launches: Launches) -> Figure:
+        traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
+        told = [_told(trace, inside) for trace in traces]
+        looked, common = max(set.intersection(*map(set, told)), default=0) if told else 0, common_steps(launches)
 
-    return peak
+        def peak(trial: Trial) -> float | None:
+            if trial.trace is None:
+                return None
+            peaks = [kib for step, kib in _told(trial.trace, inside).items() if step <= looked]
+            return max([*peaks, *filter(None, [_highest(trial.trace, column, common)])], default=None)
+
+        return peak
+
+    return prepare
 
 
 def _highest_of(*columns: str) -> Callable[[Launches], Figure]:
@@ -261,9 +267,9 @@ RULES: Mapping[str, FigureRule] = {
     "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput)),
     "setup_time": FigureRule(usable=_is_warm, prepare=_of_fact("setup_s")),
     "first_step": FigureRule(usable=_is_warm, prepare=_of_fact("first_step_s")),
-    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_kib),
+    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
-    "pool_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_pool_kib")),
+    "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
     "output": FigureRule(usable=is_clean, prepare=_output),
     "image_size": FigureRule(usable=_is_measured, prepare=_image_size),
 }

@@ -18,7 +18,7 @@ import numpy as np
 from harness.judge.growth import Growth
 from harness.judge.layer import gpu_layer_of, look_rate
 from harness.judge.trend import judge_memory, memory_words, metric_of
-from harness.model import Interval, Limits, Steps, Trace, TraceVerdict, VerdictName
+from harness.model import GOOD, Interval, Limits, Steps, Trace, TraceVerdict, VerdictName
 
 WORDS = {
     "gpu_pool_kib": "the framework's GPU memory",
@@ -59,12 +59,24 @@ def with_gpu(
     is among `metrics`. `steps` as for `judge_trace`; `shared` as `is_shared` has it.
     """
     grown = _grown(trace, limits=limits, steps=steps)
-    told = {name: metric_of(growth, trace.column(name)) for name, growth in grown.items()}
+    told = {name: _told(name, growth, trace) for name, growth in grown.items()}
     found = replace(found, metrics={**told, **found.metrics})
     leak = _leak(trace, grown, shared=shared)
     if leak is not None:
         return _with_leak(found, leak, trace)
     return _of_gpu_alone(found, grown, trace) if grown and not is_told(trace, "rss_kib") else found
+
+
+def undecided(found: TraceVerdict) -> str:
+    """Why it cannot be said that the GPU's memory does not grow; "" where that is ruled out, and without a GPU."""
+    columns = [found.metrics[column] for column in WORDS if column in found.metrics]
+    return next((str(told["why"]) for told in columns if told["verdict"] not in GOOD), "")
+
+
+def _told(column: str, growth: Growth, trace: Trace) -> Mapping[str, Any]:
+    words = memory_words(growth, what=WORDS[column])
+    why = words if growth.rate is not None else f"{WORDS[column]}: {words}"
+    return {**metric_of(growth, trace.column(column)), "why": why}
 
 
 def is_shared(facts: Mapping[str, Any]) -> bool:

@@ -134,7 +134,7 @@ def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], jumps: _Ju
             after = None if level is None else jumps.between(ramp.last, level, place=ramp.end, beside=shifts)
             if after is not None:
                 bounds.append(ramp.end)
-                shifts.append(after)
+                shifts.append(_before_the_next(after, section))
             if after is not None or section is None:
                 means.append(ramp.last)
         if section is not None:
@@ -142,6 +142,13 @@ def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], jumps: _Ju
             means += section.means
             shifts += section.shifts
     return Levels(bounds=(*bounds, jumps.laid.versions), means=tuple(means), shifts=tuple(shifts))
+
+
+def _before_the_next(jump: Shift, section: Levels | None) -> Shift:
+    """A jump, so that it does not reach the first change of the section that it leads to."""
+    if section is None or not section.shifts:
+        return jump
+    return replace(jump, after=min(jump.after, section.shifts[0].before))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,11 @@
-"""One trace: what its memory, its step time and its own metrics do, and whether to go on at a look."""
+"""One trace: what its memory, its step time and its own metrics do."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +25,6 @@ CLEAR_SLOWDOWN = 5.0
 """Standard errors by which a step must become slower; as of a walk, where it may be one: clocks wander about, too."""
 EARLY_STEPS = 1000
 """Up to here a buffer that fills looks like a leak: a trend is shown, and no more."""
-STOP_LEAK_KIB = 1024 * 1024.0
-"""A leak may end its trial early once it has grown this much."""
-LONG_ENOUGH_S = 0.3
-"""A trial whose steps took less in total goes on, however quiet: that costs nothing, and tells step times better."""
 ORDER: tuple[VerdictName, ...] = ("leak", "slowdown", "suspect", "inconclusive", "plateau", "flat")
 
 
@@ -107,24 +103,6 @@ def metric_of(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
         "excluded": growth.excluded,
         "median": settled_median(values),
     }
-
-
-def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
-    """The answer at a look, which is the trace's last step.
-
-    A flat trial stops, unless it is the one that runs the whole budget, or its steps took hardly any time. A leak stops
-    if it was one at the look before too and has grown STOP_LEAK_KIB: else it may be a buffer.
-    """
-    found = judge_trace(trace, limits=limits, steps=steps)
-    if found.verdict in ("flat", "plateau"):
-        return "go" if whole_budget or is_brief(trace) else "stop"
-    if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
-        before = [look for look in steps.looks() if look < found.steps]
-        past = prefix(trace, before[-1]) if before else trace
-        memory = judge_memory(past, limit=limits.leak_kib_per_step, steps=steps)
-        if before and memory is not None and memory.verdict == "leak":
-            return "stop"
-    return "go"
 
 
 def prefix(trace: Trace, last: int) -> Trace:
@@ -282,13 +260,3 @@ def _figure(value: float) -> str:
 
 def _last_step(trace: Trace) -> int:
     return int(sampled(trace.step).max(initial=0))
-
-
-def is_brief(trace: Trace) -> bool:
-    """Whether its steps were timed, and took hardly any time in all."""
-    return 0 < float(sampled(trace.column("step_s")).sum()) < LONG_ENOUGH_S
-
-
-def _grown_kib(trace: Trace) -> float:
-    rss = sampled(trace.column("rss_kib"))
-    return float(rss[-1] - rss[: max(1, len(rss) // 50)].min()) if len(rss) else 0.0

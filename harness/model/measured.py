@@ -60,6 +60,7 @@ class Look:
     gpu_process_kib: float | None = None
     gpu_pool_kib: float | None = None
     gpu_reserved_kib: float | None = None
+    gpu_pool_peak_kib: float | None = None
     gpu_clock_mhz: float | None = None
     gpu_reasons: float | None = None
     gpu_heat_share: float | None = None

@@ -35,6 +35,9 @@ class Cuda:
     def memory_allocated(self, device: int) -> int:
         return (device + 1) * MIB
 
+    def max_memory_allocated(self, device: int) -> int:
+        return 15 * MIB
+
     def memory_reserved(self, device: int) -> int:
         return 20 * MIB
 
@@ -106,30 +109,34 @@ def asked(modules: dict[str, Any], *, in_use: bool = True) -> pools.Pools:
 
 
 @pytest.mark.parametrize(
-    ("modules", "used_mib", "reserved_mib"),
+    ("modules", "used_mib", "reserved_mib", "peak_mib"),
     [
-        (torch(), 3, 40),
-        (tensorflow2(), 7, None),
-        (jax(), 3, None),
-        (jax(pool_bytes=64 * MIB), 3, 64),
-        (Tensorflow1().modules(), 5, None),
-        ({**torch(), **tensorflow2()}, 10, 40),
+        (torch(), 3, 40, 30),
+        (tensorflow2(), 7, None, 9),
+        (jax(), 3, None, None),
+        (jax(pool_bytes=64 * MIB, peak_bytes_in_use=8 * MIB), 3, 64, 8),
+        (Tensorflow1().modules(), 5, None, None),
+        ({**torch(), **tensorflow2()}, 10, 40, 39),
     ],
     ids=["torch", "tensorflow 2", "jax", "jax with a pool", "tensorflow 1", "two of them"],
 )
-def test_what_a_framework_holds(modules: dict[str, Any], used_mib: float, reserved_mib: float | None) -> None:
-    told = {"gpu_pool_kib": used_mib * 1024, "gpu_reserved_kib": reserved_mib and reserved_mib * 1024}
-    assert asked(modules).look() == {name: kib for name, kib in told.items() if kib is not None}
+def test_what_a_framework_holds(
+    modules: dict[str, Any], used_mib: float, reserved_mib: float | None, peak_mib: float | None
+) -> None:
+    told = {"gpu_pool_kib": used_mib, "gpu_reserved_kib": reserved_mib, "gpu_pool_peak_kib": peak_mib}
+    assert asked(modules).look() == {name: mib * 1024 for name, mib in told.items() if mib is not None}
 
 
 def test_torch_before_1_4_calls_what_is_reserved_cached() -> None:
     modules = torch()
     old = modules["torch"].cuda
-    names = ("is_initialized", "device_count", "memory_allocated")
+    names = ("is_initialized", "device_count", "memory_allocated", "max_memory_allocated")
     modules["torch"].cuda = SimpleNamespace(
         **{name: getattr(old, name) for name in names}, memory_cached=old.memory_reserved
     )
-    assert asked(modules).look() == {"gpu_pool_kib": 3 * 1024, "gpu_reserved_kib": 40 * 1024}
+    assert asked(modules).look() == {
+        "gpu_pool_kib": 3 * 1024, "gpu_reserved_kib": 40 * 1024, "gpu_pool_peak_kib": 30 * 1024
+    }  # fmt: skip
 
 
 def test_nothing_that_has_not_started_is_asked() -> None:
@@ -151,7 +158,7 @@ def test_a_framework_that_raises_is_silent_and_the_others_are_heard() -> None:
     modules = {"torch": SimpleNamespace(cuda=broken), **tensorflow2()}
     read = asked(modules).step_reader()
 
-    assert asked(modules).look() == {"gpu_pool_kib": 7 * 1024}
+    assert asked(modules).look() == {"gpu_pool_kib": 7 * 1024, "gpu_pool_peak_kib": 9 * 1024}
     assert read is not None
     assert read() == 7 * 1024
     modules["tensorflow"].config = None
@@ -217,6 +224,9 @@ SCENARIO = """
 
         def memory_allocated(self, device):
             return self.held
+
+        def max_memory_allocated(self, device):
+            return 1 << 20
 
         def memory_reserved(self, device):
             return 2 << 20

@@ -20,7 +20,7 @@ import pytest
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.flows.world import World
-from harness.judge import trend
+from harness.judge import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode
 from harness.report.progress import plain_watcher
 from harness.run.engine import Launch, Prepared, Session
@@ -383,7 +383,7 @@ def test_a_failure_that_comes_late_and_in_a_part_of_the_launches_asks_for_whole_
 @pytest.mark.parametrize("at", [20, 2000])
 def test_quiet_launches_stop_where_failures_come_early_or_never(tmp_path: Path, at: int) -> None:
     """A launch of a whole budget may take an hour."""
-    with mock.patch.object(trend, "LONG_ENOUGH_S", 0.0):  # steps of nothing are as good as long ones here
+    with mock.patch.object(stopping, "LONG_ENOUGH_S", 0.0):  # steps of nothing are as good as long ones here
         _, steps = steps_of_good_launches(tmp_path, at, "full")
     assert steps.count(100) >= 3
 

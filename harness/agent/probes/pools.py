@@ -1,4 +1,4 @@
-"""What the framework's own allocator has taken of the GPUs: in use, and kept (reserved) for later.
+"""What the framework's own allocator has taken of the GPUs: in use, kept (reserved) for later, and the peak in use.
 
 Asked only of a framework that the scenario has imported and that already uses a GPU: importing one, or asking it too
 early, would start CUDA in a scenario that never did, or take most of the GPU's memory. What a framework cannot tell
@@ -11,8 +11,8 @@ import sys
 
 DEVICE_FILE = re.compile(r"^/dev/nvidia\d+$")
 NAN = float("nan")
-NOTHING = (None, None)
-FIELDS = ("gpu_pool_kib", "gpu_reserved_kib")
+NOTHING = (None, None, None)
+FIELDS = ("gpu_pool_kib", "gpu_reserved_kib", "gpu_pool_peak_kib")
 
 
 def find(modules=None, in_use=None):
@@ -47,7 +47,7 @@ class Pools(object):
     def look(self):
         """The fields of a look, summed over frameworks and devices; those that nobody tells are missing."""
         told = [self._ask(reader) for reader in self._readers] if self._in_use() else []
-        sums = {name: _sum_kib([pair[place] for pair in told]) for place, name in enumerate(FIELDS)}
+        sums = {name: _sum_kib([numbers[place] for numbers in told]) for place, name in enumerate(FIELDS)}
         return {name: kib for name, kib in sums.items() if kib is not None}
 
     def step_reader(self):
@@ -77,7 +77,7 @@ def _sum_kib(numbers):
     return sum(told) / 1024.0 if told else None
 
 
-# ---------------------------------------------------------------- the frameworks: (bytes in use, bytes reserved)
+# ---------------------------------------------------------------- frameworks: bytes in use, reserved, at the peak
 
 
 def _torch(modules):
@@ -86,7 +86,8 @@ def _torch(modules):
         return NOTHING
     reserved = getattr(cuda, "memory_reserved", None) or cuda.memory_cached  # its name before 1.4
     devices = range(cuda.device_count())
-    return sum(cuda.memory_allocated(device) for device in devices), sum(reserved(device) for device in devices)
+    questions = (cuda.memory_allocated, reserved, cuda.max_memory_allocated)
+    return tuple(sum(ask(device) for device in devices) for ask in questions)
 
 
 def _tensorflow2(modules):
@@ -96,8 +97,8 @@ def _tensorflow2(modules):
         return NOTHING
     config = modules["tensorflow"].config
     devices = range(len(config.list_logical_devices("GPU")))
-    told = [config.experimental.get_memory_info("GPU:%d" % device)["current"] for device in devices]
-    return (sum(told), None) if told else NOTHING
+    told = [config.experimental.get_memory_info("GPU:%d" % device) for device in devices]
+    return (sum(info["current"] for info in told), None, sum(info["peak"] for info in told)) if told else NOTHING
 
 
 def _jax(modules):
@@ -108,8 +109,13 @@ def _jax(modules):
     told = [device.memory_stats() for device in devices if device.platform in ("gpu", "cuda")]
     if not told:
         return NOTHING
-    pools = [stats["pool_bytes"] for stats in told if "pool_bytes" in stats]
-    return sum(stats["bytes_in_use"] for stats in told), sum(pools) if pools else None
+    return tuple(_sum_of(told, name) for name in ("bytes_in_use", "pool_bytes", "peak_bytes_in_use"))
+
+
+def _sum_of(told, name):
+    """None where no device tells it."""
+    values = [stats[name] for stats in told if name in stats]
+    return sum(values) if values else None
 
 
 class Tensorflow1(object):
@@ -129,7 +135,7 @@ class Tensorflow1(object):
         if self.MODULE in modules and not self._tried:
             self._tried = True
             self._run = self._open(modules["tensorflow"], modules[self.MODULE])
-        return NOTHING if self._run is None else (int(self._run()), None)
+        return NOTHING if self._run is None else (int(self._run()), None, None)
 
     def _open(self, tensorflow, operations):
         graph = tensorflow.Graph()

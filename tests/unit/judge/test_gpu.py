@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.judge.figures import RULES
 from harness.judge.gpu import is_shared, with_gpu
+from harness.judge.stopping import decide
 from harness.judge.trend import judge_trace
 from harness.model import Floats, Look, TraceVerdict, Trial
 from tests.unit.judge.making import BUDGET, LIMITS, STEPS, cell_of, memory, times, trace_of, trial_of
@@ -144,3 +146,43 @@ def test_two_launches_make_a_leak_of_the_cell() -> None:
     cell = cell_of([trial(seed=seed, gpu_pool_kib=pool(RATE)) for seed in range(2)])
     assert (cell.verdict, cell.layer) == ("leak", "gpu pool")
     assert cell.rate_kib_per_step == pytest.approx(RATE, rel=0.05)
+
+
+def test_memory_of_a_gpu_that_was_sampled_too_rarely_is_blind_and_not_good() -> None:
+    """Seen on a real GPU: 4,000 steps of 0.1 ms gave eight samples, and a leak of 96 KiB a step was called good."""
+    rarely = sampled(segments(96.0), every=BUDGET // 8)
+    one = trial(gpu_pool_kib=pool(0))
+    assert one.trace is not None
+    hidden = type(one.trace)(step=one.trace.step, columns={**one.trace.columns, "gpu_process_kib": rarely})
+    trials = [replace(one, trace=hidden, number=number) for number in (1, 2, 3)]
+
+    memory_of = cell_of(trials).signals["memory"]
+
+    assert memory_of.seen == "blind"
+    assert memory_of.why == "the process's GPU memory: too few samples to judge: 8, and it takes 64"
+
+
+def test_a_launch_goes_on_at_a_look_until_its_gpu_is_decided() -> None:
+    still = np.full(BUDGET, 800_000.0)
+    one = trial(gpu_process_kib=still, gpu_pool_kib=pool(0))
+    assert one.trace is not None
+    rarely = {**one.trace.columns, "gpu_process_kib": sampled(still, every=BUDGET // 8)}
+    undecided = type(one.trace)(step=one.trace.step, columns=rarely)
+
+    assert decide(one.trace, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
+    assert decide(undecided, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
+
+
+def test_the_peak_of_a_pool_is_that_inside_the_steps() -> None:
+    """Between steps a temporary tensor is gone: a sweep on a real GPU said nothing of one that was 30 % larger."""
+    versions = [[with_peak(300 << 10) for _ in range(3)], [with_peak(390 << 10) for _ in range(3)]]
+    figure = RULES["pool_peak"].prepare(versions)
+
+    assert [figure(trials[0]) for trials in versions] == [300 << 10, 390 << 10]
+
+
+def with_peak(kib: int) -> Trial:
+    one = trial(gpu_pool_kib=np.full(BUDGET, 34816.0))
+    assert one.trace is not None
+    peaks = tuple(Look(step=step, gpu_pool_peak_kib=kib) for step in STEPS.looks())
+    return replace(one, trace=replace(one.trace, looks=peaks))

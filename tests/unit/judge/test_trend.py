@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import generators, nasty, step_times
-from harness.judge.trend import decide, judge_metric, judge_trace, prefix
+from harness.judge.stopping import decide
+from harness.judge.trend import judge_metric, judge_trace, prefix
 from harness.model import Limits, Look, Steps, Trace, TraceVerdict
 from tests.unit.judge.making import LIMITS, STEPS, memory, times, trace_of
 
