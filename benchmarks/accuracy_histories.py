@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.generators import Floats, Generator
 from benchmarks.history_rules import SIMPLE, Answer
-from harness.judge.levels import Rule, step_time_changes
-from harness.judge.rounds import too_wide
-from harness.judge.tables import Table
+from harness.judge.comparison.round_tables import Table
+from harness.judge.history.level_changes import Rule, step_time_changes
+from harness.judge.history.precision import too_wide
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
 

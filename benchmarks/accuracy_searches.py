@@ -19,13 +19,13 @@ import numpy as np
 
 from benchmarks.accuracy_failures import launch
 from benchmarks.generators import Generator
-from harness.flows import findings
-from harness.flows.blocks import JudgedBlock
-from harness.flows.searched import with_boundaries
-from harness.judge.transitions import outcome_changes
-from harness.judge.verdict import judge_cell
+from harness.assess import findings
+from harness.assess.row_verdicts import JudgedBlock
+from harness.judge.cell.verdict import judge_cell
+from harness.judge.history.transitions import outcome_changes
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
-from harness.search import Evidence, Rules, Spot, conclude, decide
+from harness.schedule.bisect import Evidence, Rules, Spot, conclude, decide
+from harness.schedule.bisect_changes import with_boundaries
 from tests.unit.report import build
 
 ROUND_DRIFT = 0.01

@@ -17,15 +17,15 @@ from typing import TypeVar
 
 from benchmarks.planted_programs.catalogue import QUIET
 from benchmarks.planted_sweeps import QUIET_VERSIONS, Swept, Workshop
-from harness.flows.blocks import JudgedBlock, judge_block
-from harness.flows.findings import find
-from harness.flows.rounds import Rounds
-from harness.flows.stored import read_run
+from harness.assess.findings import find
+from harness.assess.row_verdicts import JudgedBlock, judge_block
 from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.judge.transitions import exact_interval
+from harness.judge.history.transitions import exact_interval
 from harness.model import BAD, Block, Cell, Noise, Plan, Trial, Variant
 from harness.run.engine import Prepared
 from harness.run.policy import CellRun
+from harness.schedule.full_scheduler import Rounds
+from harness.store.saved_run import read_run
 
 MADE = "made"
 Item = TypeVar("Item")

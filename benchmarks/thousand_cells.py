@@ -25,8 +25,8 @@ from typing import Any
 
 import psutil
 
+from harness.flows.parts.context import World
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
-from harness.flows.world import World
 from harness.model import Host, Image
 from harness.run.engine import Exit, Launch, Prepared, Session
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from harness.model import Host, Image, Install, Scenario, Steps, Variant, Where
 from harness.run import open_engine
 from harness.run.engine import Engine, Launch, Prepared
-from harness.run.payload import pack
-from harness.run.trial import run_trial
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
 
 SCRIPT = '''"""Two milliseconds of arithmetic a step."""
 def setup():

@@ -30,10 +30,10 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
     Ends with 0; 3 if a host cannot be used.
     """
     from harness.flows import doctor as doctor_flow
-    from harness.flows.registries import open_registries
-    from harness.flows.world import World
-    from harness.report import doctor as doctor_report
-    from harness.report.progress import watcher
+    from harness.flows.parts.context import World
+    from harness.flows.parts.registries import open_registries
+    from harness.report.terminal import doctor as doctor_report
+    from harness.report.terminal.progress import watcher
 
     with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
         world = World(environ=os.environ, watcher=watching, stopped=stopped)

@@ -48,7 +48,7 @@ def watch(
     Ends with 0 if nothing is new, else as a sweep does.
     """
     from harness.flows import watch as watch_flow
-    from harness.flows.registries import open_registries
+    from harness.flows.parts.registries import open_registries
     from harness.matrix import values
 
     interval_s = None if once else option("--interval", values.seconds, interval)
@@ -66,7 +66,7 @@ def watch(
 
 
 def _tell(seen: Seen, *, as_json: bool) -> None:
-    from harness.report import watch as watch_report
+    from harness.report.terminal import watch as watch_report
 
     with to_stdout():
         click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))

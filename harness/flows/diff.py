@@ -10,12 +10,12 @@ from typing import Any
 
 from harness import facts
 from harness.errors import HarnessError, UsageError
-from harness.flows.evidence import cell_of, telling_trial
-from harness.flows.stored import StoredRun
+from harness.flows.parts.lookup import cell_of, telling_trial
 from harness.model import Finding, Host, Trial
 from harness.model.evidence import Changed, Difference, Section
-from harness.run import images
-from harness.run.client import connect, engine_errors
+from harness.run.docker.client import connect, engine_errors
+from harness.run.images import images
+from harness.store.saved_run import StoredRun
 
 Inspect = Callable[[str], Mapping[str, Any]]
 """What the engine knows of an image, by id. Raises HarnessError: no engine, no such image."""

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import compat
+from harness.assess.earlier_noise import measured_noise
 from harness.errors import HarnessError, Interrupted
-from harness.flows.earlier import measured_noise
-from harness.flows.hosts import OpenHost, images_on, side_by_side, using_hosts
-from harness.flows.needs import Told, architecture_of, bases_of, reference_of, wanted
+from harness.flows.parts.context import World
+from harness.flows.parts.hosts import OpenHost, images_on, side_by_side, using_hosts
+from harness.flows.parts.needs import Told, architecture_of, bases_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
-from harness.flows.world import World
 from harness.model import Image, Install, Plan, Pull
 from harness.model.doctor import Checkup, Condition, Fit, HostCheck
 from harness.model.gpus import Gpu
 from harness.registry import Registry
-from harness.run.disk import Name, name_of
 from harness.run.engine import Prepared, Say
+from harness.run.images.disk_budget import Name, name_of
 
 
 @dataclass(kw_only=True)

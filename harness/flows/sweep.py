@@ -11,17 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.assess import findings
 from harness.errors import UsageError
-from harness.flows import findings, inputs, judging
-from harness.flows.hosts import OpenHost, using_hosts
-from harness.flows.running import Running
-from harness.flows.world import World
-from harness.judge.attribution import attribute, deciding_cells
+from harness.flows.parts.context import World
+from harness.flows.parts.hosts import OpenHost, using_hosts
+from harness.flows.parts.running import Running
+from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
 from harness.model import Lane, Matrix, Plan, RunResult, SearchMode, Trials
-from harness.plan import including, make_plan, to_json
-from harness.run.payload import payload_hash
-from harness.store import RunDirectory
+from harness.plan import including, make_plan
+from harness.run.trial.payload import payload_hash
+from harness.schedule import oracle
+from harness.store import RunDirectory, inputs
+from harness.store.plan_file import to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,7 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
         warnings=tuple(warning for block in judged.blocks for warning in block.warnings),
         observations=findings.observations(judged.blocks),
     )
-    return replace(result, verdict=judging.run_verdict(result, interrupted=world.stopped.is_set())), directory
+    return replace(result, verdict=oracle.run_verdict(result, interrupted=world.stopped.is_set())), directory
 
 
 def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:

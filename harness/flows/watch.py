@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import HarnessError, Interrupted
-from harness.flows.looking import Digests, Images, Listing, View, look, tagged, watched
-from harness.flows.memory import Known, Memory, Standing, only_one, remember, remembered
+from harness.flows.parts.looking import Digests, Images, Listing, View, look, tagged, watched
 from harness.matrix import load_hosts, load_matrix
 from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunResult, Series
 from harness.model.seen import Seen, Spot
 from harness.plan import make_plan
 from harness.registry import RegistryTrouble
+from harness.store.watch_state import Known, Memory, Standing, only_one, remember, remembered
 
 
 class Run(Protocol):

@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.run.engine import Launch, Payload
-from harness.run.process import ProcessEngine
+from harness.run.process.engine import ProcessEngine
 from tests.contract.world import World, host, installed, quiet
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from harness.model import Host, Image, Install, Pull, Scenario, Source, Steps, Trial, Variant, Where
 from harness.run import open_engine
 from harness.run.engine import Engine, Launch, Prepared
-from harness.run.payload import pack
-from harness.run.trial import run_trial
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
 
 WHERE = Where(file="matrix.yaml", line=7, key="series.tested")
 SCRIPT = Path(__file__).parent / "faults.py"

@@ -18,11 +18,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.flows import compatible
+from harness.flows.parts.context import World
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
-from harness.flows.world import World
 from harness.model import RunResult
-from harness.report.progress import plain_watcher
+from harness.report.terminal.progress import plain_watcher
+from harness.schedule import compatibility
 from tests.contract.world import BASE
 from tests.integration.conftest import Harness
 from tests.lab.daemon import until
@@ -175,7 +175,7 @@ def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: 
 def test_a_throttled_card_is_told_and_tried_again_after_a_pause(
     lab: Lab, tried: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compatible, "PAUSE_S", 0.1)
+    monkeypatch.setattr(compatibility, "PAUSE_S", 0.1)
     (card,) = json.loads(lab.new.data.read_text())["gpus"]
     lab.new.set_gpus(gpus=[{**card, "reasons": 0x20, "clock": 900, "temperature": 91}])
     result = swept(tried, matrix(lab, new="each", trials=2, faults="slow"))

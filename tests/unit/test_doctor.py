@@ -17,15 +17,15 @@ from rich.console import Console
 
 from harness.errors import EngineUnreachable
 from harness.flows import doctor
-from harness.flows.needs import Told, disk_of
+from harness.flows.parts.context import World
+from harness.flows.parts.needs import Told, disk_of
 from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.flows.world import World
 from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.doctor import Checkup, Condition, Room
 from harness.model.gpus import Gpu
 from harness.registry import ImageFacts, Layer, RegistryDenied, RegistrySilent, RegistryTrouble
-from harness.report.doctor import exit_code, render, to_json
-from harness.report.progress import plain_watcher
+from harness.report.terminal.doctor import exit_code, render, to_json
+from harness.report.terminal.progress import plain_watcher
 from harness.run.engine import Kept, Prepared, Say
 from harness.store import RunDirectory
 from tests.unit.test_flow import QUIET

@@ -18,13 +18,13 @@ from unittest import mock
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
+from harness.flows.parts.context import World
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
-from harness.flows.world import World
-from harness.judge import stopping
+from harness.judge.trace import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode
-from harness.report.progress import plain_watcher
+from harness.report.terminal.progress import plain_watcher
 from harness.run.engine import Launch, Prepared, Session
-from harness.run.process import ProcessEngine
+from harness.run.process.engine import ProcessEngine
 
 MATRIX = """\
 version: 1

@@ -17,15 +17,15 @@ from unittest import mock
 import pytest
 
 from harness.errors import Interrupted, UsageError
-from harness.flows import probing
-from harness.flows.probing import MOST_FILE_CHARACTERS, probe
+from harness.flows import probe as probing
+from harness.flows.parts.context import World
+from harness.flows.probe import MOST_FILE_CHARACTERS, probe
 from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.flows.world import World
 from harness.model import Host, Probed
-from harness.plan import to_json
-from harness.report import probes as report
-from harness.report.progress import plain_watcher
+from harness.report.terminal import probes as report
+from harness.report.terminal.progress import plain_watcher
 from harness.run.engine import Launch, Lease, Say, Session
+from harness.store.plan_file import to_json
 from tests.unit.test_flow import Engine, nothing
 
 SCRIPT = '''

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.faults import Fault, alike, faults_of
-from harness.judge.transitions import transitions
+from harness.judge.attribution.faults import Fault, alike, faults_of
+from harness.judge.history.transitions import transitions
 from harness.model import Finding, Lane, RunResult, Variant
 from harness.model.episodes import Bounds, Order, bounds_of, episodes_of, met
-from harness.report.headline import sentence
+from harness.report.text.headline import sentence
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from harness.judge.levels import Rule, step_time_changes
-from harness.judge.shift import Levels, find_levels
-from harness.judge.tables import Table
+from harness.judge.comparison.round_tables import Table
+from harness.judge.history.changepoints.segmentation import Levels, find_levels
+from harness.judge.history.level_changes import Rule, step_time_changes
 from harness.model import Change, Floats
 
 LIMIT = math.log(1.05)

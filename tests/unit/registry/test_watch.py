@@ -20,7 +20,7 @@ from harness.flows.watch import Watch, WatchOptions
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
 from harness.model.seen import Seen, Spot
 from harness.registry import RegistryDenied, RegistryTrouble
-from harness.report import watch as words
+from harness.report.terminal import watch as words
 
 MATRIX = """\
 version: 1
@@ -362,7 +362,7 @@ def test_a_file_that_is_not_ours_is_not_used(world: World, content: bytes) -> No
     assert world.state.read_bytes() == content
 
 
-HOLD = "import sys; from pathlib import Path; from harness.flows.memory import only_one\n"
+HOLD = "import sys; from pathlib import Path; from harness.store.watch_state import only_one\n"
 HOLD += "with only_one(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
 
 

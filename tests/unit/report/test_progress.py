@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from harness.model import Watcher
-from harness.report.lanes import LaneState, Pace
-from harness.report.live import LiveWatcher
-from harness.report.progress import LenientStream, PlainWatcher, live_watcher, plain_watcher, watcher
+from harness.report.terminal.lane_progress import LaneState, Pace
+from harness.report.terminal.live import LiveWatcher
+from harness.report.terminal.progress import LenientStream, PlainWatcher, live_watcher, plain_watcher, watcher
 
 CELL = "multidict 6.3.0 on here: multidict_pop"
 

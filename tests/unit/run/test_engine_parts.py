@@ -12,14 +12,14 @@ import pytest
 from docker.errors import APIError
 
 from harness.model import Scenario, Where
-from harness.run import owner
-from harness.run.builds import base_names, content_hash, context_files
-from harness.run.cgroups import Cgroup
-from harness.run.client import ca_bundle, proxies
-from harness.run.containers import refused_default_ulimit
-from harness.run.environments import cache_folder, digest_of
-from harness.run.images import progress
-from harness.run.interpreters import matches
+from harness.run.docker.client import ca_bundle, proxies
+from harness.run.docker.containers import refused_default_ulimit
+from harness.run.hosts import owner
+from harness.run.images.build import base_names, content_hash, context_files
+from harness.run.images.images import progress
+from harness.run.process.cgroups import Cgroup
+from harness.run.process.environments import cache_folder, digest_of
+from harness.run.process.interpreters import matches
 from harness.run.tail import Tail
 
 WHERE = Where(file="m.yaml", line=1, key="k")

@@ -11,8 +11,6 @@ from unittest.mock import create_autospec
 import numpy as np
 import pytest
 
-from harness.flows import judging
-from harness.flows.rounds import Rounds
 from harness.model import (
     Cell,
     Host,
@@ -31,9 +29,11 @@ from harness.model import (
 )
 from harness.model.gpus import Gpu
 from harness.run.engine import Engine, Lease, Prepared
-from harness.run.fetching import Images
-from harness.run.lanes import HostRun
+from harness.run.hosts.lanes import HostRun
+from harness.run.images.prefetch import Images
 from harness.run.policy import Batch, BlockRun, CellRun, Journal, Referee, Review
+from harness.schedule import oracle
+from harness.schedule.full_scheduler import Rounds
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NEW = Gpu(index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", driver="535.54")
@@ -60,11 +60,11 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
                          where=WHERE), lane=lane, variant=variant)
         for tag in ("20.12-tf1-py3", "22.12-tf1-py3")
     ]  # fmt: skip
-    assert [judging.referee().cannot_run(cell, None) is None for cell in cells] == [False, True]
+    assert [oracle.referee().cannot_run(cell, None) is None for cell in cells] == [False, True]
     images: Any = create_autospec(Images, instance=True)
     run = HostRun(
         engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True), images=images,
-        run_id="run", trials=Trials(), rng=random.Random(1), referee=judging.referee(),
+        run_id="run", trials=Trials(), rng=random.Random(1), referee=oracle.referee(),
         journal=create_autospec(Journal, instance=True), watcher=create_autospec(Watcher, instance=True),
         stopped=lambda: False, finished=lambda block: None,
     )  # fmt: skip
@@ -141,7 +141,7 @@ def launches(
     engine.facts = {}
     host = Timed(
         engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
-        trials=trials, rng=random.Random(1), referee=referee or judging.referee(),
+        trials=trials, rng=random.Random(1), referee=referee or oracle.referee(),
         journal=create_autospec(Journal, instance=True), watcher=watcher, stopped=lambda: False,
         finished=lambda block: None, reuse=False, step_s=step_s or {},
     )  # fmt: skip
@@ -218,7 +218,7 @@ def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone() -> None:
         failed = cell.image.version == "1" and trial.number == 2
         return Review(trial=replace(trial, end="infrastructure") if failed else trial)
 
-    referee = replace(judging.referee(), review=review)
+    referee = replace(oracle.referee(), review=review)
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, referee=referee)
     assert [order.count(("x", version)) for version in "012345"] == [5, 4, 3, 3, 3, 3]
 
@@ -261,6 +261,6 @@ def test_an_image_that_an_early_launch_showed_to_be_incompatible_is_not_launched
             return Review(trial=trial)
         return Review(trial=replace(trial, end="infrastructure"), incompatible="has no code for this card")
 
-    referee = replace(judging.referee(), review=review)
+    referee = replace(oracle.referee(), review=review)
     found = launches([0, 1], trials=Trials(least=1, most=3), variants=("x", "y"), referee=referee)
     assert found.count(("y", "0")) == 1

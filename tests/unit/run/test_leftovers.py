@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.run import leftovers, owner
-from harness.run.cgroups import Cgroup
+from harness.run.hosts import owner
+from harness.run.process import leftovers
+from harness.run.process.cgroups import Cgroup
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")

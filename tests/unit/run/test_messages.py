@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.run import messages
-from harness.run.attach import Demux
-from harness.run.messages import (
+from harness.run.docker.attach import Demux
+from harness.run.trial import messages
+from harness.run.trial.messages import (
     Lines,
     Misunderstood,
     columns_of,

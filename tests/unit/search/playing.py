@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.search import Decision, Evidence, Rules, Spot, decide
+from harness.schedule.bisect import Decision, Evidence, Rules, Spot, decide
 
 Answer = Callable[[int], str | None]
 """A position is launched -> "good", "bad" or "unsure"; None if it turns out that it cannot be asked."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.search import Boundary, Evidence, Expected, Spot, conclude, decide, expected_launches, not_needed
+from harness.schedule.bisect import Boundary, Evidence, Expected, Spot, conclude, decide, expected_launches, not_needed
 from tests.unit.search.playing import RULES, fresh, launched, launches, play, step_at
 
 

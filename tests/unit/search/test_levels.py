@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.search import Decision, Evidence, Rules, Spot, conclude, decide
+from harness.schedule.bisect import Decision, Evidence, Rules, Spot, conclude, decide
 
 RULES = Rules(limits={"step_time": math.log1p(0.03)})
 

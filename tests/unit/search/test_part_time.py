@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.search import Evidence, Rules, Spot, conclude, decide
+from harness.schedule.bisect import Evidence, Rules, Spot, conclude, decide
 from tests.unit.search.playing import coin, fresh, launched, launches, play, step_at
 
 SURE = Rules(agree=3)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.search import Decision, Evidence, Rules, Spot, conclude, decide, not_needed
+from harness.schedule.bisect import Decision, Evidence, Rules, Spot, conclude, decide, not_needed
 from tests.unit.search.playing import RULES, Answer, fresh, launched, launches, play
 
 Truth = list[str | None]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.flows.searching import Searching
 from harness.model import End, Trial, Trials
-from tests.unit.test_rounds import block
+from harness.schedule.bisect_scheduler import Searching
+from tests.unit.test_full_scheduler import block
 
 
 def trial(number: int, *, end: End, steps: int) -> Trial:
