@@ -15,11 +15,11 @@ from harness.judge.history.changes import find_changes, not_comparable, refused
 from harness.judge.history.flaky import MISS
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values
-from harness.judge.signal_verdicts import Asked, with_levels, with_values
+from harness.judge.signal_verdicts import Resolution, with_levels, with_values
 from harness.model import GOOD, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
-from harness.run.policy import CellRun
+from harness.run.scheduler import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
-from harness.schedule.bisect_scheduler import Searching
+from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.oracle import judge_run
 
 SHOWN_ROWS = 240
@@ -61,7 +61,7 @@ def judge_block(
     least: int,
     seed: int,
     noise: Noise | None = None,
-    searched: Searching | None = None,
+    searched: BisectScheduler | None = None,
     rows: int = SHOWN_ROWS,
     blocks: int = 1,
 ) -> JudgedBlock:
@@ -78,7 +78,7 @@ def judge_block(
     values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
         verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
-        asked = Asked(limits=scenario.limits, visible=seen or {}, searched=searched is not None)
+        asked = Resolution(limits=scenario.limits, visible=seen or {}, searched=searched is not None)
         values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps, seed=seed)
         verdicts = with_values(with_levels(compared, verdicts, asked), values)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
@@ -148,7 +148,7 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
 
 
 def _changes(
-    block: Block, compared: Compared, *, seed: int, noise: Noise | None, searched: Searching | None
+    block: Block, compared: Compared, *, seed: int, noise: Noise | None, searched: BisectScheduler | None
 ) -> tuple[Change, ...]:
     """What changed, by all launches. A search ended by its own chance of an error, and has launched nothing for that of
     a whole history.

@@ -46,18 +46,18 @@ def probe(
     from harness.cli.results import write_readable
     from harness.flows import probe as probing
     from harness.flows.parts import reread
-    from harness.flows.parts.context import World
+    from harness.flows.parts.context import RunContext
     from harness.flows.sweep import SweepOptions, plan_sweep
     from harness.report.terminal import probes as probe_report
-    from harness.report.terminal.progress import watcher
+    from harness.report.terminal.progress import open_progress
     from harness.store import RunDirectory
     from harness.store.saved_probes import added_to_newest_run
 
     options = SweepOptions(only=only, hosts=hosts, series=series, out=out)
-    with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
+    with stop_on_signals() as stopped, open_progress(sys.stderr, os.environ) as watching:
         plan = plan_sweep(matrix, options, os.environ)
-        world = World(environ=os.environ, watcher=watching, stopped=stopped)
-        found, directory = probing.probe(plan, options, world, names=names)
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
+        found, directory = probing.probe(plan, options, context, names=names)
     with added_to_newest_run(directory, out=out, matrix=plan.matrix.name) as run:
         if run is not None:
             write_readable(reread.read_result(run), RunDirectory(run))

@@ -12,14 +12,14 @@ import click
 
 from harness.cli.common import Terminal, to_stdout
 from harness.flows.parts import reread
-from harness.flows.parts.context import World
+from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
 from harness.model import Plan, RunResult
 from harness.report.charts.library import library_or_none
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.terminal.progress import watcher
+from harness.report.terminal.progress import open_progress
 from harness.store import RunDirectory
 
 
@@ -62,8 +62,8 @@ def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> Non
 
 def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:
     """Sweep a plan with progress on stderr, and write all its reports."""
-    with watcher(sys.stderr, os.environ) as watching:
-        world = World(environ=os.environ, watcher=watching, stopped=stopped)
-        result, directory = sweep(plan, options, world)
+    with open_progress(sys.stderr, os.environ) as watching:
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
+        result, directory = sweep(plan, options, context)
         write_reports(result, directory)
     return result

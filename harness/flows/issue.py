@@ -12,7 +12,7 @@ from harness.flows.parts.lookup import cell_of, telling_trial
 from harness.flows.repro import recipe
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.model import BAD, GOOD, Build, CellResult, Finding, Source, Trial
-from harness.model.evidence import Difference, Issue, Recipe
+from harness.model.evidence import EnvironmentDifference, Issue, Recipe
 from harness.run.trial.payload import TOLD_ENVIRONMENT
 from harness.store.saved_run import StoredRun
 
@@ -90,7 +90,7 @@ def _dockerfile(run: StoredRun, source: Source) -> str:
         return ""
 
 
-def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> Difference | None:
+def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> EnvironmentDifference | None:
     return None if finding.before is None else difference(run, finding, inspect=inspect)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UsageError
-from harness.judge.comparison.round_tables import Table
-from harness.judge.history.changepoints.segmentation import Shift
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changepoints.segmentation import Changepoint
 from harness.judge.history.figure_history import SeriesFound, judge_series
 from harness.judge.history.neighbours import FEWEST_ALONE
 from harness.model import Change, Effect, SeriesChange, SeriesVerdict
@@ -44,7 +44,7 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
         raise UsageError(f"{path}: no two versions have a value in the same round; leave out the column `round`")
     sign = -1 if falls else 1
     logs = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
-    table = Table(values=np.array(logs), positions=tuple(range(len(versions))))
+    table = RoundTable(values=np.array(logs), positions=tuple(range(len(versions))))
     least = -math.log1p(-limit) if falls else math.log1p(limit)
     series = judge_series(table, least=least)
     return SeriesVerdict(
@@ -115,7 +115,7 @@ def _told(change: Change, versions: Sequence[str], *, falls: bool) -> SeriesChan
     )
 
 
-def _better(shift: Shift, versions: Sequence[str], *, falls: bool) -> SeriesChange:
+def _better(shift: Changepoint, versions: Sequence[str], *, falls: bool) -> SeriesChange:
     low, high = shift.interval
     effect = Effect(value=math.exp(shift.size), unit="ratio", ci=(math.exp(low), math.exp(high)))
     return SeriesChange(

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
-from harness.flows.parts.context import World
+from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, at_once, using_hosts
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
 from harness.probes import Unreadable, leaks, lines, ops, read_oom, search_largest
-from harness.run.engine import Engine, Launch, Prepared
+from harness.run.engine import Engine, LaunchRequest, Prepared
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
@@ -56,7 +56,7 @@ class Looked:
         return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
 
 
-def probe(plan: Plan, options: SweepOptions, world: World, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
+def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
     """Run the probes that the plan's scenarios ask for (of `names`, if there are any), one after the other.
 
     Returns what they found, and the directory with it: `probes.json`, and a folder of files for each. Raises UsageError
@@ -65,12 +65,12 @@ def probe(plan: Plan, options: SweepOptions, world: World, *, names: Sequence[st
     asked = [(cell, each) for cell in plan.cells for each in _probes(cell.variant, names) if not cell.excluded]
     if not asked:
         raise UsageError(_nothing(plan, names))
-    with using_hosts(plan, world) as opened:
-        if world.stopped.is_set():
+    with using_hosts(plan, context) as opened:
+        if context.stopped.is_set():
             raise Interrupted("interrupted; nothing was started")
-        directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=world.now())
+        directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=context.now())
         found: list[Probed] = []
-        for each in _all(with_lanes(plan, opened, options), opened, names, world):
+        for each in _all(with_lanes(plan, opened, options), opened, names, context):
             found.append(each)
             keep(found, directory)  # at once: an interruption loses nothing that was found
     return found, directory.path
@@ -91,7 +91,7 @@ Images = dict[tuple[str, str, str], Prepared | InfrastructureError]
 """By host, series and version: what is had, or why it cannot be had."""
 
 
-def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], world: World) -> Iterator[Probed]:
+def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: RunContext) -> Iterator[Probed]:
     """Cell by cell in the plan's order; of cells that differ only in the size that is searched for, the first."""
     searched: set[str] = set()
     images: Images = {}
@@ -105,23 +105,23 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], world: Wor
                 if family in searched:
                     continue
                 searched.add(family)
-            yield _one(cell, each, host, world, images)
+            yield _one(cell, each, host, context, images)
 
 
-def _one(cell: Cell, each: Probe, host: OpenHost, world: World, images: Images) -> Probed:
+def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: Images) -> Probed:
     """One probe of a cell, while the host is leased: what it starts would be in the figures of a sweep there."""
 
     def say(text: str) -> None:
-        world.watcher.preparing(lane=host.host.name, image="lease", text=text)
+        context.progress.preparing(lane=host.host.name, image="lease", text=text)
 
     blank = Probed(probe=each, image=cell.image, lane=cell.lane, variant=cell.variant)
     if host.engine is None or host.problem is not None:
         return replace(blank, problem=host.problem or "the host could not be opened")
     try:
         looking = _Looking(
-            engine=host.engine, cell=cell, world=world, prepared=_prepared(host.engine, cell, world, images)
+            engine=host.engine, cell=cell, context=context, prepared=_prepared(host.engine, cell, context, images)
         )
-        with host.engine.lease(say, world.stopped.is_set):
+        with host.engine.lease(say, context.stopped.is_set):
             return FINDERS[each.name](looking, blank)
     except (EngineUnreachable, Interrupted):
         raise
@@ -129,13 +129,13 @@ def _one(cell: Cell, each: Probe, host: OpenHost, world: World, images: Images) 
         return replace(blank, problem=str(error))
 
 
-def _prepared(engine: Engine, cell: Cell, world: World, images: Images) -> Prepared:
+def _prepared(engine: Engine, cell: Cell, context: RunContext, images: Images) -> Prepared:
     """The cell's image; one that cannot be had is asked for once. Raises InfrastructureError, Interrupted."""
 
     def say(text: str) -> None:
-        if world.stopped.is_set():
+        if context.stopped.is_set():
             raise Interrupted("interrupted")
-        world.watcher.preparing(lane=str(cell.lane), image=f"{cell.image.series} {cell.image.version}", text=text)
+        context.progress.preparing(lane=str(cell.lane), image=f"{cell.image.series} {cell.image.version}", text=text)
 
     name = (cell.lane.host.name, cell.image.series, cell.image.version)
     if name not in images:
@@ -179,14 +179,14 @@ class _Looking:
 
     engine: Engine
     cell: Cell
-    world: World
+    context: RunContext
     prepared: Prepared
     aside: str = ""
 
     @contextlib.contextmanager
     def beside(self, name: str) -> Iterator[_Looking]:
         """The same by a connection of its own, to launch in another thread. Raises InfrastructureError."""
-        engine = self.world.open_engine(self.cell.lane.host, environ=self.world.environ, say=lambda text: None)
+        engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=lambda text: None)
         try:
             yield replace(self, engine=engine, aside=f" ({name})")
         finally:
@@ -195,12 +195,12 @@ class _Looking:
     def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
         """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
         files = _Files()
-        cell, watcher = self.cell, self.world.watcher
+        cell, progress = self.cell, self.context.progress
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
-        watcher.trial_started(lane=lane, cell=label, number=1, steps=steps)
+        progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
         trial = run_trial(
             self.engine,
-            Launch(
+            LaunchRequest(
                 prepared=self.prepared,
                 scenario=variant.scenario,
                 payload=pack(variant, extras={"looks": [steps], "probe": probe}),
@@ -212,8 +212,8 @@ class _Looking:
             key="",
             round=0,
             decide=lambda trace: "go",
-            on_step=lambda step, rss: watcher.step(lane=lane, step=step, rss_kib=rss),
-            cancelled=self.world.stopped.is_set,
+            on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
+            cancelled=self.context.stopped.is_set,
             on_file=files.note,
         )
         if trial.end == "interrupted":
@@ -226,7 +226,7 @@ class _Looking:
             is_script=variant.scenario.script is not None,
         )
         told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or trial.end}"
-        watcher.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
+        progress.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
         return looked
 
 

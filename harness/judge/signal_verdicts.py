@@ -14,7 +14,18 @@ from harness.judge.comparison.compared import Compared, Level
 from harness.judge.comparison.level_figures import EXACT
 from harness.judge.history.precision import ALWAYS_ASKING
 from harness.judge.history.returned_values import Values
-from harness.model import BAD, GROWTHS, LEVELS, METRIC_PREFIX, SIGNALS, CellVerdict, Change, Limits, Seen, SignalVerdict
+from harness.model import (
+    BAD,
+    GROWTHS,
+    LEVELS,
+    METRIC_PREFIX,
+    SIGNALS,
+    CellVerdict,
+    Change,
+    Limits,
+    SignalState,
+    SignalVerdict,
+)
 
 ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
@@ -24,7 +35,7 @@ SEARCHED = "a search compares no level but the step time; `--search full` compar
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Resolution:
     """How the levels of a block were compared: `visible` by signal the smallest relative change that would have shown.
     `searched`: a search chose the launches, which have no full rounds.
     """
@@ -34,7 +45,7 @@ class Asked:
     searched: bool = False
 
 
-def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Asked) -> tuple[CellVerdict, ...]:
+def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> tuple[CellVerdict, ...]:
     """The cells of a block, oldest first, with what they show of each level signal beside what each shows alone."""
     found = {name: _level(name, compared, cells, asked) for name in LEVELS}
     return tuple(
@@ -51,7 +62,7 @@ def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> t
     )
 
 
-def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: Asked) -> list[SignalVerdict]:
+def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> list[SignalVerdict]:
     limit = asked.limits.of(name)
     own, levels = compared.own_levels(name), compared.levels(name, limit=limit)
     known = {**own, **levels}
@@ -75,7 +86,7 @@ class _Row:
     measured: int
     others: int
     highest: float
-    asked: Asked
+    asked: Resolution
 
 
 def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared: bool) -> SignalVerdict:
@@ -175,7 +186,7 @@ def with_changes(
     version until it is good again. `dropped` are changes that may be chance among so many comparisons.
     """
     marked = [dict(cell.signals) for cell in cells]
-    told: tuple[tuple[Sequence[Change], Seen], ...] = ((dropped, "suspect"), (kept, "bad"))
+    told: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
     for changes, seen in told:
         for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
             one = marked[place].get(name)

@@ -44,7 +44,7 @@ class TraceVerdict:
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-Seen = Literal["good", "bad", "suspect", "blind", "none"]
+SignalState = Literal["good", "bad", "suspect", "blind", "none"]
 """What is known of a signal: within its limit, beyond it, beyond it in one launch; `blind`: its limit could not be
 kept; `none`: there is nothing to look at (no GPU, no earlier version, a limit of `none`)."""
 
@@ -56,7 +56,7 @@ class SignalVerdict:
     growths); `why` the reason of what is blind, and the remedy.
     """
 
-    seen: Seen
+    seen: SignalState
     value: float | None = None
     ci: Interval | None = None
     limit: float | None = None
@@ -243,7 +243,7 @@ class Episode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
+class ParamCondition:
     """A param has one of these values."""
 
     param: str
@@ -261,7 +261,7 @@ class Rule:
     would say the same of what ran.
     """
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ParamCondition, ...]
     any_of: bool = False
     indifferent: tuple[str, ...] = ()
     bad: int = 0
@@ -269,7 +269,7 @@ class Rule:
     otherwise: int = 0
     exceptions: tuple[Variant, ...] = ()
     never_run: tuple[Variant, ...] = ()
-    also: tuple[tuple[Condition, ...], ...] = ()
+    also: tuple[tuple[ParamCondition, ...], ...] = ()
 
 
 Cause = Literal["image", "gpu", "host", "interaction", "undecided"]

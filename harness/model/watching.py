@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 
-class Watcher(Protocol):
+class ProgressListener(Protocol):
     """What a run tells the person who watches it, from any thread. Implemented by `report/terminal/progress.py`."""
 
     def plan(self, *, most: Mapping[str, int], exact: bool) -> None:

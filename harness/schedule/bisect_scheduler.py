@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.judge.cell.trial_verdict import Launch, judge_launches
+from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.transitions import Usual, usual_of
 from harness.model import BAD, GOOD, Trials
-from harness.run.policy import Batch, CellRun
+from harness.run.scheduler import Batch, CellRun
 from harness.schedule import bisect
 from harness.schedule.oracle import fails_late, judge_trials
 
@@ -19,7 +19,7 @@ TOO_DEAR = "to search on would cost more than to run every version (--search ful
 
 
 @dataclass(kw_only=True)
-class Searching:
+class BisectScheduler:
     """One block, oldest image first. Images are got only when they are launched.
 
     `baseline`: the place of the image that bad is measured against.
@@ -95,7 +95,7 @@ class Searching:
             return reason
         return f"{reason}; only what is slower than the baseline, {self.runs[self.baseline].cell.image.version}, is bad"
 
-    def _spent(self, spots: Sequence[bisect.Spot]) -> bool:
+    def _spent(self, spots: Sequence[bisect.VersionEvidence]) -> bool:
         """Whether a comparison of levels has cost as much as running every version would have."""
         return sum(spot.launches for spot in spots) >= self.asked.least * sum(spot.testable for spot in spots)
 
@@ -111,7 +111,7 @@ class Searching:
             "posterior": {versions[place]: chance for place, chance in decision.posterior},
         }
 
-    def _spots(self) -> list[bisect.Spot]:
+    def _spots(self) -> list[bisect.VersionEvidence]:
         levels, usual = self._levels(), self._usual()
         return [
             self._spot(run, {metric: by_place.get(place, {}) for metric, by_place in levels.items()}, usual=usual)
@@ -125,13 +125,13 @@ class Searching:
         run = self.runs[self.baseline]
         return usual_of(judge_trials(run.cell, run.measured))
 
-    def _launches(self, run: CellRun) -> Sequence[Launch]:
+    def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
         scenario = run.cell.variant.scenario
         return judge_launches(run.measured, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
-    def _spot(self, run: CellRun, levels: Mapping[str, Mapping[int, float]], *, usual: Usual) -> bisect.Spot:
+    def _spot(self, run: CellRun, levels: Mapping[str, Mapping[int, float]], *, usual: Usual) -> bisect.VersionEvidence:
         launches = self._launches(run)
-        return bisect.Spot(
+        return bisect.VersionEvidence(
             name=run.cell.image.version,
             testable=run.runnable,
             at_hand=run.at_hand or run.prepared is not None,
@@ -161,7 +161,7 @@ class Searching:
         }
 
 
-def _outcome(launches: Sequence[Launch], usual: Usual, *, steps_counted: bool) -> bisect.Evidence:
+def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bool) -> bisect.Evidence:
     """How launches ended, and when: one fails in the step after the last that it did."""
     seen = _evidence(launches, "outcome", usual)
     if not steps_counted:
@@ -174,12 +174,12 @@ def _outcome(launches: Sequence[Launch], usual: Usual, *, steps_counted: bool) -
     )
 
 
-def _evidence(launches: Sequence[Launch], metric: str, usual: Usual) -> bisect.Evidence:
+def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> bisect.Evidence:
     told = [_shows(launch, metric, usual) for launch in launches]
     return bisect.Evidence(good=told.count("good"), bad=told.count("bad"), unsure=told.count("unsure"))
 
 
-def _shows(launch: Launch, metric: str, usual: Usual) -> str | None:
+def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
     """What one launch says by one metric; a launch that failed says nothing of memory, unless it leaked before."""
     if metric == "outcome":
         return "good" if launch.failure is None or launch.failure in usual.failures else "bad"

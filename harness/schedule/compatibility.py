@@ -7,7 +7,7 @@ from dataclasses import replace
 from harness import compat
 from harness.model import Cell, Pull, Trial
 from harness.run.engine import Prepared
-from harness.run.policy import Review
+from harness.run.scheduler import Review
 
 PAUSE_S = 30.0
 """How long a GPU whose clocks were held down gets to cool."""
@@ -19,7 +19,7 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
     `prepared`: the image itself, once it is there. Before, only its name can be looked up.
     """
     source = cell.image.source
-    facts = compat.ImageFacts(
+    facts = compat.DescribedImage(
         reference=source.reference if isinstance(source, Pull) else "",
         version=cell.image.version,
         environment={} if prepared is None else prepared.environment,

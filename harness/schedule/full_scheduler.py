@@ -15,7 +15,7 @@ from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.trace.stopping import is_brief
 from harness.model import Noise, Trials
-from harness.run.policy import Batch, CellRun
+from harness.run.scheduler import Batch, CellRun
 from harness.schedule.oracle import fails_late, judge_trials
 
 MANY_VERSIONS = 4
@@ -24,7 +24,7 @@ REFERENCES = 2
 
 
 @dataclass(kw_only=True)
-class Rounds:
+class FullScheduler:
     """One block, oldest image first. A round is one trial of every version; after `asked.least` of them
 
     - all versions whose step times are compared go on together, as long as the comparison is too wide;

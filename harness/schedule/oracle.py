@@ -11,11 +11,11 @@ from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.verdict import judge_trace
 from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial
-from harness.run.policy import CellRun, Referee
+from harness.run.scheduler import CellRun, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
 
-def referee() -> Referee:
+def oracle() -> Oracle:
     """The judge as a lane's run sees it."""
 
     def decide(cell: Cell, trace: Trace, whole_budget: bool) -> str:
@@ -30,7 +30,7 @@ def referee() -> Referee:
             trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
         )
 
-    return Referee(
+    return Oracle(
         decide=decide, needs_whole_budget=needs_whole_budget, describe=describe, cannot_run=cannot_run, review=review
     )
 

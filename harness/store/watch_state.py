@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import InfrastructureError, UsageError
-from harness.model.seen import Spot
+from harness.model.seen import ImageRef
 from harness.store import write_atomically
 
 FILE = "watch.json"
@@ -46,15 +46,15 @@ class Memory:
     schema: Literal[1] = 1
     series: Mapping[str, Mapping[str, Known]] = field(default_factory=dict)
 
-    def of(self, spot: Spot) -> Known | None:
+    def of(self, spot: ImageRef) -> Known | None:
         return self.series.get(spot.series, {}).get(spot.version)
 
-    def spots(self) -> Iterator[tuple[Spot, Known]]:
+    def spots(self) -> Iterator[tuple[ImageRef, Known]]:
         for series, versions in self.series.items():
             for version, known in versions.items():
-                yield Spot(series, version), known
+                yield ImageRef(series, version), known
 
-    def updated(self, changes: Mapping[Spot, Known]) -> Memory:
+    def updated(self, changes: Mapping[ImageRef, Known]) -> Memory:
         series = {name: dict(versions) for name, versions in self.series.items()}
         for spot, known in changes.items():
             series.setdefault(spot.series, {})[spot.version] = known

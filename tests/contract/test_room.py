@@ -25,7 +25,7 @@ from harness.report.terminal.progress import plain_watcher
 from harness.run.engine import Engine, Kept, Prepared
 from harness.run.images import ownership
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
-from harness.run.images.prefetch import Images
+from harness.run.images.prefetch import HostImages
 from tests.contract.world import WHERE, World, host, pulled, quiet
 
 pytestmark = pytest.mark.docker
@@ -249,7 +249,7 @@ def test_an_image_that_was_removed_is_got_again_by_what_it_is(
     scenario = Scenario(name="x", where=WHERE)
     cell = Cell(image=image, lane=Lane(host=host("docker")), variant=Variant(scenario=scenario))
     with plain_watcher(io.StringIO()) as watcher:
-        images = Images(engine=docker.engine, open_another=lambda: docker.engine, watcher=watcher, stopped=bool)
+        images = HostImages(engine=docker.engine, open_another=lambda: docker.engine, watcher=watcher, stopped=bool)
     before = images.get(cell)
     assert isinstance(before, Prepared)
     republish(pushed, client)

@@ -18,12 +18,12 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.flows.parts.context import World
+from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress import plain_watcher
 from harness.schedule import compatibility
-from tests.contract.world import BASE
+from tests.contract.context import BASE
 from tests.integration.conftest import Harness
 from tests.lab.daemon import until
 from tests.lab.proxy import Fault, Way, way_to
@@ -190,8 +190,8 @@ def swept(harness: Harness, text: str) -> RunResult:
     matrix_path, options = harness.folder / harness.write(text), SweepOptions(out=harness.folder / "reports", seed=1)
     environ = {**os.environ, **harness.environ}
     with plain_watcher(sys.stderr) as watching:
-        world = World(environ=environ, watcher=watching, stopped=threading.Event())
-        return sweep(plan_sweep(matrix_path, options, environ), options, world)[0]
+        context = RunContext(environ=environ, progress=watching, stopped=threading.Event())
+        return sweep(plan_sweep(matrix_path, options, environ), options, context)[0]
 
 
 def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, registry: Held) -> None:

@@ -25,7 +25,7 @@ from harness.flows.parts import lookup
 from harness.flows.parts.lookup import find_cell, find_run, open_run
 from harness.flows.repro import decoded, recipe
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Pull, Series, Variant
-from harness.model.evidence import Container, Difference, Machine
+from harness.model.evidence import Container, EnvironmentDifference, Machine
 from harness.private import WITHHELD, scrubbed
 from harness.report.content.diff import render, to_json
 from harness.report.issue import bug_report as issue_report
@@ -256,7 +256,7 @@ def test_what_was_changed_since_is_not_passed_off_as_what_ran(run: StoredRun) ->
 # ---------------------------------------------------------------- diff
 
 
-def changed(found: Difference) -> dict[str, tuple[str | None, str | None]]:
+def changed(found: EnvironmentDifference) -> dict[str, tuple[str | None, str | None]]:
     return {one.name: (one.before, one.after) for section in found.sections for one in section.changes}
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from harness.model import Cell, Host, Image, Install, Lane, Scenario, Steps, Trace, Trial, Trials, Variant, Where
 from harness.run.engine import Prepared
-from harness.run.policy import Batch, CellRun
-from harness.schedule.full_scheduler import Rounds
+from harness.run.scheduler import Batch, CellRun
+from harness.schedule.full_scheduler import FullScheduler
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 STEPS = Steps(first=500, budget=1000)
@@ -51,10 +51,10 @@ def timed(step_s: Callable[[CellRun], float]) -> Measure:
     return measure
 
 
-def play(policy: Rounds, measure: Measure, *, most: int = 200) -> list[Batch]:
+def play(scheduler: FullScheduler, measure: Measure, *, most: int = 200) -> list[Batch]:
     """Do what the policy asks for until it is done; the batches that were launched."""
     batches: list[Batch] = []
-    while (batch := policy.next()).runs:
+    while (batch := scheduler.next()).runs:
         assert len(batches) < most, "it never ends"
         if batch.only_known:
             for run in batch.runs:
@@ -72,13 +72,13 @@ def names(batch: Batch) -> set[str]:
 
 def test_every_round_has_every_version_and_one_of_them_twice() -> None:
     """A step time is comparable with others of the same minutes, and if we know what two equal images show."""
-    policy = Rounds(runs=block(3), asked=Trials(least=3, most=3), measures_noise=True)
-    batches = play(policy, timed(lambda run: 1e-3))
+    scheduler = FullScheduler(runs=block(3), asked=Trials(least=3, most=3), measures_noise=True)
+    batches = play(scheduler, timed(lambda run: 1e-3))
     first, caught_up, *later = batches
     assert names(first) == {"0", "1", "2"}
     assert (names(caught_up), caught_up.round) == ({"0t"}, first.round)
     assert [names(batch) for batch in later] == [{"0", "1", "2", "0t"}] * 2
-    noise = policy.noise()
+    noise = scheduler.noise()
     assert noise is not None
     assert noise.freedom["step_time"] == 3
 
@@ -87,27 +87,27 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
 def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, judge_exit: bool, step_s: float) -> None:
     """One version alone, an exit code, many versions with short steps: nobody needs a twin there."""
     runs = block(versions, judge_exit=judge_exit)
-    policy = Rounds(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
-    play(policy, timed(lambda run: step_s))
-    assert policy.twin is None
+    scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
+    play(scheduler, timed(lambda run: step_s))
+    assert scheduler.twin is None
 
 
 def test_versions_of_a_noisy_comparison_go_on_together() -> None:
     """More launches of one version alone would compare one minute's machine with another's."""
     rng = random.Random(3)
-    policy = Rounds(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
-    batches = play(policy, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.2)))
+    scheduler = FullScheduler(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
+    batches = play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.2)))
     assert len(batches[-1].runs) == 5
-    assert {len(run.trials) for run in policy.runs} == {6}
+    assert {len(run.trials) for run in scheduler.runs} == {6}
     assert "limit" in str(batches[-1].record["reason"])
 
 
 def test_a_clear_comparison_stops_at_the_least() -> None:
     """Launches that settle nothing are the user's time."""
-    policy = Rounds(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
+    scheduler = FullScheduler(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
     rng = random.Random(3)
-    play(policy, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.002)))
-    assert {len(run.trials) for run in policy.runs} == {2}
+    play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.002)))
+    assert {len(run.trials) for run in scheduler.runs} == {2}
 
 
 def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
@@ -120,7 +120,7 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
         ended = {"end": "crash", "signal": 11, "last_step": 40, "trace": None} if crashes else {}
         return Trial(**{**vars(quiet), **ended})  # type: ignore[arg-type]
 
-    play(Rounds(runs=runs, asked=Trials(least=2, most=8)), measure)
+    play(FullScheduler(runs=runs, asked=Trials(least=2, most=8)), measure)
     launches = [len(run.trials) for run in runs]
     assert launches[1] > 2
     assert launches[3] > 2
@@ -136,7 +136,7 @@ def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
             crash = {"end": "crash", "signal": 11, "last_step": after, "trace": None}
             return changed(quiet, **crash) if run.cell.image.version == "2" else quiet
 
-        batches = play(Rounds(runs=block(3), asked=Trials(least=3, most=3)), measure)
+        batches = play(FullScheduler(runs=block(3), asked=Trials(least=3, most=3)), measure)
         assert [batch.whole for batch in batches] == expected
 
 
@@ -154,7 +154,7 @@ def test_rounds_end_whatever_happens() -> None:
                 run.problem = "gone" if run.failures > 2 else ""
             return trial if end == "completed" else Trial(**{**vars(trial), "end": end})  # type: ignore[arg-type]
 
-        play(Rounds(runs=runs, asked=Trials(least=2, most=5), measures_noise=True), measure)
+        play(FullScheduler(runs=runs, asked=Trials(least=2, most=5), measures_noise=True), measure)
         assert all(len(run.measured) <= 5 for run in runs)
 
 
@@ -168,7 +168,7 @@ def test_an_interrupted_round_is_made_up_for() -> None:
     measure = timed(lambda run: 1e-3)
     runs[0].trials.append(changed(measure(runs[0], 0), run="before"))
     runs[0].adopted = 1
-    batches = play(Rounds(runs=runs, asked=Trials(least=3, most=6)), measure)
+    batches = play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
     assert sum(len(batch.runs) == 3 for batch in batches) == 3
     assert [len(run.trials) for run in runs] == [4, 4, 4]
 
@@ -180,7 +180,7 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
         disturbed = "hot" if (run.cell.image.version, number) == ("1", 1) else ""
         return changed(timed(lambda run: 1e-3)(run, number), disturbed=disturbed)
 
-    batches = play(Rounds(runs=block(3), asked=Trials(least=3, most=6)), measure)
+    batches = play(FullScheduler(runs=block(3), asked=Trials(least=3, most=6)), measure)
     assert [len(batch.runs) for batch in batches] == [3, 3, 3, 3]
     assert "every version" in str(batches[-1].record["reason"])
 
@@ -192,8 +192,8 @@ def test_what_settles_a_cause_needs_no_step_times_again() -> None:
     for run in runs[:2]:
         run.trials = [changed(measure(run, number), pulled="awaited", run="before") for number in range(3)]
         run.adopted = 3
-    policy = Rounds(runs=runs, asked=Trials(least=3, most=8), only=frozenset(run.cell.id for run in runs))
-    assert [names(batch) for batch in play(policy, measure)] == [{"2"}] * 3
+    scheduler = FullScheduler(runs=runs, asked=Trials(least=3, most=8), only=frozenset(run.cell.id for run in runs))
+    assert [names(batch) for batch in play(scheduler, measure)] == [{"2"}] * 3
 
 
 def test_versions_of_another_day_are_not_measured_again() -> None:
@@ -203,7 +203,7 @@ def test_versions_of_another_day_are_not_measured_again() -> None:
     for run in runs[:2]:
         run.trials += [changed(measure(run, number), run="before") for number in range(3)]
         run.adopted = 3
-    play(Rounds(runs=runs, asked=Trials(least=3, most=6)), measure)
+    play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
     assert [len(run.trials) for run in runs] == [3, 3, 3]
 
 
@@ -218,5 +218,5 @@ def test_noisy_peaks_of_short_steps_get_rounds() -> None:
         trace = Trace(step=trial.trace.step, columns={**trial.trace.columns, "rss_kib": rss})
         return changed(trial, trace=trace)
 
-    batches = play(Rounds(runs=block(4), asked=Trials(least=2, most=5)), measure)
+    batches = play(FullScheduler(runs=block(4), asked=Trials(least=2, most=5)), measure)
     assert [len(batch.runs) for batch in batches] == [4] * 5

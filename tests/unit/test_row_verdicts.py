@@ -8,8 +8,8 @@ import pytest
 
 from harness.assess.row_verdicts import JudgedBlock, judge_block
 from harness.model import Block, Cell, Trials
-from harness.run.policy import CellRun
-from harness.schedule.bisect_scheduler import Searching
+from harness.run.scheduler import CellRun
+from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.report import build
 
 PURE = "py3-none-any"
@@ -92,7 +92,7 @@ def searched(versions: int, *, first_bad: int) -> JudgedBlock:
     series = build.series("msgpack", [f"1.{number}" for number in range(versions)])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     runs = tuple(CellRun(cell=cell) for cell in cells)
-    search = Searching(runs=runs, asked=Trials(least=3, most=8))
+    search = BisectScheduler(runs=runs, asked=Trials(least=3, most=8))
     while (batch := search.next()).runs:
         for run in batch.runs:
             verdict = build.crash() if runs.index(run) >= first_bad else build.flat()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import HarnessError, Interrupted
-from harness.flows.parts.context import World
+from harness.flows.parts.context import RunContext
 from harness.model import Host, HostState, Image, Lane, Plan
 from harness.plan import choose_lanes
 from harness.run.engine import Engine
@@ -45,19 +45,19 @@ class OpenHost:
 
 
 @contextmanager
-def using_hosts(plan: Plan, world: World) -> Iterator[list[OpenHost]]:
+def using_hosts(plan: Plan, context: RunContext) -> Iterator[list[OpenHost]]:
     """Every host of the plan, in its order; what is wrong with one is in its `problem`. Their engines are closed on
     leaving, and where opening one of them raises.
 
-    Once `world` is stopped, some may have neither an engine nor a problem.
+    Once `context` is stopped, some may have neither an engine nor a problem.
     """
     found = [OpenHost(host=host) for host in hosts_of(plan)]
 
     def opener(each: OpenHost) -> Callable[[], None]:
-        return lambda: _open(each, images_on(plan, each.host), world)
+        return lambda: _open(each, images_on(plan, each.host), context)
 
     try:
-        side_by_side([opener(each) for each in found], world.stopped)
+        side_by_side([opener(each) for each in found], context.stopped)
         yield found
     finally:
         for each in found:
@@ -117,14 +117,14 @@ def _in_threads(
     return failures
 
 
-def _open(each: OpenHost, images: Sequence[Image], world: World) -> None:
+def _open(each: OpenHost, images: Sequence[Image], context: RunContext) -> None:
     def say(text: str) -> None:
-        if world.stopped.is_set():
+        if context.stopped.is_set():
             raise Interrupted("interrupted")
-        world.watcher.preparing(lane=each.host.name, image="engine", text=text)
+        context.progress.preparing(lane=each.host.name, image="engine", text=text)
 
     try:
-        each.engine = world.open_engine(each.host, environ=world.environ, say=say)
+        each.engine = context.open_engine(each.host, environ=context.environ, say=say)
         if each.host.gpus != "none":
             each.lanes = choose_lanes(each.host, each.engine.gpus(images, say))
     except Interrupted:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from harness.model import Image, Matrix, Pull
-from harness.model.seen import Spot
+from harness.model.seen import ImageRef
 from harness.plan import make_plan
 from harness.registry import RegistryDenied, TagSource
 from harness.store.watch_state import Memory
@@ -19,7 +19,7 @@ MOST_REQUESTS = 5
 """Of a larger one, as many as make up to so many requests, those asked longest ago first: public registries count."""
 
 
-class Images(TagSource, Protocol):
+class ImageRegistry(TagSource, Protocol):
     """What is asked of registries: `harness.registry.Registry`."""
 
     @property
@@ -32,7 +32,7 @@ class Images(TagSource, Protocol):
 class Listing:
     """The tags of every repository, asked once a look."""
 
-    images: Images
+    images: ImageRegistry
     found: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cost: dict[str, int] = field(default_factory=dict)
 
@@ -53,22 +53,22 @@ class Listing:
 class View:
     """What was found. `digests` are of the images that were asked for; None: the registry has no such tag."""
 
-    new: tuple[Spot, ...]
-    republished: tuple[Spot, ...]
-    gone: tuple[Spot, ...]
-    digests: Mapping[Spot, str | None]
+    new: tuple[ImageRef, ...]
+    republished: tuple[ImageRef, ...]
+    gone: tuple[ImageRef, ...]
+    digests: Mapping[ImageRef, str | None]
     notes: tuple[str, ...]
 
 
-def watched(matrix: Matrix) -> dict[Spot, Image]:
+def watched(matrix: Matrix) -> dict[ImageRef, Image]:
     """The images that a sweep of the matrix would run, in its order."""
     cells = make_plan(matrix, seed=0).cells
-    return {Spot(cell.image.series, cell.image.version): cell.image for cell in cells if not cell.excluded}
+    return {ImageRef(cell.image.series, cell.image.version): cell.image for cell in cells if not cell.excluded}
 
 
-def look(images: Mapping[Spot, Image], memory: Memory, listing: Listing, *, digests: Digests) -> View:
+def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests) -> View:
     """Ask for the digests that are due, and compare. Raises RegistryTrouble: then nothing is known."""
-    asked: dict[Spot, str | None] = {}
+    asked: dict[ImageRef, str | None] = {}
     notes = []
     for spot, reference in _due(images, memory, listing, digests=digests):
         try:
@@ -87,16 +87,16 @@ def look(images: Mapping[Spot, Image], memory: Memory, listing: Listing, *, dige
     )
 
 
-def tagged(images: Mapping[Spot, Image]) -> dict[Spot, str]:
+def tagged(images: Mapping[ImageRef, Image]) -> dict[ImageRef, str]:
     """The references that may point to something else tomorrow."""
     pulled = {spot: image.source.reference for spot, image in images.items() if isinstance(image.source, Pull)}
     return {spot: reference for spot, reference in pulled.items() if "@" not in reference}
 
 
 def _due(
-    images: Mapping[Spot, Image], memory: Memory, listing: Listing, *, digests: Digests
-) -> Iterator[tuple[Spot, str]]:
-    by_repository: dict[str, list[tuple[Spot, str]]] = {}
+    images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests
+) -> Iterator[tuple[ImageRef, str]]:
+    by_repository: dict[str, list[tuple[ImageRef, str]]] = {}
     for spot, reference in tagged(images).items():
         if memory.of(spot) is None:
             yield spot, reference
@@ -111,18 +111,18 @@ def _due(
             yield from _longest_ago(known, memory)[:allowed]
 
 
-def _longest_ago(known: Sequence[tuple[Spot, str]], memory: Memory) -> list[tuple[Spot, str]]:
+def _longest_ago(known: Sequence[tuple[ImageRef, str]], memory: Memory) -> list[tuple[ImageRef, str]]:
     """Those asked longest ago first; of those asked at one time the newest versions, which change most often."""
     newest_first = list(reversed(known))
     return sorted(newest_first, key=lambda each: found.asked if (found := memory.of(each[0])) else "")
 
 
-def _differs(memory: Memory, spot: Spot, digest: str | None) -> bool:
+def _differs(memory: Memory, spot: ImageRef, digest: str | None) -> bool:
     known = memory.of(spot)
     return known is not None and None not in (known.digest, digest) and known.digest != digest
 
 
-def _gone(asked: Mapping[Spot, str | None], memory: Memory, listing: Listing) -> Iterator[Spot]:
+def _gone(asked: Mapping[ImageRef, str | None], memory: Memory, listing: Listing) -> Iterator[ImageRef]:
     """Known images whose tag was there before and is not now. One that the matrix no longer names is not asked for."""
     for spot, known in memory.spots():
         missing = spot in asked and asked[spot] is None

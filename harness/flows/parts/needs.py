@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.model import Build, Host, Image, Pull
 from harness.model.doctor import Wanted
-from harness.registry import ImageFacts, Registry, RegistryDenied, RegistrySilent, RegistryTrouble
+from harness.registry import PublishedImage, Registry, RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.names import parse
 from harness.run.engine import Engine
 from harness.run.images.disk_budget import Disk, Name, name_of, total_bytes
@@ -22,7 +22,7 @@ Layers = Mapping[str, int]
 
 
 @dataclass(kw_only=True)
-class Told:
+class RegistryAnswers:
     """Asks registries, each thing once: several hosts want the same images. Not thread-safe.
 
     A registry that does not answer is not asked for another image: each time it would be waited for. `say` is told
@@ -32,7 +32,7 @@ class Told:
     registry: Registry
     say: Callable[[str], None] = lambda text: None
     _found: dict[tuple[str, str], Layers | RegistryTrouble] = field(default_factory=dict)
-    _facts: dict[tuple[str, str], ImageFacts] = field(default_factory=dict)
+    _facts: dict[tuple[str, str], PublishedImage] = field(default_factory=dict)
     _silent: dict[str, RegistrySilent] = field(default_factory=dict)
 
     def layers(self, reference: str, architecture: str) -> Layers | str:
@@ -40,7 +40,7 @@ class Told:
         found = self._ask(reference, architecture)
         return str(found) if isinstance(found, RegistryTrouble) else found
 
-    def facts(self, reference: str, architecture: str) -> ImageFacts | None:
+    def facts(self, reference: str, architecture: str) -> PublishedImage | None:
         """Labels and environment; None if they are not known, and `layers` may say why."""
         self._ask(reference, architecture)
         return self._facts.get((reference, architecture))
@@ -88,7 +88,7 @@ def reference_of(image: Image) -> str | None:
 def wanted(
     images: Sequence[Image],
     missing: Sequence[Image],
-    told: Told,
+    told: RegistryAnswers,
     *,
     architecture: str,
     at_hand: Collection[str] = (),
@@ -133,7 +133,7 @@ def disk_of(
     if host.disk_bytes is None:
         return Disk()
     missing = [image for image in images if not engine.at_hand(image)]
-    told, architecture = Told(registry=registry()), architecture_of(engine.facts)
+    told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
     expected = _expected([image for image in missing if isinstance(image.source, Pull)], told, architecture)
     bases = bases_of(images) if host.is_process else ()
     needs = wanted(images, missing, told, architecture=architecture, at_hand=bases)
@@ -143,7 +143,7 @@ def disk_of(
     return Disk(limit_bytes=host.disk_bytes, expected_bytes=expected, stay=bases_of(images))
 
 
-def _expected(pulls: Sequence[Image], told: Told, architecture: str) -> dict[Name, int]:
+def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[Name, int]:
     """What each pull will add, unpacked, where that is known: layers that several have are there after the first."""
     layers: dict[Name, Layers] = {}
     for image in pulls:

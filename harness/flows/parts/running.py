@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
 from harness.errors import HarnessError, Interrupted
-from harness.flows.parts.context import World
+from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, at_once, images_on, side_by_side
 from harness.flows.parts.needs import disk_of
 from harness.flows.parts.registries import open_registries
@@ -19,11 +19,11 @@ from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 from harness.run.hosts.lanes import HostRun
 from harness.run.images.disk_budget import Disk
-from harness.run.images.prefetch import Images
-from harness.run.policy import BlockRun, CellRun
+from harness.run.images.prefetch import HostImages
+from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule import oracle
-from harness.schedule.bisect_scheduler import Searching
-from harness.schedule.full_scheduler import Rounds
+from harness.schedule.bisect_scheduler import BisectScheduler
+from harness.schedule.full_scheduler import FullScheduler
 from harness.store import RunDirectory
 
 
@@ -32,13 +32,13 @@ class _Work:
     """A block on its way: who decides its launches, what became of its cells, and the verdict once they are done."""
 
     block: Block
-    policy: Rounds | Searching
+    scheduler: FullScheduler | BisectScheduler
     run: BlockRun
     judged: JudgedBlock | None = None
 
     def conclusion(self) -> tuple[str, ...]:
         """What a search came to, for those who would otherwise take "not launched" for "good"."""
-        found = self.policy.conclusion
+        found = self.scheduler.conclusion
         place = f"{self.block.series.name} on {self.block.lane}, {self.block.variant}"
         return (f"{place}: searched: {found}",) if found else ()
 
@@ -50,7 +50,7 @@ class Running:
     plan: Plan
     hosts: Sequence[OpenHost]
     journal: RunDirectory
-    world: World
+    context: RunContext
     reuse: bool = True
     only: frozenset[str] | None = None
     """The cells that may be launched; None: all."""
@@ -64,8 +64,8 @@ class Running:
         self.works.update({id(work.run): work for work in self._works()})
         trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
         exact = trials.least == trials.most and not searched
-        self.world.watcher.plan(most=most_launches(self.plan, self.only), exact=exact)
-        side_by_side([functools.partial(self._run_host, each) for each in self.hosts], self.world.stopped)
+        self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact)
+        side_by_side([functools.partial(self._run_host, each) for each in self.hosts], self.context.stopped)
 
     def judged(self) -> list[JudgedBlock]:
         """Every block, in the plan's order; those that were not finished as far as they came."""
@@ -78,19 +78,19 @@ class Running:
         for block in self.plan.blocks:
             runs = tuple(CellRun(cell=cell) for cell in block.cells)
             if self.plan.searched(block) and self.only is None:
-                policy: Rounds | Searching = self._search(block, runs)
+                scheduler: FullScheduler | BisectScheduler = self._search(block, runs)
             else:
                 noise = place_of(block) not in measuring
-                policy = Rounds(
+                scheduler = FullScheduler(
                     runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise, blocks=self._blocks(block)
                 )
                 measuring.add(place_of(block))
-            works.append(_Work(block=block, policy=policy, run=BlockRun(cells=runs, policy=policy)))
+            works.append(_Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler)))
         return works
 
-    def _search(self, block: Block, runs: Sequence[CellRun]) -> Searching:
+    def _search(self, block: Block, runs: Sequence[CellRun]) -> BisectScheduler:
         """What chooses the launches of a block, or judges those that another search left and `--decide` added to."""
-        return Searching(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
+        return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
 
     def _blocks(self, block: Block) -> int:
         """How many blocks the scenario of this one has."""
@@ -106,7 +106,7 @@ class Running:
 
     def _judge(self, work: _Work) -> JudgedBlock:
         place = place_of(work.block)
-        noise = work.policy.noise()
+        noise = work.scheduler.noise()
         if noise is not None:
             self.noises[place] = noise
         least = 1 if self.plan.searched(work.block) else self.plan.trials.least
@@ -134,19 +134,19 @@ class Running:
             each.problem = str(error)
         if each.problem is not None:
             _give_up(runs, each.problem, least=self.plan.trials.least)
-            self.world.watcher.note(each.problem)
+            self.context.progress.note(each.problem)
 
     def _use(self, engine: Engine, host: Host, blocks: Sequence[BlockRun]) -> None:
         def say(text: str) -> None:
-            self.world.watcher.preparing(lane=host.name, image="lease", text=text)
+            self.context.progress.preparing(lane=host.name, image="lease", text=text)
 
         announced = other_sweeps.announced(
-            host.name, engine.facts, is_process=host.is_process, note=self.world.watcher.note
+            host.name, engine.facts, is_process=host.is_process, note=self.context.progress.note
         )
-        with engine.lease(say, self.world.stopped.is_set) as lease, announced:
+        with engine.lease(say, self.context.stopped.is_set) as lease, announced:
             removed = engine.remove_leftovers()
             if removed:
-                self.world.watcher.note(f"{host.name}: removed {removed} left behind by a run that was killed")
+                self.context.progress.note(f"{host.name}: removed {removed} left behind by a run that was killed")
             self._run_lanes(engine, host, lease, blocks)
 
     def _run_lanes(self, engine: Engine, host: Host, lease: Lease, blocks: Sequence[BlockRun]) -> None:
@@ -158,11 +158,11 @@ class Running:
             host,
             engine,
             images_on(self.plan, host),
-            registry=functools.partial(open_registries, self.world.environ, self.world.stopped),
-            note=self.world.watcher.note,
+            registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
+            note=self.context.progress.note,
         )
         first, *others = lanes.values()
-        opened = [self.world.open_engine(host, environ=self.world.environ, say=_unheard) for _ in others]
+        opened = [self.context.open_engine(host, environ=self.context.environ, say=_unheard) for _ in others]
         try:
             at_once(
                 [
@@ -175,11 +175,11 @@ class Running:
                 each.close()
 
     def _host_run(self, engine: Engine, host: Host, lease: Lease, disk: Disk) -> HostRun:
-        images = Images(
+        images = HostImages(
             engine=engine,
-            open_another=functools.partial(self.world.open_engine, host, environ=self.world.environ, say=_unheard),
-            watcher=self.world.watcher,
-            stopped=self.world.stopped.is_set,
+            open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=_unheard),
+            progress=self.context.progress,
+            stopped=self.context.stopped.is_set,
             disk=disk,
         )
         return HostRun(
@@ -189,10 +189,10 @@ class Running:
             run_id=self.journal.id,
             trials=self.plan.trials,
             rng=random.Random(f"{self.plan.seed} {host.name}"),
-            referee=oracle.referee(),
+            oracle=oracle.oracle(),
             journal=self.journal,
-            watcher=self.world.watcher,
-            stopped=self.world.stopped.is_set,
+            progress=self.context.progress,
+            stopped=self.context.stopped.is_set,
             reuse=self.reuse,
             finished=self._finish,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.judge.attribution.cell_states import episodes_in, metric_of, signs, states_of
-from harness.judge.attribution.factorial import Answer, Spot, Square, answer, model_of
+from harness.judge.attribution.factorial import Square, SquareAnswer, SquareCell, answer, model_of
 from harness.judge.attribution.faults import Fault, Place, Row, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.cell.verdict import AGREE
@@ -201,7 +201,7 @@ class _Group:
         verdicts = {self.known[cell.id].verdict.verdict for cell in cells if cell.id in self.known}
         return {str(name) for name in verdicts - {"untested", "incompatible"}}
 
-    def _missing(self, square: Square, told: Answer) -> tuple[Cell, ...]:
+    def _missing(self, square: Square, told: SquareAnswer) -> tuple[Cell, ...]:
         """The one cell that would tell most: one that was launched, and stays undecided, only if no other tells, and
         what the matrix leaves out only if nothing else does.
         """
@@ -212,7 +212,7 @@ class _Group:
         entry = self.known.get(cell.id)
         return entry is not None and entry.verdict.trials >= AGREE
 
-    def _cell(self, square: Square, spot: Spot) -> Cell | None:
+    def _cell(self, square: Square, spot: SquareCell) -> Cell | None:
         """The cell at a place of the square, of the first variant that was seen bad; None if it can never run, or is
         known to be bad in another way: then it says nothing of this fault.
         """

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.model import SIGNALS, Effect, Episode, Finding
-from harness.model.episodes import Bounds, Order, Sign, bounds_of, episodes_of, met, sign_of
+from harness.model.episodes import EpisodeBounds, Order, Sign, bounds_of, episodes_of, met, sign_of
 
 REASON = 2.0
 """A cause explains what is up to twice as large: of ratios, their logs; of what grows in one unit, the rates."""
@@ -51,7 +51,7 @@ def _consequences(here: Sequence[Finding], order: Order) -> dict[int, str]:
 @dataclass(frozen=True, kw_only=True)
 class _Told:
     episode: Episode
-    bounds: Bounds
+    bounds: EpisodeBounds
 
     @property
     def metric(self) -> str:

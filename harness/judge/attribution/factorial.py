@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.model import Cause, Doubt, Lane
 from harness.model.judged import State
 
-Spot = tuple[int, int]
+SquareCell = tuple[int, int]
 """(lane, image), as positions in a square."""
 
 
@@ -34,7 +34,7 @@ class Square:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class SquareAnswer:
     """`bad`, `good`, `cleared`: positions of lanes, as in an Attribution. `wanted`: what would tell, best first."""
 
     cause: Cause
@@ -43,10 +43,10 @@ class Answer:
     cleared: frozenset[int] = frozenset()
     apart: bool = False
     doubt: Doubt | None = None
-    wanted: tuple[Spot, ...] = ()
+    wanted: tuple[SquareCell, ...] = ()
 
 
-def answer(square: Square) -> Answer:
+def answer(square: Square) -> SquareAnswer:
     """Whose fault it is that some of the square is bad; at least one of it must be."""
     split = [image for image in square.images if square.lanes_at(image, True) and square.lanes_at(image, False)]
     return _where_lanes_differ(square, split) if split else _where_lanes_agree(square)
@@ -60,17 +60,17 @@ def model_of(lane: Lane) -> str | None:
 # ---------------------------------------------------------------- no image is good here and bad there
 
 
-def _where_lanes_agree(square: Square) -> Answer:
+def _where_lanes_agree(square: Square) -> SquareAnswer:
     bad = square.with_any(True)
     turned = bad & square.with_any(False)
     if turned:
         proven = _reached(square, turned)
-        return Answer(cause="image", bad=frozenset(proven), cleared=frozenset(proven - turned))
+        return SquareAnswer(cause="image", bad=frozenset(proven), cleared=frozenset(proven - turned))
     alike = next(
         (lanes for lanes in (square.lanes_at(image, True) for image in square.images) if _differ(square, lanes)), None
     )
     if alike is not None:
-        return Answer(cause="image", bad=frozenset(alike), cleared=frozenset(alike))
+        return SquareAnswer(cause="image", bad=frozenset(alike), cleared=frozenset(alike))
     return _undecided(square, bad)
 
 
@@ -91,23 +91,23 @@ def _differ(square: Square, lanes: set[int]) -> bool:
     return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
 
 
-def _undecided(square: Square, bad: set[int]) -> Answer:
+def _undecided(square: Square, bad: set[int]) -> SquareAnswer:
     """Bad and good never met: on no lane, in no image."""
     good = square.with_any(False)
     if good:
         wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
-        return Answer(cause="undecided", bad=frozenset(bad), doubt="image or lane", wanted=wanted)
+        return SquareAnswer(cause="undecided", bad=frozenset(bad), doubt="image or lane", wanted=wanted)
     others = set(range(len(square.lanes))) - bad
     wanted = (*_neighbours_on(square, bad), *_bad_images_on(square, bad, others))
-    return Answer(cause="undecided", bad=frozenset(bad), doubt="nothing good", wanted=wanted)
+    return SquareAnswer(cause="undecided", bad=frozenset(bad), doubt="nothing good", wanted=wanted)
 
 
-def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[Spot]:
+def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[SquareCell]:
     images = dict.fromkeys(image for lane in sorted(bad) for image in square.images_of(lane, True))
     return ((other, image) for image in images for other in sorted(others) if square.states[other][image] is None)
 
 
-def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[Spot]:
+def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[SquareCell]:
     """The newest good image first: it is the nearest to the bad ones."""
     images = {image for lane in good for image in square.images_of(lane, False)}
     return (
@@ -118,7 +118,7 @@ def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[S
     )
 
 
-def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[Spot]:
+def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[SquareCell]:
     """Images that are not known on these lanes: older ones than the oldest bad one first, nearest first."""
     for lane in sorted(lanes):
         oldest = square.images_of(lane, True)[0]
@@ -130,18 +130,18 @@ def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[Spot]:
 # ---------------------------------------------------------------- an image is bad here and good there
 
 
-def _where_lanes_differ(square: Square, split: Sequence[int]) -> Answer:
+def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
     bad = square.with_any(True)
     turned = bad & square.with_any(False)
     clean = {lane for image in split for lane in square.lanes_at(image, False)} - bad
     if not clean:
         return _bad_everywhere_in_the_end(square, bad, turned)
     if turned and not _bad_before(square, bad - turned, turned):
-        return Answer(cause="interaction", bad=frozenset(bad), good=frozenset(clean))
+        return SquareAnswer(cause="interaction", bad=frozenset(bad), good=frozenset(clean))
     cause = None if turned else _gpu_or_host(square, bad, clean)
     if cause is not None:
-        return Answer(cause=cause, bad=frozenset(bad), good=frozenset(clean))
-    return Answer(
+        return SquareAnswer(cause=cause, bad=frozenset(bad), good=frozenset(clean))
+    return SquareAnswer(
         cause="undecided",
         bad=frozenset(bad),
         good=frozenset(clean),
@@ -151,15 +151,15 @@ def _where_lanes_differ(square: Square, split: Sequence[int]) -> Answer:
     )
 
 
-def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) -> Answer:
+def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) -> SquareAnswer:
     """Lanes that became bad in different versions; or that are never bad in the same one, which is no history."""
     if bad == turned and any(square.lanes_at(image, True) == bad for image in square.images):
-        return Answer(cause="image", bad=frozenset(bad), apart=True)
+        return SquareAnswer(cause="image", bad=frozenset(bad), apart=True)
     open_images = [image for image in square.images if not bad & square.lanes_at(image, False)]
     if bad == turned and not open_images:
-        return Answer(cause="interaction", bad=frozenset(bad), apart=True)
+        return SquareAnswer(cause="interaction", bad=frozenset(bad), apart=True)
     missing = [(lane, image) for image in open_images for lane in sorted(bad) if square.states[lane][image] is None]
-    return Answer(
+    return SquareAnswer(
         cause="undecided",
         bad=frozenset(bad),
         apart=True,

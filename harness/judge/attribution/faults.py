@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import Episode, Lane, Variant
-from harness.model.episodes import Bounds, Order, bounds_of, met, span
+from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, span
 from harness.model.judged import State
 
 Place = tuple[Variant, Lane]
@@ -101,7 +101,7 @@ def _precision(fault: Fault, order: Order) -> tuple[int, int, list[tuple[int, in
     return sum(high - low for one in ends for low, high in (one[:2], one[2:4])), start, ends
 
 
-Ends = Mapping[Lane, Sequence[Bounds]]
+Ends = Mapping[Lane, Sequence[EpisodeBounds]]
 """Of each lane: where its episodes began and ended."""
 
 
@@ -111,7 +111,7 @@ class _Group:
 
     first: Ends
     members: list[Fault] = field(default_factory=list)
-    _bounds: dict[Lane, Sequence[Bounds]] = field(default_factory=dict)
+    _bounds: dict[Lane, Sequence[EpisodeBounds]] = field(default_factory=dict)
     _rows: dict[Lane, Row] = field(default_factory=dict)
     _places: set[int] = field(default_factory=set)
 
@@ -134,7 +134,7 @@ class _Group:
             self._rows[lane] = [new if old is None else old for old, new in zip(known, row, strict=True)]
 
 
-def _together(some: Sequence[Bounds], others: Sequence[Bounds]) -> list[Bounds] | None:
+def _together(some: Sequence[EpisodeBounds], others: Sequence[EpisodeBounds]) -> list[EpisodeBounds] | None:
     """What both allow, if the episodes of one lane may be the same ones."""
     if len(some) != len(others):
         return None

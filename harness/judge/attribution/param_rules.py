@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model import Condition, Rule, Scalar, Variant
+from harness.model import ParamCondition, Rule, Scalar, Variant
 
 MOST_PARAMS = 3
 FEWEST_FOR_EXCEPTIONS = 10
@@ -167,7 +167,9 @@ def _values(rows: Sequence[Row], name: str) -> list[Value]:
 
 def _rule(values: Mapping[str, Collection[Value]], *, any_of: bool) -> Rule:
     conditions = [
-        Condition(param=name, values=tuple(value for _, value in chosen)) for name, chosen in values.items() if chosen
+        ParamCondition(param=name, values=tuple(value for _, value in chosen))
+        for name, chosen in values.items()
+        if chosen
     ]
     return Rule(conditions=tuple(conditions), any_of=any_of and len(conditions) > 1)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.judge.cell.trial_verdict import Launch
+from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.judge.intervals import median, t_interval
 from harness.judge.trace.gpu_memory import undecided
 from harness.model import GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
 
 MISSED = 0.05
 """The chance that a failure as frequent as the one told would not have come in any launch."""
-Agreeing = Callable[[Sequence[Launch], str], Sequence[Launch]]
+Agreeing = Callable[[Sequence[JudgedTrial], str], Sequence[JudgedTrial]]
 """(launches, signal) -> those that agree that its count grows."""
 
 
 def signals_of(
-    cell: CellVerdict, launches: Sequence[Launch], *, limits: Limits, steps: Steps, agreeing: Agreeing
+    cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreeing: Agreeing
 ) -> Mapping[str, SignalVerdict]:
     """By signal, what the launches of a cell show; of one whose exit code alone decides the outcome."""
     found = {"outcome": _outcome(cell, launches)}
@@ -28,7 +28,7 @@ def signals_of(
     return found
 
 
-def _outcome(cell: CellVerdict, launches: Sequence[Launch]) -> SignalVerdict:
+def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial]) -> SignalVerdict:
     failed = sum(launch.failure is not None for launch in launches)
     share, visible = failed / len(launches), 1 - MISSED ** (1 / len(launches))
     if {"oom", "crash", "hang"} & set(cell.verdicts):
@@ -37,7 +37,7 @@ def _outcome(cell: CellVerdict, launches: Sequence[Launch]) -> SignalVerdict:
     return SignalVerdict(seen="suspect" if failed else "good", value=share, visible=visible, why=why)
 
 
-def _memory(cell: CellVerdict, launches: Sequence[Launch], *, limits: Limits, steps: Steps) -> SignalVerdict:
+def _memory(cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps) -> SignalVerdict:
     limit, known = limits.leak_kib_per_step, [k for k in launches if k.found is not None and k.failure is None]
     told = [k for k in known if k.trial.trace is not None and k.trial.trace.column("rss_kib") is not None]
     if "leak" in cell.verdicts:
@@ -62,7 +62,7 @@ def _size(value: float | None) -> float:
 
 
 def _growth(
-    name: str, launches: Sequence[Launch], *, limits: Limits, steps: Steps, agreed: Sequence[Launch]
+    name: str, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreed: Sequence[JudgedTrial]
 ) -> SignalVerdict:
     limit = limits.of(name)
     told = [launch.growths[name] for launch in launches if name in launch.growths]

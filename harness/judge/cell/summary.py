@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from harness.judge.cell.trial_verdict import Launch
+from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.judge.comparison.level_figures import has_step_times
 from harness.judge.intervals import log_t_interval, median, smallest_visible, t_interval, widest
 from harness.judge.trace.verdict import settled_median
@@ -20,7 +20,7 @@ OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
 
 
 def cell_of(
-    names: tuple[VerdictName, ...], *, launches: Sequence[Launch], support: Sequence[Launch], steps: Steps
+    names: tuple[VerdictName, ...], *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> CellVerdict:
     """The verdict `names` on a cell, with its figures. `support` are the launches that it rests on."""
     found = [launch.found for launch in launches if launch.found is not None]
@@ -53,7 +53,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _rated(launches: Sequence[Launch], *, support: Sequence[Launch], steps: Steps) -> Sequence[Launch]:
+def _rated(launches: Sequence[JudgedTrial], *, support: Sequence[JudgedTrial], steps: Steps) -> Sequence[JudgedTrial]:
     """The launches whose rates speak for the cell: those of the verdict; the whole ones before the short ones."""
     leaking = [launch for launch in support if "leak" in launch.verdicts]
     return leaking or [launch for launch in launches if launch.whole(steps)] or launches
@@ -66,13 +66,13 @@ def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
     return widest([over_trials, own[len(own) // 2] if own else None])
 
 
-def _peak_mib(launch: Launch) -> float | None:
+def _peak_mib(launch: JudgedTrial) -> float | None:
     if launch.trial.peak_rss_kib is not None:
         return launch.trial.peak_rss_kib / 1024
     return None if launch.found is None else launch.found.peak_rss_mib
 
 
-def _layer(names: Sequence[VerdictName], support: Sequence[Launch]) -> str | None:
+def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str | None:
     """What most of the supporting launches say, of those that can tell."""
     if "leak" not in names and "plateau" not in names:
         return None
@@ -80,7 +80,7 @@ def _layer(names: Sequence[VerdictName], support: Sequence[Launch]) -> str | Non
     return layers.most_common(1)[0][0] if layers else None
 
 
-def _visible(launches: Sequence[Launch]) -> Mapping[str, float] | None:
+def _visible(launches: Sequence[JudgedTrial]) -> Mapping[str, float] | None:
     """The smallest relative change that would show, by metric; a metric that cannot be compared is left out."""
     timed = [launch.found for launch in launches if launch.found is not None and has_step_times(launch.trial)]
     seen = {
@@ -91,7 +91,7 @@ def _visible(launches: Sequence[Launch]) -> Mapping[str, float] | None:
     return known or None
 
 
-def _metrics(launches: Sequence[Launch]) -> Mapping[str, float]:
+def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
     """The scenario's own columns: medians over trials of the medians after the warm-up quarter."""
     values: dict[str, list[float]] = {}
     for launch in launches:
@@ -103,7 +103,7 @@ def _metrics(launches: Sequence[Launch]) -> Mapping[str, float]:
     return {name: float(np.median(each)) for name, each in values.items()}
 
 
-def _telling(name: VerdictName, support: Sequence[Launch]) -> Launch:
+def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
     """The launch that the reason quotes: of those that agree the longest, by what it rules out; of unsure ones the one
     that is bad, or the first.
     """
@@ -112,18 +112,23 @@ def _telling(name: VerdictName, support: Sequence[Launch]) -> Launch:
     return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
 
 
-def _rules_out(launch: Launch) -> float | None:
+def _rules_out(launch: JudgedTrial) -> float | None:
     return None if launch.found is None else launch.found.excluded_kib_per_step
 
 
-def _excluded(told: Launch, rated: Sequence[TraceVerdict]) -> float | None:
+def _excluded(told: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
     """What the launch that the reason quotes rules out, so that both say the same; else the least that any does."""
     own = None if told.failure is not None else _rules_out(told)
     return own if own is not None else min(_known(one.excluded_kib_per_step for one in rated), default=None)
 
 
 def _why(
-    name: VerdictName, told: Launch, *, launches: Sequence[Launch], support: Sequence[Launch], steps: Steps
+    name: VerdictName,
+    told: JudgedTrial,
+    *,
+    launches: Sequence[JudgedTrial],
+    support: Sequence[JudgedTrial],
+    steps: Steps,
 ) -> str:
     """One sentence: the evidence of the launch that tells most, and how many launches say so."""
     count = f"{len(support)} of {len(launches)} trials"
@@ -139,7 +144,7 @@ def _why(
     return f"{count}: {told.found.why if told.found is not None else told.trial.end}"
 
 
-def _good_words(longest: Launch, *, launches: Sequence[Launch]) -> str:
+def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str:
     """How many launches are good, and what the longest of them shows: the shorter ones say the same up to their end."""
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     of_all = f"{len(good)} of {len(launches)}"
@@ -150,7 +155,9 @@ def _good_words(longest: Launch, *, launches: Sequence[Launch]) -> str:
     return f"{of_all} trials {words}; the longest: {longest.found.why}"
 
 
-def _unsure_words(told: Launch, *, launches: Sequence[Launch], support: Sequence[Launch], steps: Steps) -> str:
+def _unsure_words(
+    told: JudgedTrial, *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
+) -> str:
     bad = [launch for launch in support if BAD & set(launch.verdicts)]
     words = _failure_words(told) if told.failure is not None or told.found is None else told.found.why
     words = "; ".join([*(str(growth) for growth in told.growths.values() if growth.state == "bad"), words])
@@ -173,7 +180,7 @@ def place_of(trial: Trial, words: str) -> str:
     return f" after step {trial.last_step}" if trial.last_step and not NAMES_A_STEP.search(words) else ""
 
 
-def _failure_words(launch: Launch) -> str:
+def _failure_words(launch: JudgedTrial) -> str:
     signal = f"signal {launch.trial.signal}" if launch.trial.signal is not None else ""
     words = gist(launch.trial.message)
     told = ", ".join(part for part in (signal, words) if part) or launch.trial.end

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.judge.trace.counts import Growth, judge_counts
+from harness.judge.trace.counts import CountGrowth, judge_counts
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.verdict import judge_trace
 from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch:
+class JudgedTrial:
     """A trial that says something, with the verdict on its trace, what its counts do, by signal, and the failure that
     it ended in, if any. `exit_only`: its steps say nothing, not even where it failed.
     """
@@ -21,7 +21,7 @@ class Launch:
     found: TraceVerdict | None
     failure: VerdictName | None
     exit_only: bool = False
-    growths: Mapping[str, Growth] = field(default_factory=dict)
+    growths: Mapping[str, CountGrowth] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -43,7 +43,7 @@ class Launch:
 
 def judge_launches(
     trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False
-) -> tuple[Launch, ...]:
+) -> tuple[JudgedTrial, ...]:
     """The trials in which the image was really asked. `exit_only`: their traces are not judged, only how they ended."""
 
     def said_so(trial: Trial) -> bool:
@@ -56,7 +56,7 @@ def judge_launches(
         if trial.measured and (trial.end != "setup" or (limits.setup_bad and not said_so(trial)))
     ]
     return tuple(
-        Launch(
+        JudgedTrial(
             trial=trial,
             found=None if exit_only else _trace(trial, limits=limits, steps=steps),
             failure=_failure(trial),
@@ -67,7 +67,7 @@ def judge_launches(
     )
 
 
-def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Growth]:
+def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
     """What the counts of a whole launch do: in one that was stopped a cache that fills looks as what piles up."""
     if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
         return {}

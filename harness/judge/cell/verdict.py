@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from harness.judge.cell.own_signals import signals_of
 from harness.judge.cell.summary import cell_of, gist
-from harness.judge.cell.trial_verdict import Launch, judge_launches
+from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.model import BAD, GOOD, GROWTHS, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
 
 BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
@@ -33,7 +33,7 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_on
     return replace(cell, signals=signals_of(cell, launches, limits=limits, steps=steps, agreeing=growing))
 
 
-def _judged(launches: Sequence[Launch], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[Launch]]:
+def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
     """All that holds of a cell, the strongest first, and the launches that this rests on."""
     agreed = tuple(name for name in BAD_NAMES if _agreeing(launches, name))
     if not agreed:
@@ -58,7 +58,7 @@ def wants_more(
     return _unsettled(launches, steps=steps)
 
 
-def _unsettled(launches: Sequence[Launch], *, steps: Steps) -> str | None:
+def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
     """What another trial could settle."""
     if any(_agreeing(launches, name) for name in BAD_NAMES):
         return None
@@ -92,7 +92,7 @@ def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
     return any(trial.end in FAILURES and trial.last_step >= steps.first for trial in trials)
 
 
-def _agreeing(launches: Sequence[Launch], name: VerdictName) -> list[Launch]:
+def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[JudgedTrial]:
     """The launches that agree on a bad verdict, or none: two at least, alike, and more than those that deny it."""
     shown = [launch for launch in launches if name in launch.verdicts]
     if name == "leak":
@@ -108,12 +108,12 @@ def _agreeing(launches: Sequence[Launch], name: VerdictName) -> list[Launch]:
     return shown if len(shown) > denied else []
 
 
-def growing(launches: Sequence[Launch], signal: str) -> list[Launch]:
+def growing(launches: Sequence[JudgedTrial], signal: str) -> list[JudgedTrial]:
     """The launches that agree that a count grows: two at least, within one rate of each other, and more than those as
     long that deny it.
     """
 
-    def pace(launch: Launch) -> float:
+    def pace(launch: JudgedTrial) -> float:
         return launch.growths[signal].rate
 
     shown = _same_rate([k for k in launches if _grows(k, signal) == "bad"], pace)
@@ -124,11 +124,11 @@ def growing(launches: Sequence[Launch], signal: str) -> list[Launch]:
     return shown if len(shown) > denied else []
 
 
-def _grows(launch: Launch, signal: str) -> str:
+def _grows(launch: JudgedTrial, signal: str) -> str:
     return launch.growths[signal].state if signal in launch.growths else "unknown"
 
 
-def _denying(launches: Sequence[Launch], name: VerdictName, *, least_steps: int) -> int:
+def _denying(launches: Sequence[JudgedTrial], name: VerdictName, *, least_steps: int) -> int:
     """How many launches deny a leak or slowdown: clean ones as long as those that show it. A crash needs no majority:
     one that comes in two launches of eight is one. Growths have been asked of all launches already.
     """
@@ -140,19 +140,21 @@ def _denying(launches: Sequence[Launch], name: VerdictName, *, least_steps: int)
     return sum(1 for k in clean if k.found is not None and k.found.step_drift is not None and name not in k.verdicts)
 
 
-def _same_rate(launches: Sequence[Launch], rate_of: Callable[[Launch], float]) -> list[Launch]:
+def _same_rate(launches: Sequence[JudgedTrial], rate_of: Callable[[JudgedTrial], float]) -> list[JudgedTrial]:
     """The largest group of leaks whose rates lie within SAME_RATE of each other."""
     ordered = sorted(launches, key=rate_of)
     groups = [[k for k in ordered[i:] if rate_of(k) <= SAME_RATE * rate_of(first)] for i, first in enumerate(ordered)]
     return max(groups, key=len, default=[])
 
 
-def _rate(launch: Launch) -> float:
+def _rate(launch: JudgedTrial) -> float:
     rate = launch.found.rate_kib_per_step if launch.found is not None else None
     return 0.0 if rate is None else rate
 
 
-def _without_bad(launches: Sequence[Launch], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[Launch]]:
+def _without_bad(
+    launches: Sequence[JudgedTrial], *, steps: Steps
+) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
     """What a cell is when no bad verdict is agreed on, and the launches that this rests on."""
     bad = [launch for launch in launches if BAD & set(launch.verdicts)]
     if bad:
@@ -169,13 +171,13 @@ def _without_bad(launches: Sequence[Launch], *, steps: Steps) -> tuple[tuple[Ver
     return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
 
 
-def _outnumbered(launches: Sequence[Launch], *, steps: Steps) -> bool:
+def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
     """Whether more launches were good over the whole budget than were unsure: one noisy launch does not undo them."""
     whole = sum(1 for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD)
     return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
 
 
-def _out_of_time(launches: Sequence[Launch], steps: Steps) -> bool:
+def _out_of_time(launches: Sequence[JudgedTrial], steps: Steps) -> bool:
     """Whether a trial was ended by its time limit, between two looks: the next would be, too."""
     return any(launch.trial.end == "stopped" and launch.steps not in steps.looks() for launch in launches)
 

@@ -16,7 +16,7 @@ from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,
     Columns,
-    Table,
+    RoundTable,
     best_table,
     level_columns,
     often,
@@ -50,7 +50,7 @@ class Compared:
         return [[] if "leak" in cell.verdicts else each for cell, each in zip(self.cells, self.alike, strict=True)]
 
     @cached_property
-    def best(self) -> Table | None:
+    def best(self) -> RoundTable | None:
         """Of the step times of each launch's best block."""
         return best_table(self.alike, steps=self.steps)
 
@@ -60,7 +60,7 @@ class Compared:
         return step_time_launches(self.alike, steps=self.steps)
 
     @cached_property
-    def tables(self) -> Mapping[str, Table]:
+    def tables(self) -> Mapping[str, RoundTable]:
         """By the name of a level signal, those that can be compared."""
         found = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
         found |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
@@ -96,12 +96,12 @@ class Compared:
         return {place: level_of([*turn, *wait]) for place, (turn, wait) in enumerate(self.launches) if turn or wait}
 
 
-def _exact_table(levels: Mapping[int, Level]) -> Table | None:
+def _exact_table(levels: Mapping[int, Level]) -> RoundTable | None:
     """Of figures that are the same in all launches of a version, in whatever rounds these were."""
     if len(levels) < 2:
         return None
     row = [math.log(level) for level, _ in levels.values()]
-    return Table(values=np.array([row] * WANTED_ROUNDS), positions=tuple(levels))
+    return RoundTable(values=np.array([row] * WANTED_ROUNDS), positions=tuple(levels))
 
 
 def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:

@@ -24,7 +24,7 @@ WANTED_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class RoundTable:
     """Logs of a figure, shape (rounds, len(positions)); `positions` are the versions' places in the series. The larger
     figure is the worse: of a signal that falls, a figure is one by itself.
     """
@@ -33,12 +33,12 @@ class Table:
     positions: tuple[int, ...]
 
 
-def level_table(name: str, launches: Launches, *, steps: Steps) -> Table | None:
+def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | None:
     """Of a level signal; None if there are not two versions with rounds in common."""
     return table_of(_columns(name, launches, steps=steps))
 
 
-def best_table(launches: Launches, *, steps: Steps) -> Table | None:
+def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
     """Of the step times of each launch's best block."""
     timed = level_figures.usable("step_time", launches, steps=steps)
     return table_of(often(_by_place(timed, BEST.prepare(timed))))
@@ -125,7 +125,7 @@ def _by_round(version: Sequence[Trial], figure: Figure) -> dict[Round, float]:
     return {number: value for number, value in told.items() if value is not None and value > 0}
 
 
-def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) -> Table | None:
+def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) -> RoundTable | None:
     """Only rounds that all versions have; None if there are not two versions with such rounds. `scale` is that of the
     table's values: levels are compared by their logs.
     """
@@ -134,7 +134,7 @@ def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) ->
         return None
     rounds = sorted(_shared(known))
     values = [[scale(column[number]) for column in known.values()] for number in rounds]
-    return Table(values=np.array(values), positions=tuple(known))
+    return RoundTable(values=np.array(values), positions=tuple(known))
 
 
 def _with_enough_rounds(columns: Columns) -> Columns:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from harness.judge.comparable import Difference, set_apart
 from harness.judge.comparison.aa_noise import floor, noise_of, spread_of
 from harness.judge.comparison.compared import Compared
-from harness.judge.comparison.round_tables import Table, never_side_by_side
+from harness.judge.comparison.round_tables import RoundTable, never_side_by_side
 from harness.judge.history.flaky import MISS
-from harness.judge.history.level_changes import Rule, log_of, signal_changes, step_time_changes
+from harness.judge.history.level_changes import LevelRule, log_of, signal_changes, step_time_changes
 from harness.judge.history.precision import visible, wants_round
 from harness.judge.history.transitions import (
     growth_changes,
@@ -85,11 +85,11 @@ class _Block:
     baseline: int | None
     noise: Noise | None
 
-    def rule(self, metric: Metric, table: Table, *, limit: float, drifting: Collection[int] = ()) -> Rule:
+    def rule(self, metric: Metric, table: RoundTable, *, limit: float, drifting: Collection[int] = ()) -> LevelRule:
         """What counts is the limit or more, and more than equal images seem to differ by on this lane."""
         least = max(log_of(metric, limit), floor(self.noise, metric, rounds=len(table.values)))
         noise = spread_of(self.noise, metric)
-        return Rule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
+        return LevelRule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
 
 
 def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.judge.comparison.round_effects import laid_out, spread_within
-from harness.judge.comparison.round_tables import Table
+from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.detectable_change import least_found, least_of
-from harness.judge.history.changepoints.segmentation import Levels, Shift, find_levels, levels_of_laid
-from harness.judge.history.level_changes import ALPHA, Rule, level_changes
+from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels, levels_of_laid
+from harness.judge.history.level_changes import ALPHA, LevelRule, level_changes
 from harness.judge.history.neighbours import FEWEST_ALONE, far_out, laid_by_neighbours
 from harness.model import Change
 
@@ -28,7 +28,7 @@ class SeriesFound:
     """
 
     changes: tuple[Change, ...]
-    better: tuple[Shift, ...] = ()
+    better: tuple[Changepoint, ...] = ()
     noise: float | None = None
     visible: float | None = None
     lasting: int = 1
@@ -36,7 +36,7 @@ class SeriesFound:
     odd: tuple[int, ...] = ()
 
 
-def judge_series(table: Table, *, least: float, seed: int = 0) -> SeriesFound:
+def judge_series(table: RoundTable, *, least: float, seed: int = 0) -> SeriesFound:
     """`table` holds logs, of which more is worse; a change counts from `least` on, a log, too."""
     rounds, versions = table.values.shape
     if versions < 2 or (rounds == 1 and versions < FEWEST_ALONE):
@@ -53,7 +53,7 @@ def judge_series(table: Table, *, least: float, seed: int = 0) -> SeriesFound:
         assert known is not None, "two rounds of two versions tell noise"
         spread, odd = known, []
         visible = least_found(table.values, spread=spread, alpha=ALPHA)
-    found = level_changes("value", table, levels, rule=Rule(least=least, seed=seed))
+    found = level_changes("value", table, levels, rule=LevelRule(least=least, seed=seed))
     told = {id(shift) for shift, _ in found}
     return SeriesFound(
         changes=tuple(change for _, change in found),

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from harness.judge.comparison.round_effects import Spread, without_rounds
-from harness.judge.comparison.round_tables import Table
-from harness.judge.history.changepoints.segmentation import Levels, Shift, find_levels
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels
 from harness.model import LEVELS, SIGNALS, Change, Effect, Interval, Kind, Metric, signal_of
 
 ALPHA = 0.008
@@ -51,7 +51,7 @@ TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class LevelRule:
     """How tables are judged. `least` is the smallest change that counts, a log.
 
     `baseline` is the position that bad is measured against; None for what was good so far. `drifting` are positions
@@ -65,7 +65,7 @@ class Rule:
     drifting: Collection[int] = field(default_factory=frozenset)
 
 
-def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
+def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) -> list[Change]:
     """Changes that the trials' medians and their best blocks both show, oldest first: what only the medians show is a
     neighbour's load, unless the step time drifts. Either may be the one that decides, at its share of ALPHA.
     """
@@ -79,7 +79,7 @@ def step_time_changes(medians: Table, best: Table, rule: Rule) -> list[Change]:
     return _in_turn(sorted(kept, key=lambda change: change.after))
 
 
-def signal_changes(metric: Metric, table: Table, rule: Rule) -> list[Change]:
+def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
     """Changes of a level signal, oldest first; none smaller than what counts of it at all."""
     levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed, noise=rule.noise)
     found = level_changes(metric, table, levels, rule=rule)
@@ -103,7 +103,7 @@ def _in_turn(changes: Sequence[Change]) -> list[Change]:
     return kept
 
 
-def _agrees(other: Table, shift: Shift) -> bool:
+def _agrees(other: RoundTable, shift: Changepoint) -> bool:
     """Whether another figure of the same trials differs the same way, by half as much at least."""
     begin, end = shift.stretch
     values = without_rounds(other.values)
@@ -111,7 +111,7 @@ def _agrees(other: Table, shift: Shift) -> bool:
     return (2 if shift.drift else 1) * size / shift.size >= 0.5  # the halves of a line are half its rise apart
 
 
-def _step_of(metric: Metric, table: Table, shift: Shift) -> float:
+def _step_of(metric: Metric, table: RoundTable, shift: Changepoint) -> float:
     """The difference of the two levels, in the signal's unit."""
     begin, end = shift.stretch
     figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
@@ -119,12 +119,14 @@ def _step_of(metric: Metric, table: Table, shift: Shift) -> float:
     return (2 if shift.drift else 1) * size
 
 
-def level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -> list[tuple[Shift, Change]]:
+def level_changes(
+    metric: Metric, table: RoundTable, levels: Levels, *, rule: LevelRule
+) -> list[tuple[Changepoint, Change]]:
     """The shifts that are findings. Worse is more. An improvement is one only if it ends something bad."""
     fixed = _level_at(table, levels, rule.baseline)
     good = levels.means[0] if fixed is None else fixed
     bad = levels.means[0] > good + rule.least
-    found: list[tuple[Shift, Change]] = []
+    found: list[tuple[Changepoint, Change]] = []
     if bad:
         found.append((levels.shifts[0], _from_start(metric, table, levels, good=good)))
     for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
@@ -140,7 +142,7 @@ def level_changes(metric: Metric, table: Table, levels: Levels, *, rule: Rule) -
     return found
 
 
-def _from_start(metric: Metric, table: Table, levels: Levels, *, good: float) -> Change:
+def _from_start(metric: Metric, table: RoundTable, levels: Levels, *, good: float) -> Change:
     """The oldest level is worse than the baseline's, which differs from it by all the shifts between."""
     between = itertools.takewhile(lambda pair: pair[1] != good, zip(levels.shifts, levels.means, strict=False))
     return Change(
@@ -155,14 +157,14 @@ def _from_start(metric: Metric, table: Table, levels: Levels, *, good: float) ->
     )
 
 
-def _level_at(table: Table, levels: Levels, baseline: int | None) -> float | None:
+def _level_at(table: RoundTable, levels: Levels, baseline: int | None) -> float | None:
     if baseline is None or baseline not in table.positions:
         return None
     place = table.positions.index(baseline)
     return levels.means[sum(1 for bound in levels.bounds[1:-1] if bound <= place)]
 
 
-def _level_change(metric: Metric, kind: Kind, table: Table, shift: Shift) -> Change:
+def _level_change(metric: Metric, kind: Kind, table: RoundTable, shift: Changepoint) -> Change:
     before, after = table.positions[shift.before], table.positions[shift.after]
     return Change(
         metric=metric,

@@ -19,7 +19,7 @@ from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
-    Table,
+    RoundTable,
     level_columns,
     level_table,
     rounds_in_common,
@@ -97,7 +97,7 @@ def _waited(trials: Sequence[Sequence[Trial]]) -> bool:
 
 
 def too_wide(
-    metric: str, table: Table, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
+    metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
 ) -> str | None:
     """Why the comparison of a table's versions takes another round, of which there may be `most`, or None. `blocks`:
     how many the scenario has.
@@ -142,7 +142,7 @@ def _compared(limits: Limits) -> Mapping[str, float]:
     return {name: limit for name, limit in known.items() if limit is not None}
 
 
-def _least_found(name: str, table: Table, *, noise: Noise | None, blocks: int) -> float | None:
+def _least_found(name: str, table: RoundTable, *, noise: Noise | None, blocks: int) -> float | None:
     """The smallest change, a log, that the search of a table would have found, with what the lane's noise is known to
     be: two versions in three rounds say little about it.
     """

@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.judge.comparison.level_figures import WARM_UP, Launches, common_steps, is_clean
 from harness.judge.comparison.round_effects import spread_within, without_rounds
-from harness.judge.comparison.round_tables import Columns, Table, often, table_of
+from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
 from harness.judge.history.changepoints.detectable_change import least_found
 from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.judge.history.level_changes import ALPHA, between, strictest
@@ -224,7 +224,7 @@ class _Metric:
         alpha = strictest(self.signal, blocks=1)
         return changes, (), least_found(table.values, spread=spread, alpha=alpha)
 
-    def _noisy_changes(self, table: Table, levels: Levels) -> Iterator[Change]:
+    def _noisy_changes(self, table: RoundTable, levels: Levels) -> Iterator[Change]:
         middle = float(table.values.mean())  # levels are told beside their round's mean
         good, bad = middle + levels.means[0], False
         for shift, level in zip(levels.shifts, (middle + mean for mean in levels.means[1:]), strict=True):

@@ -36,7 +36,7 @@ KINDS = ("sockets", "pipes")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class CountGrowth:
     """What one count does in a launch. `rate` is the pace over the last half, a step; `excluded` the fastest pace that
     the launch leaves possible; `unmet` why it cannot be told.
     """
@@ -57,7 +57,7 @@ class Growth:
         return f"{signal.title}: {self.unmet or f'no more than {self.excluded:.2g} a step pile up'}"
 
 
-def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, Growth]:
+def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, CountGrowth]:
     """By signal, what its count does in a launch; none for what was not counted, or has no limit."""
     found = {}
     for name in GROWTHS:
@@ -77,7 +77,7 @@ def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:
     return step[known][last], values[known][last]
 
 
-def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trace) -> Growth:
+def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trace) -> CountGrowth:
     edges = _edges(step, values)
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
     if not paces:
@@ -89,18 +89,20 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     piece = PIECE.get(name, 1.0)
     excluded = max(0.0, edges[-1][1] - max(highest_before, begin[1]) + piece) / span
     if excluded < limit or edges[-1][1] <= highest_before:
-        return Growth(signal=name, state="good", rate=rate, excluded=excluded)
+        return CountGrowth(signal=name, state="good", rate=rate, excluded=excluded)
     if len(paces) < FEWEST_STRETCHES:
         return _untold(name)
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
     if rate >= limit * (1 - _rounding(piece, rise)) and keeps and rise >= FEWEST * piece and not _at_once(step, values):
-        return Growth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
+        return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
     unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would tell"
-    return Growth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
+    return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
 
 
-def _untold(name: str) -> Growth:
-    return Growth(signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to tell")
+def _untold(name: str) -> CountGrowth:
+    return CountGrowth(
+        signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to tell"
+    )
 
 
 def _rounding(piece: float, rise: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from harness.model.evidence import Changed, Difference, Section
+from harness.model.evidence import Changed, EnvironmentDifference, Section
 from harness.report.text import words
 from harness.report.text.clean import shortened
 
@@ -19,7 +19,7 @@ LONGEST = 72
 ABSENT = "-"
 
 
-def to_json(found: Difference) -> dict[str, Any]:
+def to_json(found: EnvironmentDifference) -> dict[str, Any]:
     """What is not there is null."""
     return {
         "schema": 1,
@@ -39,7 +39,7 @@ def to_json(found: Difference) -> dict[str, Any]:
     }
 
 
-def render(found: Difference) -> str:
+def render(found: EnvironmentDifference) -> str:
     """A table of what changed, then what stayed as it was, then what is not known."""
     place = words.finding_place(found.finding)
     lines = [f"{place}: {words.finding_text(found.finding)}", ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model import CellResult, CellVerdict, Seen
+from harness.model import CellResult, CellVerdict, SignalState
 from harness.report.content.table import Row
 from harness.report.text import signal_words
 from harness.report.text.clean import version
@@ -14,7 +14,7 @@ from harness.report.text.signal_words import Tone
 _ALWAYS = ("step_time", "peak_memory", "memory")
 _NONE = "none"
 _NOT_COMPARED = "not compared"
-_ORDER: tuple[Seen, ...] = ("bad", "suspect", "blind", "good", "none")
+_ORDER: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Both:
     limit: str
     visible: str
     is_coarse: bool
-    seen: Seen | None
+    seen: SignalState | None
     why: str
 
     @property

@@ -83,7 +83,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ReportTable:
     """`title` has what all rows share, so that the rows need not repeat it."""
 
     title: str
@@ -121,7 +121,7 @@ class Table:
         return any(cell.tone != "none" for cell in self.shown)
 
 
-def legend(shown: Sequence[Table]) -> list[str]:
+def legend(shown: Sequence[ReportTable]) -> list[str]:
     """What the signs and figures of these tables mean, a line for each kind that they have."""
     cells = [cell for one in shown for cell in one.shown]
     also = {
@@ -138,7 +138,7 @@ def legend(shown: Sequence[Table]) -> list[str]:
     ]
 
 
-def tables(result: RunResult) -> list[Table]:
+def tables(result: RunResult) -> list[ReportTable]:
     """One table per series and lane, in the order of the plan."""
     groups: dict[tuple[str, str], list[CellResult]] = {}
     for entry in result.cells:
@@ -146,7 +146,7 @@ def tables(result: RunResult) -> list[Table]:
     return [_table(group, result) for group in groups.values()]
 
 
-def _table(group: Sequence[CellResult], result: RunResult) -> Table:
+def _table(group: Sequence[CellResult], result: RunResult) -> ReportTable:
     cell = group[0].cell
     versions = _versions(cell, group, result)
     rows: dict[str, dict[str, CellResult]] = {}
@@ -154,7 +154,7 @@ def _table(group: Sequence[CellResult], result: RunResult) -> Table:
         rows.setdefault(variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
     title = f"{plain(cell.image.series)} on {words.lane_text(cell.lane)}"
     shared = _shared_scenario(group)
-    return Table(
+    return ReportTable(
         title=title if shared is None else f"{title}, {plain(shared)}",
         versions=tuple(map(clean.version, versions)),
         rows=tuple(

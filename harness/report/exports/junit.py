@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from harness.model import CellResult, Finding, RunResult
 from harness.report.bad_ranges import finding_cells, ordered
 from harness.report.content import table
-from harness.report.content.table import Table
+from harness.report.content.table import ReportTable
 from harness.report.text import signal_words, words
 from harness.report.text.clean import plain, plain_lines
 from harness.report.text.headline import sentence
@@ -44,7 +44,7 @@ def render(result: RunResult) -> str:
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _suite(one: Table, changes: Changes) -> ElementTree.Element:
+def _suite(one: ReportTable, changes: Changes) -> ElementTree.Element:
     results = {id(cell.result): cell.result for row in one.rows for cell in row.cells if cell is not None}
     cases = (_case(entry, changes.get(entry.cell_id, ())) for entry in results.values())
     return _counted(ElementTree.Element("testsuite", name=one.title), cases)

@@ -11,7 +11,7 @@ from tabulate import tabulate
 from harness.model import RunResult
 from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import card_lines, cards
-from harness.report.content.table import Shown, Table
+from harness.report.content.table import ReportTable, Shown
 from harness.report.exports import probe_tables
 from harness.report.exports.probe_tables import ProbeSection
 from harness.report.text import gaps, numbers, sensitivity, signal_words, words
@@ -93,16 +93,16 @@ def _cards(result: RunResult) -> list[str]:
     return ["### Findings", "\n".join(found)] if found else []
 
 
-def _ends(tables: Iterable[Table]) -> Iterator[str]:
+def _ends(tables: Iterable[ReportTable]) -> Iterator[str]:
     for one in tables:
         yield from (f"{one.title}: {row.label}, {line}" for row in one.verdicts if (line := old_to_new.line(row)))
 
 
-def _section(one: Table) -> str:
+def _section(one: ReportTable) -> str:
     return f"### {escaped(one.title)}\n\n{_grid(one)}"
 
 
-def _grid(one: Table) -> str:
+def _grid(one: ReportTable) -> str:
     """The table with its longer side downwards: a page has more room there."""
     labels = [row.label for row in one.rows]
     cells = [[_cell(cell) for cell in row.cells] for row in one.rows]

@@ -96,7 +96,7 @@ class History:
 
 
 def histories(
-    tables: Sequence[table.Table], result: RunResult, anchors: Mapping[int, str], in_full: frozenset[str]
+    tables: Sequence[table.ReportTable], result: RunResult, anchors: Mapping[int, str], in_full: frozenset[str]
 ) -> Iterator[History]:
     """Every history, the bad ones first; one at a time, because a large run's would fill the memory.
 
@@ -175,7 +175,7 @@ class _Maker:
         )
 
     def _line(
-        self, cell: table.Shown, growth: sparkline.Growth | None, scale_kib: float, levels: tuple[Level, Level]
+        self, cell: table.Shown, growth: sparkline.SparkGrowth | None, scale_kib: float, levels: tuple[Level, Level]
     ) -> Line:
         entry, verdict = cell.result, cell.result.verdict
         anchor = self.anchors[id(entry)]

@@ -174,7 +174,7 @@ def _strip(of: signal_words.Strip) -> Markup:
     return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_words.told(of), marks)
 
 
-def _heats(tables: Sequence[table.Table]) -> dict[int, int]:
+def _heats(tables: Sequence[table.ReportTable]) -> dict[int, int]:
     """How hot a bad cell is, 1 to 4, by its leak beside the largest one of its table; what has no rate is hottest."""
     heats = {}
     for one in tables:

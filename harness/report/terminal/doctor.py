@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.model import Noise
-from harness.model.doctor import Checkup, Fit, HostCheck, Wanted
+from harness.model.doctor import Checkup, HostCheck, ImageFit, Wanted
 from harness.model.gpus import Gpu
 from harness.report.text import numbers
 from harness.report.text.clean import plain, spelled
@@ -193,13 +193,13 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
 # ---------------------------------------------------------------- images
 
 
-def _place(fit: Fit) -> tuple[str, Gpu | None]:
+def _place(fit: ImageFit) -> tuple[str, Gpu | None]:
     """The column of a fit: cards of one host share it that differ in nothing but which they are."""
     kind = None if fit.gpu is None else replace(fit.gpu, uuid="", index=0, processes=None, parent=None)
     return fit.host, kind
 
 
-def _fits_table(fits: Sequence[Fit], reasons: Sequence[str], console: Console) -> Table:
+def _fits_table(fits: Sequence[ImageFit], reasons: Sequence[str], console: Console) -> Table:
     table = Table(box=None, pad_edge=False, expand=False, header_style="bold")
     table.add_column("image", overflow="fold", max_width=60)
     places = list(dict.fromkeys(map(_place, fits)))
@@ -207,7 +207,7 @@ def _fits_table(fits: Sequence[Fit], reasons: Sequence[str], console: Console) -
         cards = len({fit.gpu for fit in fits if _place(fit) == (host, gpu)})
         name = host if gpu is None else f"{host} {gpu.short_name}{f' ×{cards}' if cards > 1 else ''}"
         table.add_column(_text(name, console), overflow="fold", max_width=FIT_WIDTH + 8)
-    by_image: dict[tuple[str, str], dict[tuple[str, Gpu | None], Fit]] = {}
+    by_image: dict[tuple[str, str], dict[tuple[str, Gpu | None], ImageFit]] = {}
     for fit in fits:
         by_image.setdefault((fit.series, fit.version), {})[_place(fit)] = fit
     for (series, version), row in by_image.items():
@@ -216,7 +216,7 @@ def _fits_table(fits: Sequence[Fit], reasons: Sequence[str], console: Console) -
     return table
 
 
-def _fit(fit: Fit | None, reasons: Sequence[str], console: Console) -> Text:
+def _fit(fit: ImageFit | None, reasons: Sequence[str], console: Console) -> Text:
     if fit is None:
         return _text("–", console)
     reason = "" if fit.state == "runs" else f" [{reasons.index(fit.why) + 1}]"
@@ -224,7 +224,7 @@ def _fit(fit: Fit | None, reasons: Sequence[str], console: Console) -> Text:
     return Text(spelled(text, encoding=console.encoding), style=STYLES[fit.state])
 
 
-def _where(fit: Fit) -> str:
+def _where(fit: ImageFit) -> str:
     size = "" if fit.bytes is None else f" {_size(fit.bytes)}"
     return f"here{size}" if fit.at_hand else f"pull{size}" if size else "not here"
 
@@ -253,7 +253,7 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
     }
 
 
-def _fit_json(fit: Fit) -> dict[str, Any]:
+def _fit_json(fit: ImageFit) -> dict[str, Any]:
     return {
         "host": fit.host,
         "gpu": None if fit.gpu is None else fit.gpu.uuid,

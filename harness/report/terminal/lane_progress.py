@@ -10,7 +10,7 @@ _LEAST_SAMPLES = 6
 
 
 @dataclass(kw_only=True)
-class Pace:
+class TrialPace:
     """Time per trial that was really run, from the first moment on."""
 
     clock: Callable[[], float]
@@ -27,7 +27,7 @@ class Pace:
 class LaneState:
     """One lane. `ran` counts the trials that were run now, `done` also those known from an earlier run, of `most`."""
 
-    pace: Pace
+    pace: TrialPace
     most: int = 0
     exact: bool = True
     done: int = 0

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.report.terminal.lane_progress import LaneState, Pace
+from harness.report.terminal.lane_progress import LaneState, TrialPace
 from harness.report.text import numbers
 from harness.report.text.clean import plain, spelled
 
@@ -34,14 +34,14 @@ class _Row:
     left: str
 
 
-class LiveWatcher:
+class LiveProgress:
     """Thread-safe. `display` is the context in which it is shown."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
         self._console = console
         self._lock = threading.RLock()
         self._lanes: dict[str, LaneState] = {}
-        self._pace = Pace(clock=clock)
+        self._pace = TrialPace(clock=clock)
         self.display = Live(
             console=console, get_renderable=self._bars, refresh_per_second=_REFRESHES_PER_S, transient=True,
             redirect_stdout=False, redirect_stderr=False,

@@ -15,17 +15,17 @@ from typing import TextIO
 
 from rich.console import Console
 
-from harness.model import Watcher
-from harness.report.terminal.lane_progress import LaneState, Pace
-from harness.report.terminal.live import LiveWatcher
+from harness.model import ProgressListener
+from harness.report.terminal.lane_progress import LaneState, TrialPace
+from harness.report.terminal.live import LiveProgress
 from harness.report.text.clean import plain, spelled
 
 Clock = Callable[[], float]
 
 
-def watcher(
+def open_progress(
     stderr: TextIO, environ: Mapping[str, str], *, clock: Clock = time.monotonic
-) -> AbstractContextManager[Watcher]:
+) -> AbstractContextManager[ProgressListener]:
     """Live bars if `stderr` is a terminal that can move its cursor and nobody asked for plain text."""
     stream = LenientStream(stderr)
     if _is_live(stderr, environ):
@@ -40,17 +40,17 @@ def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def live_watcher(console: Console, *, clock: Clock = time.monotonic) -> Iterator[Watcher]:
+def live_watcher(console: Console, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
     """One bar per lane at the foot of `console`; finished trials scroll above it."""
-    live = LiveWatcher(console, clock=clock)
+    live = LiveProgress(console, clock=clock)
     with live.display:
         yield live
 
 
 @contextmanager
-def plain_watcher(stream: TextIO | LenientStream, *, clock: Clock = time.monotonic) -> Iterator[Watcher]:
+def plain_watcher(stream: TextIO | LenientStream, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
     """One line per finished trial, per image prepared and per note; no carriage returns, no colours."""
-    yield PlainWatcher(stream, clock=clock)
+    yield PlainProgress(stream, clock=clock)
 
 
 class LenientStream:
@@ -86,14 +86,14 @@ class LenientStream:
             self.lost = True
 
 
-class PlainWatcher:
+class PlainProgress:
     """Thread-safe. Lines begin with their kind: `trial`, `BAD`, `image`, `note`."""
 
     def __init__(self, stream: TextIO | LenientStream, *, clock: Clock) -> None:
         self._stream = stream if isinstance(stream, LenientStream) else LenientStream(stream)
         self._lock = threading.Lock()
         self._lanes: dict[str, LaneState] = {}
-        self._pace = Pace(clock=clock)
+        self._pace = TrialPace(clock=clock)
         self._prepared: set[tuple[str, str]] = set()
 
     def plan(self, *, most: Mapping[str, int], exact: bool) -> None:

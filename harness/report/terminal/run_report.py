@@ -16,7 +16,7 @@ from rich.text import Text
 from harness.model import RunResult
 from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import card_lines, cards
-from harness.report.content.table import Row, Shown, Table
+from harness.report.content.table import ReportTable, Row, Shown
 from harness.report.text import gaps, sensitivity, signal_words, words
 from harness.report.text.clean import plain, spelled
 from harness.report.text.headline import sentence
@@ -111,7 +111,7 @@ class _Pen:
 # ---------------------------------------------------------------- tables
 
 
-def _write_legend(tables: Sequence[Table], pen: _Pen, *, left_out: bool) -> None:
+def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -> None:
     """What the signs mean, those of cells without a measurement beside them; `left_out`: that there is more to see."""
     first, *rest = (line for line in table.legend(tables) if line != table.CHANGED)
     absent = set().union(*(one.absent for one in tables))
@@ -122,7 +122,7 @@ def _write_legend(tables: Sequence[Table], pen: _Pen, *, left_out: bool) -> None
         pen.line(line, style="dim")
 
 
-def _write_ends(one: Table, pen: _Pen) -> None:
+def _write_ends(one: ReportTable, pen: _Pen) -> None:
     """Old → new, a line for each row."""
     rows = [(row, line) for row in one.verdicts if (line := old_to_new.line(row))]
     if rows:
@@ -130,7 +130,7 @@ def _write_ends(one: Table, pen: _Pen) -> None:
         pen.items(pen.text(f"{row.label}, {line}", "dim") for row, line in rows)
 
 
-def _write_signals(one: Table, pen: _Pen) -> None:
+def _write_signals(one: ReportTable, pen: _Pen) -> None:
     """Every signal of every row, with figures, limit and what would have shown; reasons below it."""
     for row in one.verdicts:
         told = old_to_new.rows(row)
@@ -148,7 +148,7 @@ def _write_signals(one: Table, pen: _Pen) -> None:
         pen.items(pen.text(text, "dim") for text in old_to_new.reasons(both for both, _ in told))
 
 
-def _write_table(one: Table, pen: _Pen) -> None:
+def _write_table(one: ReportTable, pen: _Pen) -> None:
     """The table in as few blocks as the width allows; verdict and figure of a cell on one line if that fits at once."""
     spare = pen.console.width - sum(_widths(one, pen, wide=False))
     label = min(max(8, pen.console.width // 3, spare), _label_width(one, pen))
@@ -160,11 +160,11 @@ def _write_table(one: Table, pen: _Pen) -> None:
         pen.console.print(_block(one, columns, label=label, tall=tall, pen=pen))
 
 
-def _label_width(one: Table, pen: _Pen) -> int:
+def _label_width(one: ReportTable, pen: _Pen) -> int:
     return max(pen.width(row.label) for row in one.rows)
 
 
-def _widths(one: Table, pen: _Pen, *, wide: bool) -> list[int]:
+def _widths(one: ReportTable, pen: _Pen, *, wide: bool) -> list[int]:
     """Each column's width with its gutter."""
     columns = zip(*(row.cells for row in one.rows), strict=True)
     return [
@@ -194,7 +194,7 @@ def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
         yield block
 
 
-def _block(one: Table, columns: Sequence[int], *, label: int, tall: bool, pen: _Pen) -> RichTable:
+def _block(one: ReportTable, columns: Sequence[int], *, label: int, tall: bool, pen: _Pen) -> RichTable:
     grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="bold")
     grid.add_column("", max_width=label, overflow="fold")
     for number in columns:

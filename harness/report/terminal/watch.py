@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.model.seen import Seen, Spot
+from harness.model.seen import ImageRef, RegistryLook
 from harness.report.text import numbers
 from harness.report.text.clean import plain
 
 MOST_NAMES = 6
 
 
-def line(seen: Seen) -> str:
+def line(seen: RegistryLook) -> str:
     """`2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`"""
     begin = f"{seen.at} {seen.matrix}: "
     if seen.problem:
@@ -28,7 +28,7 @@ def line(seen: Seen) -> str:
     return plain("; ".join([f"{begin}{found}", *asked, cost, *seen.notes]))
 
 
-def as_json(seen: Seen) -> dict[str, Any]:
+def as_json(seen: RegistryLook) -> dict[str, Any]:
     """One JSON object a look. Every field is always there."""
     return {
         "matrix": seen.matrix,
@@ -46,10 +46,10 @@ def as_json(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _spots(spots: Sequence[Spot]) -> list[dict[str, str]]:
+def _spots(spots: Sequence[ImageRef]) -> list[dict[str, str]]:
     return [{"series": spot.series, "image": spot.version} for spot in spots]
 
 
-def _names(spots: Sequence[Spot]) -> str:
+def _names(spots: Sequence[ImageRef]) -> str:
     shown = [f"{spot.series} {spot.version}" for spot in spots[:MOST_NAMES]]
     return ", ".join([*shown, f"{len(spots) - MOST_NAMES} more"] if len(spots) > MOST_NAMES else shown)

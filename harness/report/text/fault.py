@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
-from harness.model.episodes import Bounds, Order, bounds_of, met, sign_of, span
+from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, sign_of, span
 from harness.report.bad_ranges import place_of, place_of_cell
 from harness.report.text import phrases
 from harness.report.text.clean import plain, version
@@ -81,16 +81,16 @@ def order_of(attribution: Attribution, result: RunResult) -> Order:
 # ---------------------------------------------------------------- since when, and where
 
 
-def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[Bounds, ...]]:
+def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[EpisodeBounds, ...]]:
     """Of each bad lane, as narrow as its variants allow together: they may be one."""
-    of: dict[Lane, dict[object, list[Bounds]]] = {}
+    of: dict[Lane, dict[object, list[EpisodeBounds]]] = {}
     for one in attribution.episodes:
         finding = one.finding
         of.setdefault(finding.lane, {}).setdefault(finding.variant, []).append(bounds_of(one, order))
     return {lane: tuple(_one(same) for same in zip(*variants.values(), strict=True)) for lane, variants in of.items()}
 
 
-def _one(same: Sequence[Bounds]) -> Bounds:
+def _one(same: Sequence[EpisodeBounds]) -> EpisodeBounds:
     found = met(same)
     assert found is not None, "variants are told together only if their episodes may be one"
     return found
@@ -102,7 +102,7 @@ def _when_and_where(attribution: Attribution, result: RunResult, names: Names) -
     together = _together(list(lanes.values()))
     if together is not None:
         return _when(together, attribution, versions), names.on(attribution.bad_lanes)
-    apart: dict[tuple[Bounds, ...], list[Lane]] = {}
+    apart: dict[tuple[EpisodeBounds, ...], list[Lane]] = {}
     for lane, bounds in lanes.items():
         apart.setdefault(bounds, []).append(lane)
     told = sorted(apart.items(), key=lambda entry: _vagueness(entry[0]))
@@ -110,7 +110,7 @@ def _when_and_where(attribution: Attribution, result: RunResult, names: Names) -
     return " and ".join(each), ""
 
 
-def _together(lanes: Sequence[tuple[Bounds, ...]]) -> tuple[Bounds, ...] | None:
+def _together(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, ...] | None:
     """Of all lanes, if what happened on them may have happened at the same versions."""
     if len({len(one) for one in lanes}) > 1:
         return None
@@ -119,13 +119,13 @@ def _together(lanes: Sequence[tuple[Bounds, ...]]) -> tuple[Bounds, ...] | None:
     return tuple(known) if len(known) == len(found) else None
 
 
-def _vagueness(several: Sequence[Bounds]) -> tuple[bool, int]:
+def _vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
     """What says most comes first: with a last good version, and few that cannot be told."""
     last, first = several[0].begins or (-1, several[0].seen)
     return last < 0, first - last
 
 
-def _when(several: Sequence[Bounds], attribution: Attribution, versions: Sequence[str]) -> str:
+def _when(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str]) -> str:
     only = several[0]
     if len(several) == len(attribution.images) == 1 and only.begins is not None and only.begins[0] < 0:
         return f"in {version(attribution.images[0])}{phrases.fixed(only, versions)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import Attribution, Condition, Rule, Scalar, Variant, written
+from harness.model import Attribution, ParamCondition, Rule, Scalar, Variant, written
 from harness.report.text import numbers, words
 from harness.report.text.clean import plain
 
@@ -57,13 +57,13 @@ def _all_of(variants: int, *, never_run: int) -> str:
     return "in both variants" if variants == 2 else f"in all {variants} variants"
 
 
-def _condition(one: Condition) -> str:
+def _condition(one: ParamCondition) -> str:
     values = [_value(value) for value in one.values]
     chosen = f"= {values[0]}" if len(values) == 1 else f"in {{{', '.join(values)}}}"
     return f"{plain(one.param)} {chosen}"
 
 
-def _spoken(one: Condition) -> str:
+def _spoken(one: ParamCondition) -> str:
     values = [_value(value) for value in one.values]
     return f"{plain(one.param)} is {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
 

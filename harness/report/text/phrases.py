@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.model import Effect, Finding, signal_of
-from harness.model.episodes import Bounds
+from harness.model.episodes import EpisodeBounds
 from harness.report.text import numbers
 from harness.report.text.clean import plain, version
 
 _FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
 
 
-def when(bounds: Bounds, versions: Sequence[str]) -> str:
+def when(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
     """`since 6.3.0 (fixed in 6.3.2)`: never more than is known of `versions`, oldest first."""
     end = fixed(bounds, versions)
     if bounds.begins is None:
@@ -28,7 +28,7 @@ def when(bounds: Bounds, versions: Sequence[str]) -> str:
     return f"since {name}{end}"
 
 
-def fixed(bounds: Bounds, versions: Sequence[str]) -> str:
+def fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
     """` (fixed in 6.3.2)`, or "" of what lasts."""
     if bounds.ends is None:
         return ""

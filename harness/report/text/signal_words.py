@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
 
-from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, CellVerdict, Effect, Group, Seen, Signal, SignalVerdict
+from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, CellVerdict, Effect, Group, Signal, SignalState, SignalVerdict
 from harness.model import signal_of as _signal_of
 from harness.report.text import numbers
 from harness.report.text.clean import plain
@@ -20,7 +20,13 @@ MARKS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none":
 MEANINGS: Mapping[Tone, str] = {
     "bad": "bad", "good": "good", "unsure": "not decided", "none": "nothing to look at",
 }  # fmt: skip
-TONES: Mapping[Seen, Tone] = {"bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none"}
+TONES: Mapping[SignalState, Tone] = {
+    "bad": "bad",
+    "suspect": "unsure",
+    "blind": "unsure",
+    "good": "good",
+    "none": "none",
+}
 GROUP_NAMES: Mapping[Group, str] = {
     "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
     "start-up": "start-up", "values": "results",
@@ -56,7 +62,7 @@ def strip(verdict: CellVerdict) -> Strip:
 
 
 @lru_cache(maxsize=1024)
-def _strip(seen: tuple[tuple[str, Seen], ...]) -> Strip:
+def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
     """Cached: of ten thousand cells most are alike."""
     tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
     for name, one in seen:
@@ -213,7 +219,7 @@ _SHORT: Mapping[str, str] = {
 }  # fmt: skip
 """What a narrow column calls a signal whose title is long."""
 _UNTOLD = "cannot be told"
-MEANS: Mapping[Seen, str] = {
+MEANS: Mapping[SignalState, str] = {
     "bad": "bad", "suspect": "suspect", "blind": "blind", "good": "good", "none": "not looked at",
 }  # fmt: skip
 

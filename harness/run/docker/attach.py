@@ -15,7 +15,7 @@ from requests.exceptions import RequestException
 from harness.errors import InfrastructureError
 from harness.run.docker.client import ENGINE_ERRORS, LOST_S
 from harness.run.engine import Exit
-from harness.run.tail import Tail
+from harness.run.tail import BoundedTail
 from harness.run.waiting import BEAT_S
 
 HEADER_BYTES = 8
@@ -39,7 +39,7 @@ class Demux:
         self._header = bytearray()
         self._left = 0
         self._stream = 0
-        self.stderr = Tail()
+        self.stderr = BoundedTail()
 
     def feed(self, data: bytes) -> bytes:
         """The stdout content in `data`; the rest goes to `stderr`."""

@@ -23,7 +23,7 @@ from harness.model import Scenario
 from harness.run.docker.attach import AttachedSession
 from harness.run.docker.client import engine_errors, explanation
 from harness.run.docker.gpu_access import GpuAccess
-from harness.run.engine import Launch, Payload
+from harness.run.engine import LaunchRequest, Payload
 from harness.run.hosts import owner
 
 ROOT = "/.harness"
@@ -53,7 +53,7 @@ class Ways:
         return True
 
 
-def create(client: docker.DockerClient, launch: Launch, *, python: str, ways: Ways) -> str:
+def create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways) -> str:
     """Create (not start) the container of a trial; its id."""
     command = [python, "-B", f"{ROOT}/start.py"]
     keep = launch.prepared.image.keep_entrypoint
@@ -95,7 +95,7 @@ def is_ours(container: Mapping[str, Any]) -> bool:
     return f"/{container['Labels'].get(NAME_LABEL)}" in (container["Names"] or ())
 
 
-def _limits(launch: Launch, ways: Ways) -> dict[str, Any]:
+def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
     scenario = launch.scenario
     ulimits = [ulimit for ulimit in scenario.ulimits if ulimit[0] not in ways.refused_ulimits]
     return {
@@ -113,7 +113,7 @@ def _limits(launch: Launch, ways: Ways) -> dict[str, Any]:
     }
 
 
-def wanted_gpus(launch: Launch) -> list[str]:
+def wanted_gpus(launch: LaunchRequest) -> list[str]:
     """The UUIDs of the GPUs that a trial gets; [] for none."""
     return [gpu.uuid for gpu in launch.gpus]
 
@@ -145,7 +145,9 @@ def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> 
 
 
 @contextlib.contextmanager
-def running(client: docker.DockerClient, launch: Launch, *, python: str, ways: Ways) -> Iterator[AttachedSession]:
+def running(
+    client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
+) -> Iterator[AttachedSession]:
     """A started container with our agent in it; removed on leaving, whatever happened."""
     place, stack = launch.prepared.image.where, contextlib.ExitStack()
     try:
@@ -158,7 +160,7 @@ def running(client: docker.DockerClient, launch: Launch, *, python: str, ways: W
 
 
 def _enter(
-    stack: contextlib.ExitStack, client: docker.DockerClient, launch: Launch, *, python: str, ways: Ways
+    stack: contextlib.ExitStack, client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
 ) -> AttachedSession:
     while True:
         try:
@@ -169,7 +171,9 @@ def _enter(
 
 
 @contextlib.contextmanager
-def _started(client: docker.DockerClient, launch: Launch, *, python: str, ways: Ways) -> Iterator[AttachedSession]:
+def _started(
+    client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
+) -> Iterator[AttachedSession]:
     container_id = create(client, launch, python=python, ways=ways)
     with removed(client, container_id):
         copy_in(client, container_id, launch.payload)

@@ -11,17 +11,17 @@ import docker
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.model import Build, Host, Image, Install, Pull
-from harness.model.doctor import Condition
+from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.run.docker import containers, gpu_probe, lease
 from harness.run.docker.client import check_podman, connect, engine_errors, is_podman
 from harness.run.docker.gpu_access import GpuAccess
-from harness.run.engine import Kept, Launch, Lease, Prepared, Say, Session
+from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Say, Session
 from harness.run.images import build as builds
 from harness.run.images import free_disk, images, overlay, ownership
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process.engine import cpu_model
-from harness.run.retrying import WAITS_S, Patience
+from harness.run.retrying import WAITS_S, NetworkRetries
 
 
 def open_engine(
@@ -30,12 +30,12 @@ def open_engine(
     """Raises EngineUnreachable if it does not answer within seconds. `waits_s`: before each new try of an image that
     could not be had because of the network."""
     say(f"asking {host.engine}")
-    return DockerEngine(connect(host, environ=environ), host=host, environ=environ, patience=Patience(waits_s))
+    return DockerEngine(connect(host, environ=environ), host=host, environ=environ, patience=NetworkRetries(waits_s))
 
 
 class DockerEngine:
     def __init__(
-        self, client: docker.DockerClient, *, host: Host, environ: Mapping[str, str], patience: Patience
+        self, client: docker.DockerClient, *, host: Host, environ: Mapping[str, str], patience: NetworkRetries
     ) -> None:
         self._client, self._host, self._environ, self._patience = client, host, environ, patience
         self._pythons: dict[str, str] = {}
@@ -133,7 +133,7 @@ class DockerEngine:
             self._pythons[image_id] = name
         return self._pythons[image_id]
 
-    def launch(self, launch: Launch) -> AbstractContextManager[Session]:
+    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
         with engine_errors(self._host.where):
             python = self._python_of(launch.prepared.image, launch.prepared.reference)
         return containers.running(self._client, launch, python=python, ways=self._ways)
@@ -176,11 +176,11 @@ class DockerEngine:
         with engine_errors(self._host.where):
             return ownership.remove(self._client, kept.reference, say=say)
 
-    def condition(self, say: Say) -> Condition:
+    def condition(self, say: Say) -> HostCondition:
         place = str(self._host.where)
         with engine_errors(place):
             left, holder = self.leftovers(), lease.holder_of(self._client, place=place)
-            return Condition(
+            return HostCondition(
                 engine=str(self.facts["engine"]),
                 api=str(self._client.api.api_version),
                 gpu_way=None if self._host.gpus == "none" else self._ways.gpus.in_words,

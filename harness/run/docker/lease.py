@@ -42,7 +42,7 @@ ASKED_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holder:
+class LeaseHolder:
     """Who holds a lease, by the engine's word. `beat_s`: the engine's time at the holder's last sign of life."""
 
     id: str
@@ -207,7 +207,7 @@ def make_empty_image(client: docker.DockerClient) -> None:
 # ---------------------------------------------------------------- looking at it
 
 
-def holder_of(client: docker.DockerClient, *, place: str) -> Holder | None:
+def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
     """Who holds the lease; None if nobody does. Raises InfrastructureError, and what the SDK raises."""
     try:
         found: Mapping[str, Any] = client.api.inspect_container(NAME)
@@ -216,7 +216,7 @@ def holder_of(client: docker.DockerClient, *, place: str) -> Holder | None:
     labels = found["Config"]["Labels"] or {}
     if HOLDER_LABEL not in labels:
         raise InfrastructureError(f"{place}: a container {NAME!r} is there that is none of ours; rename or remove it")
-    return Holder(
+    return LeaseHolder(
         id=found["Id"],
         owner=owner.parse(labels.get(owner.OWNER_LABEL, "")),
         text=labels[HOLDER_LABEL],
@@ -225,7 +225,7 @@ def holder_of(client: docker.DockerClient, *, place: str) -> Holder | None:
     )
 
 
-def lapsed(client: docker.DockerClient, *, place: str) -> Holder | None:
+def lapsed(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
     """The holder of a lease that is gone, if there is one."""
     holder = holder_of(client, place=place)
     return holder if holder is not None and holder.lapsed(now_s=engine_time_s(client)) else None

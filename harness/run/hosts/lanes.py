@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
-from harness.model import Image, Trial, Trials, Watcher
-from harness.run.engine import Engine, Launch, Lease, Prepared
+from harness.model import Image, ProgressListener, Trial, Trials
+from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
 from harness.run.hosts.gpus import mismatch
-from harness.run.images.prefetch import Images
-from harness.run.policy import Batch, BlockRun, CellRun, Journal, Referee, Review
+from harness.run.images.prefetch import HostImages
+from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.keys import trial_key
 from harness.run.trial.payload import pack
@@ -30,13 +30,13 @@ class HostRun:
 
     engine: Engine
     lease: Lease
-    images: Images
+    images: HostImages
     run_id: str
     trials: Trials
     rng: random.Random
-    referee: Referee
+    oracle: Oracle
     journal: Journal
-    watcher: Watcher
+    progress: ProgressListener
     stopped: Callable[[], bool]
     finished: Callable[[BlockRun], None]
     reuse: bool = True
@@ -52,8 +52,8 @@ class HostRun:
         Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost, InfrastructureError
         when somebody else took the host over.
         """
-        wanted = [run.cell for block in blocks if not block.policy.lazy for run in block.cells]
-        every = [cell for cell in wanted if self.referee.cannot_run(cell, None) is None]
+        wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
+        every = [cell for cell in wanted if self.oracle.cannot_run(cell, None) is None]
         self.had.update(image for image in {cell.image for cell in every} if self.engine.at_hand(image))
         self.rng.shuffle(every)
         self.images.pull_ahead(sorted(every, key=lambda cell: cell.image.series))
@@ -73,15 +73,15 @@ class HostRun:
         """
         for run in block.cells:
             if not run.cell.excluded and not run.trials:  # what an early launch showed stands
-                run.incompatible = self.referee.cannot_run(run.cell, None) or ""
-            if block.policy.lazy:
+                run.incompatible = self.oracle.cannot_run(run.cell, None) or ""
+            if block.scheduler.lazy:
                 run.at_hand = self.engine.at_hand(run.cell.image)
-            if run.at_hand if block.policy.lazy else not self.images.is_coming(run.cell):
+            if run.at_hand if block.scheduler.lazy else not self.images.is_coming(run.cell):
                 self._prepare(run)
 
     def _run_block(self, block: BlockRun, blocks: Sequence[BlockRun]) -> None:
         """`blocks`: this one, and those after it."""
-        while (batch := block.policy.next()).runs:
+        while (batch := block.scheduler.next()).runs:
             if batch.only_known:
                 for run in batch.runs:
                     self._prepare(run)
@@ -121,7 +121,7 @@ class HostRun:
     def _run_early(self, blocks: Sequence[BlockRun]) -> bool:
         """Launch something of the first block that has a use for the time of a pull; False if none has."""
         for block in blocks:
-            here = [batch for batch in block.policy.early() if self.images.is_here(batch.runs[0].cell)]
+            here = [batch for batch in block.scheduler.early() if self.images.is_here(batch.runs[0].cell)]
             if here:
                 self.rng.shuffle(here)
                 batch = min(here, key=lambda one: one.round)
@@ -149,7 +149,7 @@ class HostRun:
         if cell.excluded:
             run.problem = cell.excluded.why
             return
-        run.incompatible = self.referee.cannot_run(cell, None) or ""
+        run.incompatible = self.oracle.cannot_run(cell, None) or ""
         if run.incompatible:
             return
         was_here = cell.image in self.had or run.at_hand
@@ -159,7 +159,7 @@ class HostRun:
             return
         if not was_here:
             self.cold.add(image.digest)
-        run.incompatible = self.referee.cannot_run(cell, image) or ""
+        run.incompatible = self.oracle.cannot_run(cell, image) or ""
         if run.incompatible:
             return
         run.prepared = image
@@ -204,7 +204,7 @@ class HostRun:
         self._check_stopped()
         self.lease.check()
         begun_s = time.monotonic()
-        self.watcher.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
+        self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
         try:
             trial = self._launch(run, run.prepared, batch, number=number)
         except EngineUnreachable:
@@ -231,7 +231,7 @@ class HostRun:
         wrong = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
         if wrong:
             return Review(trial=replace(trial, end="infrastructure", message=wrong))
-        reviewed = self.referee.review(run.cell, trial)
+        reviewed = self.oracle.review(run.cell, trial)
         run.incompatible = reviewed.incompatible
         return reviewed
 
@@ -240,14 +240,14 @@ class HostRun:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self._check_stopped()
-            self.watcher.preparing(lane=lane, image="GPU", text=f"a pause of {seconds:.0f} s: {why}")
+            self.progress.preparing(lane=lane, image="GPU", text=f"a pause of {seconds:.0f} s: {why}")
             time.sleep(min(0.5, seconds))
 
     def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         cell = run.cell
-        whole = batch.whole or self.referee.needs_whole_budget(cell, run.measured)
+        whole = batch.whole or self.oracle.needs_whole_budget(cell, run.measured)
         with self.images.in_use(cell, prepared) as present:
-            launch = Launch(
+            launch = LaunchRequest(
                 prepared=present,
                 scenario=cell.variant.scenario,
                 payload=pack(cell.variant),
@@ -261,8 +261,8 @@ class HostRun:
                 number=number,
                 key=run.key,
                 round=batch.round,
-                decide=lambda trace: self.referee.decide(cell, trace, whole),
-                on_step=lambda step, rss_kib: self.watcher.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
+                decide=lambda trace: self.oracle.decide(cell, trace, whole),
+                on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
                 cancelled=self.stopped,
             )
 
@@ -275,8 +275,8 @@ class HostRun:
             run.problem = trial.message
 
     def _tell_end(self, run: CellRun, trial: Trial, *, reused: bool) -> None:
-        text, bad = self.referee.describe(run.cell, trial)
-        self.watcher.trial_ended(
+        text, bad = self.oracle.describe(run.cell, trial)
+        self.progress.trial_ended(
             lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
             twin=run.cell.twin,
         )  # fmt: skip

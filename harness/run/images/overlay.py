@@ -26,7 +26,7 @@ from harness.run.images import build_errors
 from harness.run.images.images import Found, find_python, found_locally, inspect, local_image, pull
 from harness.run.images.ownership import IMAGE_LABEL
 from harness.run.retrying import unavailable
-from harness.run.tail import Tail
+from harness.run.tail import BoundedTail
 
 CA_PATH = "/.harness-ca.pem"
 REPOSITORY = "harness/overlay"
@@ -160,7 +160,7 @@ def _execute(
     client: docker.DockerClient, container_id: str, command: list[str], *, environment: dict[str, str], say: Say
 ) -> tuple[int, str]:
     """Run a command as root in the container: (exit code, the end of its output)."""
-    api, output, told = client.api, Tail(), command[0]
+    api, output, told = client.api, BoundedTail(), command[0]
     exec_id = api.exec_create(container_id, command, environment=environment, user="root")["Id"]
     for chunk in read_stream(api.exec_start(exec_id, socket=True)):
         output.add(chunk)

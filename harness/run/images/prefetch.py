@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import Cell, Image, Pull, Watcher
+from harness.model import Cell, Image, ProgressListener, Pull
 from harness.run.engine import Engine, Prepared
 from harness.run.images.disk_budget import Disk, Name, name_of
 
@@ -21,7 +21,7 @@ POLL_S = 0.1
 
 
 @dataclass(kw_only=True)
-class Images:
+class HostImages:
     """What became of each image: ready, or the line that says why it cannot be had.
 
     `open_another` gives a second connection to the same engine, for the pulls that run beside trials.
@@ -29,7 +29,7 @@ class Images:
 
     engine: Engine
     open_another: Callable[[], Engine]
-    watcher: Watcher
+    progress: ProgressListener
     stopped: Callable[[], bool]
     disk: Disk = field(default_factory=Disk)
     _known: dict[Name, Prepared | str] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Images:
             if engine is not self.engine:
                 self._last_busy_s = time.monotonic()
             name = f"{cell.image.series} {cell.image.version}"
-            self.watcher.preparing(lane=str(cell.lane), image=name, text=text)
+            self.progress.preparing(lane=str(cell.lane), image=name, text=text)
 
         try:
             say("preparing")
@@ -150,7 +150,7 @@ class Images:
         reason = text.removeprefix(place)
         if reason not in self._noted:
             self._noted.add(reason)
-            self.watcher.note(text)
+            self.progress.note(text)
 
     # ------------------------------------------------------------ beside the trials
 

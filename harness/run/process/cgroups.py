@@ -21,7 +21,7 @@ REMOVAL_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cgroup:
+class TrialCgroup:
     path: Path
     version: int
 
@@ -81,7 +81,7 @@ def _text(path: Path) -> str:
         raise InfrastructureError(f"{path}: {error.strerror}") from error
 
 
-def create(name: str, *, root: Path = CGROUPS) -> Cgroup | None:
+def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
     """A new memory cgroup of that name below our own or the nearest one above; None where none can be made."""
     for version, parent in _parents(root):
         path = parent / name
@@ -90,16 +90,16 @@ def create(name: str, *, root: Path = CGROUPS) -> Cgroup | None:
         except OSError:
             continue  # not ours to write: the next one above, or none
         if (path / ("memory.max" if version == 2 else "memory.limit_in_bytes")).exists():
-            return Cgroup(path=path, version=version)
+            return TrialCgroup(path=path, version=version)
         path.rmdir()
     return None
 
 
-def find(prefix: str, *, root: Path = CGROUPS) -> Iterator[Cgroup]:
+def find(prefix: str, *, root: Path = CGROUPS) -> Iterator[TrialCgroup]:
     """The cgroups whose name begins with `prefix`, where `create` would make them."""
     for version, parent in _parents(root):
         if os.access(parent, os.W_OK):
-            yield from (Cgroup(path=path, version=version) for path in parent.glob(f"{prefix}*"))
+            yield from (TrialCgroup(path=path, version=version) for path in parent.glob(f"{prefix}*"))
 
 
 def _parents(root: Path) -> Iterable[tuple[int, Path]]:
@@ -119,7 +119,7 @@ def _parents(root: Path) -> Iterable[tuple[int, Path]]:
 @contextlib.contextmanager
 def memory_limit(
     memory_bytes: int | None, *, name: str, root: Path = CGROUPS
-) -> Iterator[tuple[Cgroup | None, list[str]]]:
+) -> Iterator[tuple[TrialCgroup | None, list[str]]]:
     """Yields (cgroup or None, the words to put before a command so that it starts under the limit).
 
     The shell joins the cgroup and then becomes the command: nothing runs between fork and exec in a process of

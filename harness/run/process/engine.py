@@ -23,14 +23,14 @@ import psutil
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Host, Image, Install
-from harness.model.doctor import Condition, Room
+from harness.model.doctor import HostCondition, Room
 from harness.model.gpus import Gpu
-from harness.run.engine import Exit, Kept, Launch, Lease, Payload, Prepared, Say, Session
+from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Payload, Prepared, Say, Session
 from harness.run.hosts import gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process import cgroups, environments, host_lock, leftovers
-from harness.run.process.cgroups import Cgroup
-from harness.run.tail import Tail
+from harness.run.process.cgroups import TrialCgroup
+from harness.run.tail import BoundedTail
 
 READ_BYTES = 1 << 18
 EXIT_S = 5.0
@@ -71,7 +71,7 @@ class ProcessEngine:
         return environments.size_bytes(Path(prepared.reference))
 
     @contextlib.contextmanager
-    def launch(self, launch: Launch) -> Iterator[Session]:
+    def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         name, python = leftovers.new_name(), Path(launch.prepared.reference)
         limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
         with environments.in_use(python), _root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
@@ -100,9 +100,9 @@ class ProcessEngine:
     def remove(self, kept: Kept, say: Say) -> bool:
         return environments.remove(Path(kept.reference), say=say)
 
-    def condition(self, say: Say) -> Condition:
+    def condition(self, say: Say) -> HostCondition:
         folder, usage = _temporary_folder(), environments.disk_usage(self._environ)
-        return Condition(
+        return HostCondition(
             engine="process",
             holder=host_lock.holder(folder),
             room=Room(free_bytes=usage.free, total_bytes=usage.total),
@@ -115,10 +115,10 @@ class ProcessEngine:
 
 
 class ProcessSession:
-    def __init__(self, process: subprocess.Popen[bytes], cgroup: Cgroup | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
         self._process, self._cgroup = process, cgroup
         self._stdin, self._stdout, self._stderr = _pipes(process)
-        self._stderr_tail = Tail()
+        self._stderr_tail = BoundedTail()
         self._poll = select.poll()
         for pipe in (self._stdout, self._stderr):
             self._poll.register(pipe, select.POLLIN)
@@ -214,7 +214,7 @@ def _temporary_folder() -> Path:
         raise InfrastructureError(f"{error.strerror}; make room, or set TMPDIR to another folder") from error
 
 
-def _environment(launch: Launch, root: Path) -> dict[str, str]:
+def _environment(launch: LaunchRequest, root: Path) -> dict[str, str]:
     """Nothing of the caller's environment but a path to programs: no credential gets in."""
     folder = Path(launch.prepared.reference).parent
     return {
@@ -232,7 +232,7 @@ def _environment(launch: Launch, root: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _started(
-    command: list[str], *, root: Path, environment: dict[str, str], cgroup: Cgroup | None
+    command: list[str], *, root: Path, environment: dict[str, str], cgroup: TrialCgroup | None
 ) -> Iterator[subprocess.Popen[bytes]]:
     try:
         process = subprocess.Popen(
@@ -255,7 +255,7 @@ def _started(
         _close_pipes(process)
 
 
-def kill_tree(process: subprocess.Popen[bytes], cgroup: Cgroup | None) -> None:
+def kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
     """End the process and all it started: descendants, its process group, and whoever is in its cgroup.
 
     Raises InfrastructureError if it does not end: stuck in a driver or a network file system, it cannot be killed.

@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.errors import InfrastructureError
 from harness.run.hosts import owner
 from harness.run.process import cgroups
-from harness.run.process.cgroups import Cgroup
+from harness.run.process.cgroups import TrialCgroup
 
 PREFIX = "harness-trial-"
 KILLING_S = 5.0
@@ -57,7 +57,7 @@ def names_of_dead(folder: Path, *, cgroup_root: Path) -> tuple[str, ...]:
     return tuple(sorted({path.name for path in paths}))
 
 
-def _dead_cgroups(root: Path) -> list[Cgroup]:
+def _dead_cgroups(root: Path) -> list[TrialCgroup]:
     return [cgroup for cgroup in cgroups.find(PREFIX, root=root) if _is_dead_and_ours(cgroup.path)]
 
 
@@ -96,7 +96,7 @@ def _open_up(folder: Path) -> None:
                 _open_up(inner)
 
 
-def kill_cgroup(cgroup: Cgroup) -> None:
+def kill_cgroup(cgroup: TrialCgroup) -> None:
     """Kill what is in it until nothing is: a process may fork while it is being killed."""
     until_s = time.monotonic() + KILLING_S
     while (pids := cgroup.pids()) and time.monotonic() < until_s:

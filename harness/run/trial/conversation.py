@@ -15,14 +15,14 @@ from datetime import datetime, timezone
 from typing import Any, Protocol, cast
 
 from harness.model import End, Trace, Trial
-from harness.run.engine import Engine, Exit, Launch, Session
+from harness.run.engine import Engine, Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
     COUNT_LIMIT,
     ENDS,
     HEAD_LIMIT,
-    Lines,
     Message,
+    MessageLines,
     Misunderstood,
     columns_of,
     count,
@@ -79,7 +79,7 @@ class Outcome:
 
 def run_trial(
     engine: Engine,
-    launch: Launch,
+    launch: LaunchRequest,
     *,
     cell_id: str,
     number: int,
@@ -127,7 +127,7 @@ class Conversation:
     def __init__(
         self,
         session: Session,
-        launch: Launch,
+        launch: LaunchRequest,
         *,
         decide: Decide,
         on_step: OnStep,
@@ -142,7 +142,7 @@ class Conversation:
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
         self._session, self._decide, self._on_step = session, decide, on_step
         self._cancelled, self._on_file, self._clock = cancelled, on_file, clock
-        self._lines = Lines(job["marker"])
+        self._lines = MessageLines(job["marker"])
         self._keeps_entrypoint = launch.prepared.image.keep_entrypoint
         self._heard_s = clock.monotonic()
         self._handlers = {

@@ -1,6 +1,6 @@
 """What an agent says, out of the noise of an image that is not trusted.
 
-`Lines` finds the marked lines, `parse` checks one of them; both raise `Misunderstood` and nothing else.
+`MessageLines` finds the marked lines, `parse` checks one of them; both raise `Misunderstood` and nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NoReturn, get_args
 import numpy as np
 
 from harness.model import End, Floats, Look
-from harness.run.tail import Tail
+from harness.run.tail import BoundedTail
 
 LINE_LIMIT_BYTES = 16 << 20
 FACTS_LIMIT_BYTES = 1 << 20
@@ -36,14 +36,14 @@ class Misunderstood(Exception):
     """A marked line that is no message of the protocol."""
 
 
-class Lines:
+class MessageLines:
     """Cuts a stream of bytes into the agent's marked lines; the rest goes into `noise`, of which the end is kept."""
 
     def __init__(self, marker: str) -> None:
         self._start = marker.encode() + b" "
         self._open = bytearray()
         self._searched = 0
-        self.noise = Tail(TEXT_LIMIT)
+        self.noise = BoundedTail(TEXT_LIMIT)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The JSON text of each marked line that `data` completes."""

@@ -14,7 +14,7 @@ from harness.schedule.bisect.records import (
     Evidence,
     Expected,
     Rules,
-    Spot,
+    VersionEvidence,
     expected_launches,
 )
 
@@ -25,7 +25,7 @@ __all__ = [
     "Evidence",
     "Expected",
     "Rules",
-    "Spot",
+    "VersionEvidence",
     "conclude",
     "decide",
     "expected_launches",

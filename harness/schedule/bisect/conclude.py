@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.schedule.bisect.flaky_extent import Reach, doubt, reach_of
-from harness.schedule.bisect.records import Boundary, Rules, Spot, name_of
+from harness.schedule.bisect.records import Boundary, Rules, VersionEvidence, name_of
 from harness.schedule.bisect.side_by_side import level_boundaries
-from harness.schedule.bisect.states import Change, agreeing, changes_of, is_mixed, metrics_of, state_of
+from harness.schedule.bisect.states import StateChange, agreeing, changes_of, is_mixed, metrics_of, state_of
 
 
-def conclude(spots: Sequence[Spot], *, rules: Rules) -> tuple[Boundary, ...]:
+def conclude(spots: Sequence[VersionEvidence], *, rules: Rules) -> tuple[Boundary, ...]:
     """The changes of states; if there are none, those of levels.
 
     Where a failure comes in a part of the launches only, or at times that some may not have lived to see, good versions
@@ -21,19 +21,19 @@ def conclude(spots: Sequence[Spot], *, rules: Rules) -> tuple[Boundary, ...]:
     return tuple(states) or level_boundaries(spots, rules)
 
 
-def bad_from_start(spots: Sequence[Spot], metric: str) -> int | None:
+def bad_from_start(spots: Sequence[VersionEvidence], metric: str) -> int | None:
     """The oldest version that is known, if it is bad."""
     known = [place for place, spot in enumerate(spots) if state_of(spot, metric) is not None]
     return known[0] if known and state_of(spots[known[0]], metric) else None
 
 
-def not_needed(spots: Sequence[Spot], *, rules: Rules) -> Mapping[int, str]:
+def not_needed(spots: Sequence[VersionEvidence], *, rules: Rules) -> Mapping[int, str]:
     """Why each version that could be launched, and was not, did not need to be."""
     found = conclude(spots, rules=rules)
     return {place: _why(spots, place, found) for place, spot in enumerate(spots) if spot.testable and not spot.launches}
 
 
-def _why(spots: Sequence[Spot], place: int, found: Sequence[Boundary]) -> str:
+def _why(spots: Sequence[VersionEvidence], place: int, found: Sequence[Boundary]) -> str:
     known = [p for p, spot in enumerate(spots) if spot.launches]
     older = max((p for p in known if p < place), default=None)
     newer = min((p for p in known if p > place), default=None)
@@ -43,7 +43,7 @@ def _why(spots: Sequence[Spot], place: int, found: Sequence[Boundary]) -> str:
     return f"not needed: between {name_of(spots, older)} and {name_of(spots, newer)}, {word}"
 
 
-def _word(spots: Sequence[Spot], older: int, newer: int, found: Sequence[Boundary]) -> str:
+def _word(spots: Sequence[VersionEvidence], older: int, newer: int, found: Sequence[Boundary]) -> str:
     crossed = any((b.before if b.before is not None else -1) <= older and newer <= b.after for b in found)
     if crossed:
         return "which differ"
@@ -51,7 +51,7 @@ def _word(spots: Sequence[Spot], older: int, newer: int, found: Sequence[Boundar
     return "both bad" if all(bad) else "both good" if not any(bad) else "which differ"
 
 
-def _boundary(spots: Sequence[Spot], change: Change, rules: Rules) -> Boundary:
+def _boundary(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Boundary:
     doubted = is_mixed(spots, change.metric) or doubt(spots, change) > rules.alpha
     good = _proven(spots, reach_of(spots, change), rules) if doubted else change.good
     before, after = (good, change.bad) if change.worse else (change.bad, change.after if good is None else good)
@@ -67,7 +67,7 @@ def _boundary(spots: Sequence[Spot], change: Change, rules: Rules) -> Boundary:
     )
 
 
-def _proven(spots: Sequence[Spot], reach: Reach, rules: Rules) -> int | None:
+def _proven(spots: Sequence[VersionEvidence], reach: Reach, rules: Rules) -> int | None:
     """The first version on the way out, with good launches of its own, that is bad with a chance below `alpha`."""
     for index, place in enumerate(reach.places):
         if index and spots[place].launches and reach.bad(index) <= rules.alpha:

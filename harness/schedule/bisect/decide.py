@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from harness.schedule.bisect import flaky_extent, halving
 from harness.schedule.bisect.conclude import bad_from_start, conclude
-from harness.schedule.bisect.records import Boundary, Decision, Rules, Spot, name_of
+from harness.schedule.bisect.records import Boundary, Decision, Rules, VersionEvidence, name_of
 from harness.schedule.bisect.side_by_side import compare
 from harness.schedule.bisect.states import (
     PATIENCE,
-    Change,
+    StateChange,
     agreeing,
     changes_of,
     doubtful_runs,
@@ -31,7 +31,7 @@ SHOWN = 20
 """How many places of a posterior are logged."""
 
 
-def decide(spots: Sequence[Spot], *, rules: Rules) -> Decision:
+def decide(spots: Sequence[VersionEvidence], *, rules: Rules) -> Decision:
     """The next launches, or the end of the search with what was found."""
     for ask in (_ends, _lucky, _between, _levels, _alike, _accused_once):
         decision = ask(spots, rules)
@@ -43,21 +43,21 @@ def decide(spots: Sequence[Spot], *, rules: Rules) -> Decision:
 # ---------------------------------------------------------------- both ends
 
 
-def _usable(spots: Sequence[Spot], rules: Rules) -> list[int]:
+def _usable(spots: Sequence[VersionEvidence], rules: Rules) -> list[int]:
     """The versions that can be launched and are not known to say nothing."""
     return [place for place, spot in enumerate(spots) if spot.testable and not _given_up(spot, rules)]
 
 
-def _given_up(spot: Spot, rules: Rules) -> bool:
+def _given_up(spot: VersionEvidence, rules: Rules) -> bool:
     return spot.launches >= min(PATIENCE, rules.most) and all(state_of(spot, each) is None for each in spot.states)
 
 
-def _outer(spots: Sequence[Spot], rules: Rules) -> list[int]:
+def _outer(spots: Sequence[VersionEvidence], rules: Rules) -> list[int]:
     usable = _usable(spots, rules)
     return sorted({usable[0], usable[-1]}) if usable else []
 
 
-def _ends(spots: Sequence[Spot], rules: Rules) -> Decision | None:
+def _ends(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
     """The oldest and the newest version that say anything, and the baseline."""
     ends = _outer(spots, rules)
     usual = rules.baseline
@@ -69,11 +69,11 @@ def _ends(spots: Sequence[Spot], rules: Rules) -> Decision | None:
     return Decision(launch=tuple(silent), kind="end", reason=f"nothing is known of {names}: both ends come first")
 
 
-def _is_silent(spot: Spot, rules: Rules) -> bool:
+def _is_silent(spot: VersionEvidence, rules: Rules) -> bool:
     return not _given_up(spot, rules) and all(state_of(spot, metric) is None for metric in spot.states)
 
 
-def _alike(spots: Sequence[Spot], rules: Rules) -> Decision | None:
+def _alike(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
     """Ends between which nothing changes are launched again before that is believed: all else rests on them, and what
     fails late, in a part of the launches, shows in whole ones only.
     """
@@ -87,7 +87,7 @@ def _alike(spots: Sequence[Spot], rules: Rules) -> Decision | None:
     return Decision(launch=again, kind="confirm", reason=reason, whole=True)
 
 
-def _accused_once(spots: Sequence[Spot], rules: Rules) -> Decision | None:
+def _accused_once(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
     """What failed beside versions that say nothing has no change to be confirmed at: once more, for its own sake."""
     for metric in metrics_of(spots):
         bad = [place for place, spot in enumerate(spots) if state_of(spot, metric)]
@@ -99,7 +99,7 @@ def _accused_once(spots: Sequence[Spot], rules: Rules) -> Decision | None:
     return None
 
 
-def _believed(spot: Spot, rules: Rules) -> bool:
+def _believed(spot: VersionEvidence, rules: Rules) -> bool:
     bad = any(agreeing(spot, metric, bad=True, rules=rules) for metric in spot.states)
     some = any(evidence(spot, metric).bad for metric in spot.states)
     return bad or spot.launches >= (rules.most if some else min(rules.least, rules.most))
@@ -108,7 +108,7 @@ def _believed(spot: Spot, rules: Rules) -> bool:
 # ---------------------------------------------------------------- between two that differ
 
 
-def _lucky(spots: Sequence[Spot], rules: Rules) -> Decision | None:
+def _lucky(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
     """Good launches between two bad versions: a good stretch, or luck?"""
     for metric in metrics_of(spots):
         for run in doubtful_runs(spots, metric):
@@ -120,7 +120,7 @@ def _lucky(spots: Sequence[Spot], rules: Rules) -> Decision | None:
     return None
 
 
-def _between(spots: Sequence[Spot], rules: Rules) -> Decision | None:
+def _between(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
     for metric in metrics_of(spots):
         mixed = is_mixed(spots, metric)
         for change in changes_of(spots, metric):
@@ -131,7 +131,7 @@ def _between(spots: Sequence[Spot], rules: Rules) -> Decision | None:
     return None
 
 
-def _halve(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | None:
+def _halve(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Decision | None:
     place = halving.pick(spots, change, rules)
     if place is None:
         return _confirm(spots, change, change.good, rules)
@@ -142,7 +142,7 @@ def _halve(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | No
     )
 
 
-def _confirm(spots: Sequence[Spot], change: Change, good: int, rules: Rules) -> Decision | None:
+def _confirm(spots: Sequence[VersionEvidence], change: StateChange, good: int, rules: Rules) -> Decision | None:
     """Both sides again, until each has launches that agree; and the oldest version, if it is bad."""
     sides = {good: False, change.bad: True}
     oldest = bad_from_start(spots, change.metric)
@@ -166,7 +166,7 @@ def _confirm(spots: Sequence[Spot], change: Change, good: int, rules: Rules) -> 
     )  # fmt: skip
 
 
-def _part_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | None:
+def _part_time(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Decision | None:
     """A failure that comes in a part of the launches: where does one more launch tell most about its reach?"""
     known = flaky_extent.reach_of(spots, change)
     place = flaky_extent.pick(spots, change, known, rules)
@@ -187,7 +187,7 @@ def _part_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision 
     )  # fmt: skip
 
 
-def _in_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | None:
+def _in_time(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Decision | None:
     """Failures come so late, or at steps so far apart, that the good side may only have ended before its own."""
     chance = flaky_extent.doubt(spots, change)
     place = flaky_extent.settling(spots, change, rules) if chance > rules.alpha else None
@@ -203,13 +203,13 @@ def _in_time(spots: Sequence[Spot], change: Change, rules: Rules) -> Decision | 
     )
 
 
-def _sides(spots: Sequence[Spot], change: Change) -> str:
+def _sides(spots: Sequence[VersionEvidence], change: StateChange) -> str:
     words = ("good", "bad") if change.worse else ("bad", "good")
     before, after = name_of(spots, change.before), name_of(spots, change.after)
     return f"{change.metric}: {before} is {words[0]} and {after} {words[1]}"
 
 
-def _levels(spots: Sequence[Spot], rules: Rules) -> Decision | None:
+def _levels(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
     """Levels are compared where nothing worse was found: versions that fail or leak have no levels to compare."""
     if any(state_of(spot, metric) for spot in spots for metric in spot.states):
         return None
@@ -219,7 +219,7 @@ def _levels(spots: Sequence[Spot], rules: Rules) -> Decision | None:
 # ---------------------------------------------------------------- the end
 
 
-def _found(spots: Sequence[Spot], rules: Rules) -> str:
+def _found(spots: Sequence[VersionEvidence], rules: Rules) -> str:
     ends = _outer(spots, rules)
     if not ends:
         return "no version could be asked"
@@ -236,12 +236,12 @@ def _found(spots: Sequence[Spot], rules: Rules) -> str:
     return "both ends are good; a bad version in between would need --search full"
 
 
-def _is_unclear(spot: Spot) -> bool:
+def _is_unclear(spot: VersionEvidence) -> bool:
     """Whether launches showed something that is neither good nor bad."""
     return any(state_of(spot, metric) is None and (seen.bad or seen.unsure) for metric, seen in spot.states.items())
 
 
-def _told(spots: Sequence[Spot], boundary: Boundary, rules: Rules) -> str:
+def _told(spots: Sequence[VersionEvidence], boundary: Boundary, rules: Rules) -> str:
     word = _word(boundary)
     sure = "" if boundary.confirmed else f", without {rules.agree} launches that agree on both sides"
     if not boundary.between:
@@ -261,17 +261,17 @@ def _word(boundary: Boundary) -> str:
     return "first bad" if boundary.worse else "first good again"
 
 
-def _since(spots: Sequence[Spot], oldest: int, metric: str, rules: Rules) -> str:
+def _since(spots: Sequence[VersionEvidence], oldest: int, metric: str, rules: Rules) -> str:
     if agreeing(spots[oldest], metric, bad=True, rules=rules):
         return f"{metric}: bad since before {name_of(spots, oldest)}"
     return f"{metric}: may be bad since before {name_of(spots, oldest)}, without {rules.agree} launches that agree"
 
 
-def _doubt(spots: Sequence[Spot], boundary: Boundary) -> str:
+def _doubt(spots: Sequence[VersionEvidence], boundary: Boundary) -> str:
     """What a few launches that all failed cannot tell."""
     if boundary.metric != "outcome" or not boundary.worse or boundary.before is None or is_mixed(spots, "outcome"):
         return ""
-    change = Change(metric=boundary.metric, before=boundary.before, after=boundary.after, worse=True)
+    change = StateChange(metric=boundary.metric, before=boundary.before, after=boundary.after, worse=True)
     failed = failures_from(spots, change)
     launches = f"all {failed} launches" if failed > 1 else "the only launch"
     return (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.model import Floats
-from harness.schedule.bisect.records import Evidence, Rules, Spot
-from harness.schedule.bisect.states import Change, believed_states, evidence
+from harness.schedule.bisect.records import Evidence, Rules, VersionEvidence
+from harness.schedule.bisect.states import StateChange, believed_states, evidence
 from harness.schedule.bisect.survival import chances, in_time, luck
 
 NEARLY = 0.9
@@ -35,7 +35,7 @@ class Reach:
         return 1 - luck(self.seen, [_good(steps)])
 
 
-def reach_of(spots: Sequence[Spot], change: Change, *, by: Callable[..., Floats] = chances) -> Reach:
+def reach_of(spots: Sequence[VersionEvidence], change: StateChange, *, by: Callable[..., Floats] = chances) -> Reach:
     """All versions from the bad side outwards, up to the next bad one, may be bad and were lucky so far."""
     outwards = -1 if change.worse else 1
     states = believed_states(spots, change.metric)
@@ -46,7 +46,9 @@ def reach_of(spots: Sequence[Spot], change: Change, *, by: Callable[..., Floats]
     return Reach(places=tuple(places), outermost=fits / fits.sum(), seen=seen)
 
 
-def _until(states: Sequence[bool | None], spots: Sequence[Spot], start: int, *, step: int, stop: bool) -> list[int]:
+def _until(
+    states: Sequence[bool | None], spots: Sequence[VersionEvidence], start: int, *, step: int, stop: bool
+) -> list[int]:
     """The testable places from `start` on, up to the next whose state is `stop`."""
     found: list[int] = []
     place = start + step
@@ -57,7 +59,7 @@ def _until(states: Sequence[bool | None], spots: Sequence[Spot], start: int, *, 
     return found
 
 
-def pick(spots: Sequence[Spot], change: Change, reach: Reach, rules: Rules) -> int | None:
+def pick(spots: Sequence[VersionEvidence], change: StateChange, reach: Reach, rules: Rules) -> int | None:
     """The version whose next launch tells most about how far the failure reaches; None if that could change nothing."""
     left = [0, *(_left(spots[place], rules) for place in reach.places[1:])]
     steps = _steps(spots, reach.places, change, rules)
@@ -86,7 +88,7 @@ def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
     return max((i for i in doubtful if reach.bad(i) * missed[i] <= rules.alpha), default=0)
 
 
-def doubt(spots: Sequence[Spot], change: Change) -> float:
+def doubt(spots: Sequence[VersionEvidence], change: StateChange) -> float:
     """The chance that the good version is bad, and ended well only because the time of the failure had not come. Where
     steps are not counted nothing speaks for it.
     """
@@ -96,7 +98,7 @@ def doubt(spots: Sequence[Spot], change: Change) -> float:
     return reach.bad(reach.places.index(change.good))
 
 
-def settling(spots: Sequence[Spot], change: Change, rules: Rules) -> int | None:
+def settling(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> int | None:
     """The side of a change whose next launch, if it ends as those before, leaves less of the doubt."""
     good, bad = (evidence(spots[place], change.metric) for place in (change.good, change.bad))
     (steps,) = _steps(spots, [change.good], change, rules)
@@ -114,11 +116,13 @@ def settling(spots: Sequence[Spot], change: Change, rules: Rules) -> int | None:
     return min(able, key=left, default=None)
 
 
-def _left(spot: Spot, rules: Rules) -> int:
+def _left(spot: VersionEvidence, rules: Rules) -> int:
     return max(0, rules.most - spot.launches) if spot.testable else 0
 
 
-def _steps(spots: Sequence[Spot], places: Sequence[int], change: Change, rules: Rules) -> list[int | None]:
+def _steps(
+    spots: Sequence[VersionEvidence], places: Sequence[int], change: StateChange, rules: Rules
+) -> list[int | None]:
     """How many steps the next launch of each version does, if it ends well: as many as the last one that did, or as the
     longest one of any version. None where steps are not counted.
     """

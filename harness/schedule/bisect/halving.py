@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.schedule.bisect.records import Rules, Spot
-from harness.schedule.bisect.states import Change, failures_from, is_open, says_nothing
+from harness.schedule.bisect.records import Rules, VersionEvidence
+from harness.schedule.bisect.states import StateChange, failures_from, is_open, says_nothing
 
 
-def open_places(spots: Sequence[Spot], change: Change, rules: Rules) -> list[int]:
+def open_places(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> list[int]:
     """The versions between the two sides that can still be asked."""
     return [p for p in range(change.before + 1, change.after) if is_open(spots[p], change.metric, rules)]
 
 
-def pick(spots: Sequence[Spot], change: Change, rules: Rules) -> int | None:
+def pick(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> int | None:
     """The version that halves what is between the two sides, or None if nothing is left to ask.
 
     Of `n` places where the change may be, any split into parts of at most 2^(ceil(log2 n) - 1) costs no launch more in

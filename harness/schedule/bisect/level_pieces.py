@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from harness.model import Floats, Interval
-from harness.schedule.bisect.records import Spot
+from harness.schedule.bisect.records import VersionEvidence
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002
@@ -45,7 +45,7 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class PiecewiseFit:
     """Steps at `cuts` (indices into places) with their `sizes` in logs; `rest` is the sum of squares left, `spread`
     how much launches differ beside that."""
 
@@ -71,7 +71,7 @@ class Fit:
         return size - margin, size + margin
 
 
-def figures_of(spots: Sequence[Spot], metric: str) -> Figures | None:
+def figures_of(spots: Sequence[VersionEvidence], metric: str) -> Figures | None:
     """None if no two versions were measured side by side."""
     told = [(number, place, value) for place, spot in enumerate(spots) for number, value in _told(spot, metric)]
     together = {number for number, place, _ in told if any(n == number and p != place for n, p, _ in told)}
@@ -88,11 +88,11 @@ def figures_of(spots: Sequence[Spot], metric: str) -> Figures | None:
     return Figures(**{**vars(figures), "values": figures.centred(figures.values)})
 
 
-def _told(spot: Spot, metric: str) -> list[tuple[int, float]]:
+def _told(spot: VersionEvidence, metric: str) -> list[tuple[int, float]]:
     return [(number, value) for number, value in spot.levels.get(metric, {}).items() if math.isfinite(value)]
 
 
-def fit(figures: Figures, cuts: Sequence[int]) -> Fit:
+def fit(figures: Figures, cuts: Sequence[int]) -> PiecewiseFit:
     """Least squares with one step at each cut. Cuts that no round can tell apart have size 0 and no finite error."""
     freedom = len(figures.values) - figures.rounds - len(cuts)
     rest = float(figures.values @ figures.values)
@@ -106,13 +106,13 @@ def fit(figures: Figures, cuts: Sequence[int]) -> Fit:
     total = max(1, freedom + 1)
     variance = (rest + USUAL**2) / total
     errors = np.sqrt(variance * np.diag(inverse))
-    return Fit(
+    return PiecewiseFit(
         cuts=tuple(cuts), sizes=sizes, errors=np.where(errors > 0, errors, math.inf), rest=rest, freedom=total,
         spread=math.sqrt(variance),
     )  # fmt: skip
 
 
-def find_steps(figures: Figures, *, limit: float) -> Fit:
+def find_steps(figures: Figures, *, limit: float) -> PiecewiseFit:
     """All steps of at least `limit` that are surely there, added one by one; each is where it fits best."""
     found = fit(figures, ())
     while True:
@@ -131,7 +131,7 @@ def p_of_a_step(figures: Figures) -> float:
     return _one_more(figures, fit(figures, ()))[1]
 
 
-def _one_more(figures: Figures, found: Fit) -> tuple[Fit, float]:
+def _one_more(figures: Figures, found: PiecewiseFit) -> tuple[PiecewiseFit, float]:
     """The step that fits best beside those that were found, with its p-value over all the places where it may be."""
     free = [cut for cut in range(1, len(figures.places)) if cut not in found.cuts]
     if not free:
@@ -141,7 +141,7 @@ def _one_more(figures: Figures, found: Fit) -> tuple[Fit, float]:
     return best, best.p(best.cuts.index(new), places=len(free))
 
 
-def _settled(figures: Figures, found: Fit) -> Fit:
+def _settled(figures: Figures, found: PiecewiseFit) -> PiecewiseFit:
     """The cuts moved, one at a time, to where they fit best beside the others."""
     for number in range(len(found.cuts)):
         found = min(
@@ -151,17 +151,17 @@ def _settled(figures: Figures, found: Fit) -> Fit:
     return found
 
 
-def _between(figures: Figures, found: Fit, number: int) -> range:
+def _between(figures: Figures, found: PiecewiseFit, number: int) -> range:
     """Where a cut can be, between its neighbours."""
     bounds = (0, *found.cuts, len(figures.places))
     return range(bounds[number] + 1, bounds[number + 2])
 
 
-def _moved(found: Fit, number: int, cut: int) -> tuple[int, ...]:
+def _moved(found: PiecewiseFit, number: int, cut: int) -> tuple[int, ...]:
     return (*found.cuts[:number], cut, *found.cuts[number + 1 :])
 
 
-def first_of(figures: Figures, found: Fit, number: int, *, testable: Sequence[int]) -> dict[int, float]:
+def first_of(figures: Figures, found: PiecewiseFit, number: int, *, testable: Sequence[int]) -> dict[int, float]:
     """The chance of each testable place to be the first of the new level at cut `number`, the other cuts as they are.
 
     A step between two places that were measured may be at any testable place between them.

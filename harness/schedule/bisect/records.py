@@ -45,7 +45,7 @@ NOTHING = Evidence()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spot:
+class VersionEvidence:
     """One version as the search sees it.
 
     Whoever launches must see to it that each launch that was asked for changes its spot: `launches` grows, or
@@ -133,7 +133,7 @@ class Expected:
     most: int
 
 
-def name_of(spots: Sequence[Spot], place: int) -> str:
+def name_of(spots: Sequence[VersionEvidence], place: int) -> str:
     return spots[place].name or f"version {place}"
 
 

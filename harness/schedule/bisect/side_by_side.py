@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from harness.schedule.bisect.level_pieces import (
     Figures,
-    Fit,
+    PiecewiseFit,
     figures_of,
     find_steps,
     first_of,
     p_of_a_step,
     widest_unseen,
 )
-from harness.schedule.bisect.records import LEVEL_METRICS, Boundary, Decision, Rules, Spot, name_of
+from harness.schedule.bisect.records import LEVEL_METRICS, Boundary, Decision, Rules, VersionEvidence, name_of
 
 SPREAD = (4, 8)
 """Versions of a round, as long as nothing is found: both ends and others between; more after ROUNDS rounds."""
@@ -49,12 +49,12 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class RoundEvidence:
     """What the rounds of one metric show so far. `able`: the versions that have a figure, or may still give one."""
 
     metric: str
     figures: Figures
-    found: Fit
+    found: PiecewiseFit
     steps: tuple[Step, ...]
     able: tuple[int, ...]
 
@@ -62,7 +62,7 @@ class Seen:
         return max(p for p in self.able if p < place)
 
 
-def seen(spots: Sequence[Spot], metric: str, rules: Rules) -> Seen | None:
+def seen(spots: Sequence[VersionEvidence], metric: str, rules: Rules) -> RoundEvidence | None:
     if metric not in rules.limits:
         return None
     figures = figures_of(spots, metric)
@@ -77,10 +77,10 @@ def seen(spots: Sequence[Spot], metric: str, rules: Rules) -> Seen | None:
         Step(number=number, chances=first_of(figures, found, number, testable=able))
         for number in range(len(found.cuts))
     )
-    return Seen(metric=metric, figures=figures, found=found, steps=steps, able=able)
+    return RoundEvidence(metric=metric, figures=figures, found=found, steps=steps, able=able)
 
 
-def compare(spots: Sequence[Spot], rules: Rules) -> Decision | None:
+def compare(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
     """The next round, or None if levels are not compared or more rounds would tell nothing."""
     for metric in LEVEL_METRICS:
         known = seen(spots, metric, rules)
@@ -93,7 +93,7 @@ def compare(spots: Sequence[Spot], rules: Rules) -> Decision | None:
     return None
 
 
-def level_boundaries(spots: Sequence[Spot], rules: Rules) -> tuple[Boundary, ...]:
+def level_boundaries(spots: Sequence[VersionEvidence], rules: Rules) -> tuple[Boundary, ...]:
     """The steps that were found, each as the interval that leaves the right version out with a chance of alpha."""
     known = [each for metric in LEVEL_METRICS if (each := seen(spots, metric, rules)) is not None]
     return tuple(_boundary(spots, each, step, rules) for each in known for step in each.steps)
@@ -102,7 +102,7 @@ def level_boundaries(spots: Sequence[Spot], rules: Rules) -> tuple[Boundary, ...
 # ---------------------------------------------------------------- rounds
 
 
-def _look(spots: Sequence[Spot], known: Seen, rules: Rules) -> Decision | None:
+def _look(spots: Sequence[VersionEvidence], known: RoundEvidence, rules: Rules) -> Decision | None:
     """Nothing found: go on until a step of the limit would have been seen. Once the ends have had all their launches,
     only a hint of a step is followed, with other versions, for as many rounds again.
     """
@@ -124,7 +124,7 @@ def _spread(places: Sequence[int], versions: int) -> list[int]:
     return sorted({places[round(last * part / (versions - 1))] for part in range(versions)}) if places else []
 
 
-def _narrow(spots: Sequence[Spot], known: Seen, rules: Rules) -> Decision | None:
+def _narrow(spots: Sequence[VersionEvidence], known: RoundEvidence, rules: Rules) -> Decision | None:
     """Two versions for each step that is not placed yet, and one surely on each side of it, all side by side."""
     chosen: set[int] = set()
     for step in known.steps:
@@ -133,7 +133,7 @@ def _narrow(spots: Sequence[Spot], known: Seen, rules: Rules) -> Decision | None
     return _round(spots, known, sorted(chosen), f"{known.metric} changes: where?") if len(chosen) > 1 else None
 
 
-def _probes(spots: Sequence[Spot], known: Seen, step: Step, rules: Rules) -> set[int]:
+def _probes(spots: Sequence[VersionEvidence], known: RoundEvidence, step: Step, rules: Rules) -> set[int]:
     """The versions that cut what is likely into thirds."""
     reached = {p: step.reached(p) for p in known.able if _may(spots, p, rules)}
     open_ = {p: chance for p, chance in reached.items() if rules.alpha / 2 < chance < 1 - rules.alpha / 2}
@@ -146,7 +146,7 @@ def _probes(spots: Sequence[Spot], known: Seen, step: Step, rules: Rules) -> set
     return {near(1 / 3), near(2 / 3)}
 
 
-def _beside(spots: Sequence[Spot], known: Seen, step: Step, rules: Rules) -> set[int]:
+def _beside(spots: Sequence[VersionEvidence], known: RoundEvidence, step: Step, rules: Rules) -> set[int]:
     """Versions that are surely old, and as many surely new, of the levels next to the step. One each if the step stands
     out of the noise; more where a round's mean would be as uncertain as what is compared with it.
     """
@@ -161,12 +161,12 @@ def _beside(spots: Sequence[Spot], known: Seen, step: Step, rules: Rules) -> set
     return chosen
 
 
-def _cost(spot: Spot) -> tuple[bool, int]:
+def _cost(spot: VersionEvidence) -> tuple[bool, int]:
     """Versions that were launched most are known best; one that was never launched may have to be pulled first."""
     return not spot.launches and not spot.at_hand, -spot.launches
 
 
-def _sure(known: Seen, step: Step, place: int, *, side: int) -> bool:
+def _sure(known: RoundEvidence, step: Step, place: int, *, side: int) -> bool:
     """Whether a place belongs to the level beside `step`, and not to the one beyond the next step."""
     next_number = step.number + side
     if not 0 <= next_number < len(known.steps):
@@ -175,7 +175,7 @@ def _sure(known: Seen, step: Step, place: int, *, side: int) -> bool:
     return reached >= 1 - BEYOND if side < 0 else reached <= BEYOND
 
 
-def _confirm(spots: Sequence[Spot], known: Seen, rules: Rules) -> Decision | None:
+def _confirm(spots: Sequence[VersionEvidence], known: RoundEvidence, rules: Rules) -> Decision | None:
     """Both sides of every step once more, all side by side, before anybody is accused."""
     sides = sorted({p for step in known.steps for p in (known.place_before(step.first), step.first)})
     wanted = max(ROUNDS, math.ceil((APART * known.found.spread / float(abs(known.found.sizes).min())) ** 2))
@@ -186,15 +186,15 @@ def _confirm(spots: Sequence[Spot], known: Seen, rules: Rules) -> Decision | Non
     return replace(_round(spots, known, sorted({*sides, *beside}), why), kind="confirm")
 
 
-def _rounds_together(spots: Sequence[Spot], metric: str, places: Sequence[int]) -> int:
+def _rounds_together(spots: Sequence[VersionEvidence], metric: str, places: Sequence[int]) -> int:
     return len(set.intersection(*(set(spots[place].levels.get(metric, {})) for place in places)))
 
 
-def _may(spots: Sequence[Spot], place: int, rules: Rules) -> bool:
+def _may(spots: Sequence[VersionEvidence], place: int, rules: Rules) -> bool:
     return spots[place].testable and spots[place].launches < rules.most
 
 
-def _round(spots: Sequence[Spot], known: Seen, places: Sequence[int], why: str) -> Decision:
+def _round(spots: Sequence[VersionEvidence], known: RoundEvidence, places: Sequence[int], why: str) -> Decision:
     names = ", ".join(name_of(spots, place) for place in places)
     likely = [each for step in known.steps for each in step.chances.items()]
     posterior = sorted(((p, round(chance, 4)) for p, chance in likely), key=lambda each: -each[1])[:SHOWN]
@@ -210,7 +210,7 @@ def _round(spots: Sequence[Spot], known: Seen, places: Sequence[int], why: str) 
 # ---------------------------------------------------------------- what was found
 
 
-def _boundary(spots: Sequence[Spot], known: Seen, step: Step, rules: Rules) -> Boundary:
+def _boundary(spots: Sequence[VersionEvidence], known: RoundEvidence, step: Step, rules: Rules) -> Boundary:
     """The measured versions that enclose the step: with a chance of alpha / 2 at most it is beyond each of them."""
     measured = known.figures.places
     before = max(p for p in measured if step.reached(p) <= rules.alpha / 2 or p == measured[0])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, takewhile
 
-from harness.schedule.bisect.records import NOTHING, STATE_METRICS, Evidence, Rules, Spot
+from harness.schedule.bisect.records import NOTHING, STATE_METRICS, Evidence, Rules, VersionEvidence
 from harness.schedule.bisect.survival import luck
 
 State = bool | None
@@ -19,7 +19,7 @@ BELIEVED = 3e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class StateChange:
     """Two neighbours, among the versions whose state is known, that differ."""
 
     metric: str
@@ -36,17 +36,17 @@ class Change:
         return self.after if self.worse else self.before
 
 
-def evidence(spot: Spot, metric: str) -> Evidence:
+def evidence(spot: VersionEvidence, metric: str) -> Evidence:
     return spot.states.get(metric, NOTHING)
 
 
-def metrics_of(spots: Sequence[Spot]) -> list[str]:
+def metrics_of(spots: Sequence[VersionEvidence]) -> list[str]:
     """The metrics by which anything is known."""
     told = {metric for spot in spots for metric in spot.states}
     return [metric for metric in STATE_METRICS if metric in told]
 
 
-def state_of(spot: Spot, metric: str) -> State:
+def state_of(spot: VersionEvidence, metric: str) -> State:
     """One crash is a crash, however many launches ended well; a leak needs more launches than those that deny it."""
     seen = spot.states.get(metric)
     if seen is None:
@@ -58,28 +58,28 @@ def state_of(spot: Spot, metric: str) -> State:
     return False if seen.good > seen.unsure else None
 
 
-def says_nothing(spot: Spot, metric: str) -> bool:
+def says_nothing(spot: VersionEvidence, metric: str) -> bool:
     return not spot.testable or (spot.launches > 0 and state_of(spot, metric) is None)
 
 
-def is_open(spot: Spot, metric: str, rules: Rules) -> bool:
+def is_open(spot: VersionEvidence, metric: str, rules: Rules) -> bool:
     """Whether its state is unknown and another launch may tell it."""
     if not spot.testable or state_of(spot, metric) is not None:
         return False
     return spot.launches < (rules.most if evidence(spot, metric).bad else min(PATIENCE, rules.most))
 
 
-def changes_of(spots: Sequence[Spot], metric: str) -> list[Change]:
+def changes_of(spots: Sequence[VersionEvidence], metric: str) -> list[StateChange]:
     states = believed_states(spots, metric)
     known = [(place, bad) for place, bad in enumerate(states) if bad is not None]
     return [
-        Change(metric=metric, before=before, after=after, worse=now)
+        StateChange(metric=metric, before=before, after=after, worse=now)
         for (before, was), (after, now) in pairwise(known)
         if was != now
     ]
 
 
-def believed_states(spots: Sequence[Spot], metric: str) -> list[State]:
+def believed_states(spots: Sequence[VersionEvidence], metric: str) -> list[State]:
     """The states, without good ones between two bad ones that may only have been lucky."""
     states = [state_of(spot, metric) for spot in spots]
     for run in doubtful_runs(spots, metric):
@@ -88,7 +88,7 @@ def believed_states(spots: Sequence[Spot], metric: str) -> list[State]:
     return states
 
 
-def doubtful_runs(spots: Sequence[Spot], metric: str) -> list[list[int]]:
+def doubtful_runs(spots: Sequence[VersionEvidence], metric: str) -> list[list[int]]:
     """Runs of good versions between two bad ones, too few of whose launches were good to be sure of it."""
     known = [(place, bad) for place, spot in enumerate(spots) if (bad := state_of(spot, metric)) is not None]
     runs = [(bad, [place for place, _ in group]) for bad, group in groupby(known, key=lambda each: each[1])]
@@ -99,13 +99,13 @@ def doubtful_runs(spots: Sequence[Spot], metric: str) -> list[list[int]]:
     return [places for places in inner if luck(failing, [evidence(spots[p], metric) for p in places]) > BELIEVED]
 
 
-def is_mixed(spots: Sequence[Spot], metric: str) -> bool:
+def is_mixed(spots: Sequence[VersionEvidence], metric: str) -> bool:
     """Whether a failure was seen to come in a part of the launches only, or may do so."""
     seen = [evidence(spot, metric) for spot in spots if state_of(spot, metric)]
     return any(each.good for each in seen) or bool(doubtful_runs(spots, metric))
 
 
-def failures_from(spots: Sequence[Spot], change: Change) -> int:
+def failures_from(spots: Sequence[VersionEvidence], change: StateChange) -> int:
     """The launches that failed, of the bad version next to the good ones and of those beyond it."""
     step = 1 if change.worse else -1
     places = range(change.bad, len(spots) if change.worse else -1, step)
@@ -113,7 +113,7 @@ def failures_from(spots: Sequence[Spot], change: Change) -> int:
     return sum(evidence(spots[place], change.metric).bad for place in beyond)
 
 
-def enough_failures(spots: Sequence[Spot], change: Change, rules: Rules) -> bool:
+def enough_failures(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> bool:
     """Whether an accused version failed so often that a failure of a part of the launches would hardly have looked so,
     or as often as the launches allow that a clear outcome may take.
     """
@@ -123,6 +123,6 @@ def enough_failures(spots: Sequence[Spot], change: Change, rules: Rules) -> bool
     return sum(spot.launches for spot in spots) >= math.ceil(math.log2(max(1, versions))) + 2 * rules.agree
 
 
-def agreeing(spot: Spot, metric: str, *, bad: bool, rules: Rules) -> bool:
+def agreeing(spot: VersionEvidence, metric: str, *, bad: bool, rules: Rules) -> bool:
     seen = evidence(spot, metric)
     return (seen.bad if bad else seen.good) >= rules.agree

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from harness.judge.attribution.cause import deciding_cells
-from harness.judge.attribution.factorial import Answer, Square, answer
+from harness.judge.attribution.factorial import Square, SquareAnswer, answer
 from harness.model import Lane
 from harness.model.gpus import Gpu
 from tests.unit.report import build, faults
@@ -224,7 +224,7 @@ def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Sq
     assert told.cause in {"undecided", *allowed[truth]}, (truth, places, square.states, told)
 
 
-def _says_or_its_host(told: Answer, places: list[Place]) -> bool:
+def _says_or_its_host(told: SquareAnswer, places: list[Place]) -> bool:
     """Whether the sentence adds `or of its host`."""
     hosts = {places[lane][0] for lane in told.bad}
     return len(hosts) == 1 and not hosts & {places[lane][0] for lane in told.good}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.judge.comparison.round_tables import Table
+from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.figure_history import SeriesFound, judge_series
 from harness.model import Floats
 
@@ -16,7 +16,7 @@ TENTH = math.log(1.1)
 
 def judged(figures: Floats | list[float], *, sigma: float = 0.02, rounds: int = 1, seed: int = 0) -> SeriesFound:
     noise = np.random.default_rng(seed).normal(0, sigma, (rounds, len(figures)))
-    table = Table(values=np.log(np.asarray(figures, dtype=float)) + noise, positions=tuple(range(len(figures))))
+    table = RoundTable(values=np.log(np.asarray(figures, dtype=float)) + noise, positions=tuple(range(len(figures))))
     return judge_series(table, least=TENTH)
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from harness.judge.attribution.param_rules import find_rule, holds
-from harness.model import Condition, Rule, Scalar, Scenario, Variant, Where
+from harness.model import ParamCondition, Rule, Scalar, Scenario, Variant, Where
 
 SCENARIO = Scenario(name="signal", where=Where(file="m.yaml", line=1, key="scenarios.signal"), script=Path("s.py"))
 OPS = ("rfft", "fft", "ifft", "dct")
@@ -31,7 +31,7 @@ def leaks(of: Variant) -> bool:
 def test_the_story() -> None:
     rule = find_rule([one for one in SIGNAL if leaks(one)], [one for one in SIGNAL if not leaks(one)])
     assert rule == Rule(
-        conditions=(Condition(param="input", values=("random", "variable")),), indifferent=("op",), bad=8, good=16
+        conditions=(ParamCondition(param="input", values=("random", "variable")),), indifferent=("op",), bad=8, good=16
     )
 
 
@@ -40,7 +40,7 @@ def test_what_was_not_run_is_in_no_rule_and_is_told() -> None:
     unknown = [one for one in SIGNAL if one not in known]
     rule = find_rule([one for one in known if leaks(one)], [one for one in known if not leaks(one)], unknown)
     assert rule is not None
-    assert rule.conditions == (Condition(param="input", values=("random",)),)
+    assert rule.conditions == (ParamCondition(param="input", values=("random",)),)
     assert len(rule.never_run) == 4
 
 
@@ -55,8 +55,8 @@ def test_a_param_that_was_only_good_elsewhere_is_not_called_indifferent() -> Non
 def test_two_params_that_cannot_be_told_apart_are_both_named() -> None:
     rule = find_rule([variant(op="rfft", input="random")], [variant(op="fft", input="constant")])
     assert rule is not None
-    assert rule.conditions == (Condition(param="op", values=("rfft",)),)
-    assert rule.also == ((Condition(param="input", values=("random",)),),)
+    assert rule.conditions == (ParamCondition(param="op", values=("rfft",)),)
+    assert rule.also == ((ParamCondition(param="input", values=("random",)),),)
 
 
 def test_either_of_two_params() -> None:
@@ -65,7 +65,7 @@ def test_either_of_two_params() -> None:
     assert rule is not None
     assert rule.any_of
     assert rule.conditions == (
-        Condition(param="op", values=("dct",)), Condition(param="input", values=("random", "variable")),
+        ParamCondition(param="op", values=("dct",)), ParamCondition(param="input", values=("random", "variable")),
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_of_either_of_two_params_no_value_is_named_that_another_explains() -> No
     rule = find_rule(bad, [variant(a=0, b=4), variant(a=0, b=5)])
     assert rule is not None
     assert rule.any_of
-    assert rule.conditions == (Condition(param="a", values=(1,)), Condition(param="b", values=(2,)))
+    assert rule.conditions == (ParamCondition(param="a", values=(1,)), ParamCondition(param="b", values=(2,)))
 
 
 def test_one_exception_among_many_is_told() -> None:
@@ -86,7 +86,7 @@ def test_one_exception_among_many_is_told() -> None:
     bad = [one for one in every if (leaks(one) and one != odd) or one == also]
     rule = find_rule(bad, [one for one in every if one not in bad])
     assert rule is not None
-    assert rule.conditions == (Condition(param="input", values=("random", "variable")),)
+    assert rule.conditions == (ParamCondition(param="input", values=("random", "variable")),)
     assert set(rule.exceptions) == {odd, also}
 
 
@@ -118,7 +118,9 @@ def every_rule(size: int) -> Iterator[Rule]:
     sets = [s for n in (1, 2) for s in itertools.combinations(VALUES, n)]
     for names in itertools.combinations(PARAMS, size):
         for chosen in itertools.product(sets, repeat=size):
-            conditions = tuple(Condition(param=name, values=values) for name, values in zip(names, chosen, strict=True))
+            conditions = tuple(
+                ParamCondition(param=name, values=values) for name, values in zip(names, chosen, strict=True)
+            )
             yield Rule(conditions=conditions)
             yield Rule(conditions=conditions, any_of=True)
 
@@ -147,7 +149,7 @@ def test_a_planted_rule_is_found_and_no_smaller_one_exists(seed: object, size: i
 def one_value_less(rule: Rule) -> Iterator[Rule]:
     for n, one in enumerate(rule.conditions):
         for value in one.values:
-            fewer = Condition(param=one.param, values=tuple(each for each in one.values if each is not value))
+            fewer = ParamCondition(param=one.param, values=tuple(each for each in one.values if each is not value))
             yield Rule(conditions=(*rule.conditions[:n], fewer, *rule.conditions[n + 1 :]), any_of=rule.any_of)
 
 

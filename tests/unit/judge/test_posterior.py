@@ -13,7 +13,7 @@ from scipy import integrate
 from scipy.special import chdtri
 
 from harness.judge.comparison.round_effects import Spread
-from harness.judge.history.changepoints.posterior import NOISES, Place, place_changes
+from harness.judge.history.changepoints.posterior import NOISES, ChangepointPlace, place_changes
 from harness.judge.history.changepoints.posterior import _segments as segments
 from harness.judge.history.changepoints.posterior import _splits as splits_of
 from harness.model import Floats
@@ -68,18 +68,21 @@ def test_the_level_is_integrated_out():
     assert math.exp(segments(values, [0, 3], variance=variance)[0, 1]) == pytest.approx(whole / 1.0, rel=1e-6)
 
 
-def place(means: list[float], deviation: float, *near: int) -> tuple[Place, ...]:
+def place(means: list[float], deviation: float, *near: int) -> tuple[ChangepointPlace, ...]:
     return place_changes(
         np.array(means), rounds=4, spread=Spread(deviation=deviation, freedom=LOTS), near=near or (len(means) // 2,)
     )
 
 
 def test_a_clear_step_has_a_name():
-    assert place([0, 0, 0, 1, 1, 1], 0.1, 3) == (Place(first=3, low=3, high=3),)
+    assert place([0, 0, 0, 1, 1, 1], 0.1, 3) == (ChangepointPlace(first=3, low=3, high=3),)
 
 
 def test_two_steps_have_two_names():
-    assert place([0, 0, 0, 1, 1, 2, 2], 0.1, 3, 5) == (Place(first=3, low=3, high=3), Place(first=5, low=5, high=5))
+    assert place([0, 0, 0, 1, 1, 2, 2], 0.1, 3, 5) == (
+        ChangepointPlace(first=3, low=3, high=3),
+        ChangepointPlace(first=5, low=5, high=5),
+    )
 
 
 def test_a_version_halfway_belongs_to_neither_side():
@@ -111,4 +114,4 @@ def test_a_long_series_is_as_cheap_near_its_change():
     means = np.zeros(5000)
     means[2500:] = 1.0
     (found,) = place_changes(means, rounds=3, spread=Spread(deviation=0.1, freedom=LOTS), near=(2500,))
-    assert found == Place(first=2500, low=2500, high=2500)
+    assert found == ChangepointPlace(first=2500, low=2500, high=2500)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.judge.comparison.aa_noise import floor, pooled
 from harness.judge.comparison.compared import Compared
-from harness.judge.comparison.round_tables import Table
+from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes, noise_of, visible, wants_round
 from harness.judge.history.precision import too_wide
 from harness.model import Change, Limits, Noise, Trial, Trials
@@ -101,11 +101,11 @@ def test_known_noise_helps_two_versions():
 
 def test_memory_peaks_ask_for_rounds_too():
     peaks = np.log(80_000.0) + np.random.default_rng(0).normal(0, 0.15, (3, 6))
-    table = Table(values=peaks, positions=tuple(range(6)))
+    table = RoundTable(values=peaks, positions=tuple(range(6)))
     reason = too_wide("peak_memory", table, limit=0.1, most=8)
     assert reason is not None
     assert "peak memory" in reason
-    small = Table(values=peaks - math.log(80), positions=table.positions)
+    small = RoundTable(values=peaks - math.log(80), positions=table.positions)
     assert too_wide("peak_memory", small, limit=0.1, most=8) is None
 
 

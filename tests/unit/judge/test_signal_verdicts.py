@@ -11,14 +11,14 @@ import pytest
 from harness.judge.comparison.compared import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import differs_late, visible
-from harness.judge.signal_verdicts import Asked, with_changes, with_levels
+from harness.judge.signal_verdicts import Resolution, with_changes, with_levels
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_block, times, trace_of, trial_of
 
 
 def told(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
     compared = of_block(trials)
-    asked = Asked(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
+    asked = Resolution(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
     return with_levels(compared, compared.cells, asked)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.model import Watcher
-from harness.report.terminal.lane_progress import LaneState, Pace
-from harness.report.terminal.live import LiveWatcher
-from harness.report.terminal.progress import LenientStream, PlainWatcher, live_watcher, plain_watcher, watcher
+from harness.model import ProgressListener
+from harness.report.terminal.lane_progress import LaneState, TrialPace
+from harness.report.terminal.live import LiveProgress
+from harness.report.terminal.progress import LenientStream, PlainProgress, live_watcher, plain_watcher, watcher
 
 CELL = "multidict 6.3.0 on here: multidict_pop"
 
@@ -38,7 +38,7 @@ class Gone(io.StringIO):
         raise BrokenPipeError
 
 
-def a_run(watch: Watcher, *, lane: str = "here") -> None:
+def a_run(watch: ProgressListener, *, lane: str = "here") -> None:
     watch.plan(most={lane: 3}, exact=True)
     watch.preparing(lane=lane, image="6.3.0", text="installing multidict==6.3.0")
     watch.preparing(lane=lane, image="6.3.0", text="installing: 50 %")
@@ -101,7 +101,7 @@ def test_finished_trials_stay_above_the_bars() -> None:
 def bars(width: int, *, exact: bool = True) -> str:
     clock = Clock()
     console = Console(file=io.StringIO(), width=width)
-    live = LiveWatcher(console, clock=clock)
+    live = LiveProgress(console, clock=clock)
     live.plan(most={"here": 4, "new": 2}, exact=exact)
     live.trial_started(lane="here", cell=CELL, number=1, steps=4000)
     clock.now_s = 30
@@ -143,7 +143,7 @@ def test_bars_fit_any_width(width: int) -> None:
 
 def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> None:
     clock = Clock()
-    state = LaneState(pace=Pace(clock=clock), most=4)
+    state = LaneState(pace=TrialPace(clock=clock), most=4)
     for step in range(1, 20):
         state.sample(step, 1000.0 * step)
     assert state.rate_kib_per_step() is None
@@ -170,7 +170,7 @@ def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> N
 )
 def test_bars_only_where_they_can_be_drawn(stream: io.StringIO, environ: Mapping[str, str], *, live: bool) -> None:
     with watcher(stream, environ) as watch:
-        assert isinstance(watch, LiveWatcher if live else PlainWatcher)
+        assert isinstance(watch, LiveProgress if live else PlainProgress)
 
 
 def closed() -> io.StringIO:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.model import Image, Pull, Scenario, Trace, Trial, Where
-from harness.run.engine import Exit, Launch, Payload, Prepared, Say, Session
+from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Say, Session
 from harness.run.trial.conversation import run_trial
 
 WHERE = Where(file="m.yaml", line=1, key="k")
@@ -53,7 +53,7 @@ class Player:
         raise NotImplementedError
 
     @contextlib.contextmanager
-    def launch(self, launch: Launch) -> Iterator[Session]:
+    def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         try:
             yield self
         finally:
@@ -93,7 +93,7 @@ def play(
 ) -> tuple[Trial, Player]:
     player = Player(list(script), last=last or Exit(exit_code=0))
     job = {"marker": "m", "looks": [10, 20, 40], "timeout_s": 60.0, "answer_timeout_s": 30.0, "script": "s.py"}
-    launch = Launch(
+    launch = LaunchRequest(
         prepared=Prepared(
             image=Image(series="s", version="1", source=Pull(reference="x"), where=WHERE), reference="x", digest="d"
         ),

@@ -12,11 +12,11 @@ import pytest
 
 from harness.errors import ImageUnavailable
 from harness.model import Build, Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
-from harness.report.terminal.progress import PlainWatcher
+from harness.report.terminal.progress import PlainProgress
 from harness.run.engine import Kept, Prepared, Say
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
 from harness.run.images.ownership import is_ours, layers_of, mark_of
-from harness.run.images.prefetch import Images
+from harness.run.images.prefetch import HostImages
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 A, B, C, D = (Image(series="s", version=name, source=Pull(reference=f"x:{name}"), where=WHERE) for name in "ABCD")
@@ -143,8 +143,8 @@ def test_shared_layers_count_once() -> None:
 # ---------------------------------------------------------------- got again
 
 
-def images_on(engine: Any, disk: Disk) -> Images:
-    return Images(engine=engine, open_another=lambda: engine, watcher=PlainWatcher(io.StringIO(), clock=float),
+def images_on(engine: Any, disk: Disk) -> HostImages:
+    return HostImages(engine=engine, open_another=lambda: engine, progress=PlainProgress(io.StringIO(), clock=float),
                   stopped=bool, disk=disk)  # fmt: skip
 
 

@@ -34,7 +34,7 @@ TOGETHER = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ChangepointPlace:
     """Where a level changes: `first` is the likeliest first version of the new level.
 
     It is surely one of `low` to `high`: the same version if it can be named.
@@ -45,12 +45,12 @@ class Place:
     high: int
 
 
-def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[int]) -> tuple[Place, ...]:
+def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
     """A place for each change near `near` (increasing, each in 1 … versions - 1), in the same order: no two overlap.
 
     `means` are the versions' means over `rounds`, logs; `spread` is the noise of one launch.
     """
-    found: list[Place] = []
+    found: list[ChangepointPlace] = []
     for number in range(len(near)):
         if number == 0 or len(near) > TOGETHER:
             begin, end, chosen = _section(near, number, len(means))
@@ -58,7 +58,7 @@ def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[
             candidates = _candidates(end - begin, inside)
             splits = _splits(means[begin:end], candidates, rounds=rounds, spread=spread, changes=len(inside))
         place = _place(candidates[1:-1], splits, number - chosen.start)
-        found.append(Place(first=begin + place.first, low=begin + place.low, high=begin + place.high))
+        found.append(ChangepointPlace(first=begin + place.first, low=begin + place.low, high=begin + place.high))
     return _in_order(found, near)
 
 
@@ -76,7 +76,7 @@ def _section(near: Sequence[int], number: int, versions: int) -> tuple[int, int,
     return begin, end, slice(first, last)
 
 
-def _in_order(places: Sequence[Place], near: Sequence[int]) -> tuple[Place, ...]:
+def _in_order(places: Sequence[ChangepointPlace], near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
     """Places of which each lies before the next: those that were looked near to are, if the likeliest are not."""
     likeliest = [place.first for place in places]
     ordered = all(one < other for one, other in itertools.pairwise(likeliest))
@@ -86,7 +86,9 @@ def _in_order(places: Sequence[Place], near: Sequence[int]) -> tuple[Place, ...]
     for number in range(1, len(lows)):
         lows[number] = max(lows[number], lows[number - 1] + 1)
         highs[-1 - number] = min(highs[-1 - number], highs[-number] - 1)
-    return tuple(Place(first=first, low=low, high=high) for first, low, high in zip(firsts, lows, highs, strict=True))
+    return tuple(
+        ChangepointPlace(first=first, low=low, high=high) for first, low, high in zip(firsts, lows, highs, strict=True)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,15 +161,15 @@ def _splits_at(segments: Floats, changes: int, *, pairs: bool) -> Splits:
     )
 
 
-def _place(places: Sequence[int], splits: Sequence[Splits], number: int) -> Place:
+def _place(places: Sequence[int], splits: Sequence[Splits], number: int) -> ChangepointPlace:
     held = _held(splits, number, count=len(places))
     single = np.diagonal(held)
     likeliest = int(single.argmax())
     if single[likeliest] >= NAMED:
-        return Place(first=places[likeliest], low=places[likeliest], high=places[likeliest])
+        return ChangepointPlace(first=places[likeliest], low=places[likeliest], high=places[likeliest])
     low, high = np.nonzero(np.triu(held >= min(HOLDS, held[0, -1])))
     best = int(np.lexsort((-held[low, high], high - low))[0])  # the shortest, and of these the surest
-    return Place(first=places[likeliest], low=places[int(low[best])], high=places[int(high[best])])
+    return ChangepointPlace(first=places[likeliest], low=places[int(low[best])], high=places[int(high[best])])
 
 
 def _held(splits: Sequence[Splits], number: int, *, count: int) -> Floats:

@@ -18,7 +18,7 @@ from scipy.special import stdtr, stdtrit
 
 from harness.judge.comparison.round_effects import Spread, laid_out, spread_within, together
 from harness.judge.history.changepoints.distinct_levels import Laid
-from harness.judge.history.changepoints.posterior import Place, place_changes
+from harness.judge.history.changepoints.posterior import ChangepointPlace, place_changes
 from harness.judge.history.changepoints.ramps import Ramp, ramps_of
 from harness.judge.history.changepoints.segment_search import DISTINCT_SHARE, FEWEST_VERSIONS, Search, levels_of
 from harness.judge.intervals import CONFIDENCE
@@ -29,7 +29,7 @@ NEAR_EDGE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shift:
+class Changepoint:
     """A change of level: `first` is the likeliest first version of the new level.
 
     `before` and `after` enclose it: neighbours if the version can be named, else further apart. `size` and `interval`
@@ -56,7 +56,7 @@ class Levels:
 
     bounds: tuple[int, ...]
     means: tuple[float, ...]
-    shifts: tuple[Shift, ...]
+    shifts: tuple[Changepoint, ...]
 
 
 def find_levels(table: Floats, *, least: float, alpha: float, seed: int, noise: Spread | None = None) -> Levels:
@@ -119,7 +119,7 @@ def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], jumps: _Ju
     """
     bounds: list[int] = [0]
     means: list[float] = []
-    shifts: list[Shift] = []
+    shifts: list[Changepoint] = []
     for ramp, section in zip([None, *ramps], sections, strict=True):
         if ramp is not None:
             jump = jumps.between(means[-1], ramp.first, place=ramp.begin, beside=shifts) if means else None
@@ -144,7 +144,7 @@ def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], jumps: _Ju
     return Levels(bounds=(*bounds, jumps.laid.versions), means=tuple(means), shifts=tuple(shifts))
 
 
-def _before_the_next(jump: Shift, section: Levels | None) -> Shift:
+def _before_the_next(jump: Changepoint, section: Levels | None) -> Changepoint:
     """A jump, so that it does not reach the first change of the section that it leads to."""
     if section is None or not section.shifts:
         return jump
@@ -159,7 +159,7 @@ class _Jumps:
     least: float
     alpha: float
 
-    def between(self, old: float, new: float, *, place: int, beside: Sequence[Shift]) -> Shift | None:
+    def between(self, old: float, new: float, *, place: int, beside: Sequence[Changepoint]) -> Changepoint | None:
         """The jump from one level to another at a ramp's edge `place`, whose exact version is not sure; or None.
 
         `beside` are the changes before it, which it does not reach.
@@ -174,7 +174,7 @@ class _Jumps:
             return None
         margin = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
         drifts = bool(beside) and beside[-1].drift and beside[-1].after == place - 1
-        return Shift(
+        return Changepoint(
             first=place,
             stretch=(begin, end),
             before=place - 1 if drifts else max(place - 2, beside[-1].after if beside else 0),
@@ -185,8 +185,8 @@ class _Jumps:
         )
 
 
-def _drift(ramp: Ramp) -> Shift:
-    return Shift(
+def _drift(ramp: Ramp) -> Changepoint:
+    return Changepoint(
         first=ramp.middle,
         stretch=(ramp.begin, ramp.end),
         before=ramp.begin,
@@ -198,7 +198,7 @@ def _drift(ramp: Ramp) -> Shift:
     )
 
 
-def _moved(shift: Shift, by: int) -> Shift:
+def _moved(shift: Changepoint, by: int) -> Changepoint:
     begin, end = shift.stretch
     return replace(
         shift, first=shift.first + by, stretch=(begin + by, end + by), before=shift.before + by, after=shift.after + by
@@ -206,14 +206,19 @@ def _moved(shift: Shift, by: int) -> Shift:
 
 
 def _shifts(
-    values: Floats, bounds: Sequence[int], places: Sequence[Place], p_values: Sequence[float], *, spread: Spread
-) -> list[Shift]:
+    values: Floats,
+    bounds: Sequence[int],
+    places: Sequence[ChangepointPlace],
+    p_values: Sequence[float],
+    *,
+    spread: Spread,
+) -> list[Changepoint]:
     shifts = []
     for number, (place, p) in enumerate(zip(places, p_values, strict=True), start=1):
         begin, first, end = bounds[number - 1 : number + 2]
         size, interval = _effect(values, (begin, first, end), spread=spread)
         shifts.append(
-            Shift(
+            Changepoint(
                 first=first,
                 stretch=(begin, end),
                 before=place.low - 1,

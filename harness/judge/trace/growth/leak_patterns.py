@@ -37,7 +37,7 @@ CLEAR_OVER_ALL = 6.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class LeakRate:
     """How fast a leak grows, in units a step, and how that shows, in words."""
 
     rate: float
@@ -46,7 +46,7 @@ class Pace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class SampledSeries:
     """One series with all that its signs look at, each computed when it is first asked for.
 
     `values` has shape (n,), n >= 64, at even distances; `quantum` is the smallest amount in which it often changes,
@@ -90,7 +90,7 @@ class Series:
     def losses(self) -> Losses:
         return find_losses(self.values, grain=self.grain)
 
-    def leak(self) -> Pace | None:
+    def leak(self) -> LeakRate | None:
         """How fast it leaks, by the first sign that is met; None if none is."""
         if self.unmet is None:
             return self._pace(self.windows.later, "at the same pace all the time")
@@ -180,20 +180,20 @@ class Series:
     def _steady_losses(self, losses: Losses) -> bool:
         return losses.steady and losses.rate / self.steps_per_row >= self.limit
 
-    def _pace(self, trend: Trend, words: str) -> Pace:
+    def _pace(self, trend: Trend, words: str) -> LeakRate:
         return _pace(trend, words, error=self.windows.error(trend), alpha=self.alpha)
 
-    def _loss_pace(self, losses: Losses) -> Pace:
+    def _loss_pace(self, losses: Losses) -> LeakRate:
         rate, margin = losses.rate / self.steps_per_row, losses.margin(self.alpha) / self.steps_per_row
         words = f"by {len(losses.sizes)} jumps at a steady pace"
-        return Pace(rate=rate, interval=(max(0.0, rate - margin), rate + margin), words=words)
+        return LeakRate(rate=rate, interval=(max(0.0, rate - margin), rate + margin), words=words)
 
 
-def _pace(trend: Trend, words: str, *, error: float, alpha: float) -> Pace:
+def _pace(trend: Trend, words: str, *, error: float, alpha: float) -> LeakRate:
     """Its interval allows for a walk, as what is lost at random is one; the trend's bounds, a test, need not."""
     margin = -float(stdtrit(trend.count - 3, alpha)) * error
     low, high = min(trend.low, max(0.0, trend.rate - margin)), max(trend.high, trend.rate + margin)
-    return Pace(rate=trend.rate, interval=(low, high), words=words)
+    return LeakRate(rate=trend.rate, interval=(low, high), words=words)
 
 
 def _no_walk(trend: Trend) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.judge.trace.growth.leak_patterns import Pace, Series
+from harness.judge.trace.growth.leak_patterns import LeakRate, SampledSeries
 from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, observed_quantum
 from harness.model import Floats, Interval, Look, VerdictName
 
@@ -65,7 +65,7 @@ def judge_growth(
     if len(values) < LEAST_ROWS:
         return Growth(verdict="inconclusive", unmet=too_few(len(values)))
     quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
-    series = Series(
+    series = SampledSeries(
         values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, grain=quanta[0]
     )
     rise = series.windows.later.last_level - _start(values)
@@ -83,12 +83,12 @@ def too_few(rows: int) -> str:
     return f"too few samples to judge: {rows}, and it takes {LEAST_ROWS}"
 
 
-def _leak(pace: Pace, *, rise: float, cycles: bool) -> Growth:
+def _leak(pace: LeakRate, *, rise: float, cycles: bool) -> Growth:
     verdict: VerdictName = "plateau" if cycles else "leak"
     return Growth(verdict=verdict, rate=pace.rate, interval=pace.interval, rise=rise, how=pace.words, cycles=cycles)
 
 
-def _no_leak(series: Series, *, rise: float, plateau: float) -> Growth:
+def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
     """Flat, plateau, or undecided."""
     later = series.windows.later
     found = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high), rise=rise)
@@ -103,7 +103,7 @@ def _no_leak(series: Series, *, rise: float, plateau: float) -> Growth:
     return replace(found, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
 
 
-def _excluded(series: Series) -> float:
+def _excluded(series: SampledSeries) -> float:
     """The slowest pace that is ruled out: what the trend, and the number of losses, allow, and one that may be due."""
     later = series.windows.later
     highest = min(later.high, series.windows.highest_wide, series.highest_floor)
@@ -112,12 +112,12 @@ def _excluded(series: Series) -> float:
     return max(highest, 0.0) + _due(series)
 
 
-def _due(series: Series) -> float:
+def _due(series: SampledSeries) -> float:
     """The pace of one more allocation, which may be due, over B."""
     return series.quantum / series.windows.later.span
 
 
-def _fastest(series: Series) -> float:
+def _fastest(series: SampledSeries) -> float:
     """The fastest pace that any part of an undecided series allows: it may be the one at which it goes on."""
     seen = series.windows
     trends = max(window.high for window in (seen.first, seen.earlier, seen.later))

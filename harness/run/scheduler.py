@@ -36,7 +36,7 @@ class Review:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Referee:
+class Oracle:
     """What a lane asks of the judge about one cell. Passed in, so that nothing here knows statistics."""
 
     decide: Callable[[Cell, Trace, bool], str]
@@ -106,7 +106,7 @@ class Batch:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-class Policy(Protocol):
+class Scheduler(Protocol):
     """What is launched next in one block, from what its trials show so far."""
 
     @property
@@ -127,4 +127,4 @@ class BlockRun:
     """The cells of one series, lane and variant, oldest image first, and who says what is launched next."""
 
     cells: tuple[CellRun, ...]
-    policy: Policy
+    scheduler: Scheduler
