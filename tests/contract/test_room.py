@@ -21,7 +21,7 @@ import requests
 
 from harness.errors import ImageUnavailable
 from harness.model import Cell, Image, Lane, Scenario, Variant
-from harness.report.terminal.progress import plain_watcher
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Engine, Kept, Prepared
 from harness.run.images import ownership
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
@@ -248,7 +248,7 @@ def test_an_image_that_was_removed_is_got_again_by_what_it_is(
     image = pulled(pushed.image("1"))
     scenario = Scenario(name="x", where=WHERE)
     cell = Cell(image=image, lane=Lane(host=host("docker")), variant=Variant(scenario=scenario))
-    with plain_watcher(io.StringIO()) as watcher:
+    with plain_progress(io.StringIO()) as watcher:
         images = HostImages(engine=docker.engine, open_another=lambda: docker.engine, watcher=watcher, stopped=bool)
     before = images.get(cell)
     assert isinstance(before, Prepared)

@@ -21,7 +21,7 @@ import pytest
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult
-from harness.report.terminal.progress import plain_watcher
+from harness.report.terminal.progress import plain_progress
 from harness.schedule import compatibility
 from tests.contract.context import BASE
 from tests.integration.conftest import Harness
@@ -189,7 +189,7 @@ def swept(harness: Harness, text: str) -> RunResult:
     """The sweep in this process, for what only a test wants to change."""
     matrix_path, options = harness.folder / harness.write(text), SweepOptions(out=harness.folder / "reports", seed=1)
     environ = {**os.environ, **harness.environ}
-    with plain_watcher(sys.stderr) as watching:
+    with plain_progress(sys.stderr) as watching:
         context = RunContext(environ=environ, progress=watching, stopped=threading.Event())
         return sweep(plan_sweep(matrix_path, options, environ), options, context)[0]
 

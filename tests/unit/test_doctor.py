@@ -25,7 +25,7 @@ from harness.model.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
 from harness.registry import Layer, PublishedImage, RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor import exit_code, render, to_json
-from harness.report.terminal.progress import plain_watcher
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Kept, Prepared, Say
 from harness.store import RunDirectory
 from tests.unit.test_flow import QUIET
@@ -122,7 +122,7 @@ def check(
         return engines[-1]
 
     planted: Any = registry or PlantedRegistry()
-    with plain_watcher(progress or io.StringIO()) as watching:
+    with plain_progress(progress or io.StringIO()) as watching:
         context = RunContext(environ={}, progress=watching, stopped=threading.Event(), open_engine=open_engine)
         found = doctor.check(
             folder / "matrix.yaml", hosts=(), out=folder / "reports", context=context, registry=planted, **options
@@ -294,7 +294,7 @@ def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> N
 
 def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
     plan = plan_sweep(folder / "matrix.yaml", SweepOptions(hosts=("old",), seed=1), {})
-    with plain_watcher(io.StringIO()) as watching:
+    with plain_progress(io.StringIO()) as watching:
         now = RunContext(environ={}, progress=watching, stopped=threading.Event()).now()
     run = RunDirectory.create(out=folder / "reports", matrix="cards", now=now)
     lane = check(folder).hosts[0].lanes[0]

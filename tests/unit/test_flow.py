@@ -22,7 +22,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.judge.trace import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode
-from harness.report.terminal.progress import plain_watcher
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import LaunchRequest, Prepared, Session
 from harness.run.process.engine import ProcessEngine
 
@@ -91,7 +91,7 @@ def run(
 
     own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
     own.mkdir(exist_ok=True)
-    with plain_watcher(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
+    with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         context = RunContext(environ=os.environ, progress=watching, stopped=threading.Event(), open_engine=open_engine)
         try:
             return sweep(plan, options, context)[0]

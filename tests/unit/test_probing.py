@@ -23,7 +23,7 @@ from harness.flows.probe import MOST_FILE_CHARACTERS, probe
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.model import Host, Probed
 from harness.report.terminal import probes as report
-from harness.report.terminal.progress import plain_watcher
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Say, Session
 from harness.store.plan_file import to_json
 from tests.unit.test_flow import Engine, nothing
@@ -125,7 +125,7 @@ def probed(
 
     own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
     own.mkdir(exist_ok=True)
-    with plain_watcher(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
+    with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, open_engine=open_engine)
         return probe(plan, options, context, names=names)
 
@@ -139,7 +139,7 @@ def one(
     plan = plan_sweep(folder / "one.yaml", SweepOptions(out=folder / "reports"), UNREACHABLE)
     (folder / "tmp").mkdir()
     with (
-        plain_watcher(sys.stderr) as watching,
+        plain_progress(sys.stderr) as watching,
         mock.patch.object(tempfile, "tempdir", str(folder / "tmp")),
         mock.patch.object(probing, "MOST_FILE_CHARACTERS", most),
     ):

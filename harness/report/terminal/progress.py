@@ -30,8 +30,8 @@ def open_progress(
     stream = LenientStream(stderr)
     if _is_live(stderr, environ):
         console = Console(file=stream, force_terminal=True, _environ=environ)  # type: ignore[arg-type]
-        return live_watcher(console, clock=clock)
-    return plain_watcher(stream, clock=clock)
+        return live_progress(console, clock=clock)
+    return plain_progress(stream, clock=clock)
 
 
 def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
@@ -40,7 +40,7 @@ def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def live_watcher(console: Console, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
+def live_progress(console: Console, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
     """One bar per lane at the foot of `console`; finished trials scroll above it."""
     live = LiveProgress(console, clock=clock)
     with live.display:
@@ -48,7 +48,7 @@ def live_watcher(console: Console, *, clock: Clock = time.monotonic) -> Iterator
 
 
 @contextmanager
-def plain_watcher(stream: TextIO | LenientStream, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
+def plain_progress(stream: TextIO | LenientStream, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
     """One line per finished trial, per image prepared and per note; no carriage returns, no colours."""
     yield PlainProgress(stream, clock=clock)
 

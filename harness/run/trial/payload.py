@@ -25,7 +25,7 @@ TOLD_ENVIRONMENT = (
 )  # fmt: skip
 """Names of the image's variables whose values a result may tell; of the others only the names."""
 
-AGENT = Path(__file__).parents[1] / "agent"
+AGENT = Path(__file__).parents[2] / "agent"
 """The agent's source. To us it is data: copied, never imported."""
 
 
