@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import click
 
 from harness.cli.common import Terminal, to_stdout
-from harness.flows.parts import reread
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
 from harness.model import Plan, RunResult
+from harness.report.bad_ranges import ordered
 from harness.report.charts.library import library_or_none
 from harness.report.exports import cells_csv, junit, markdown, summary
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.terminal.progress import open_progress
-from harness.store import RunDirectory
+from harness.store import RunDirectory, result_file
 
 
 def write_reports(result: RunResult, directory: RunDirectory) -> None:
-    directory.write("run.json", json.dumps(reread.to_json(result), indent=1, allow_nan=False))
+    write_result(result, directory)
     directory.write("summary.json", FORMATS["json"](result))
     directory.write("junit.xml", junit.render(result))
     directory.write("cells.csv", cells_csv.render(result))
     write_readable(result, directory)
+
+
+def write_result(result: RunResult, directory: RunDirectory) -> None:
+    """What all reports can be made from again, with findings in the order in which reports number them."""
+    in_order = replace(result, findings=tuple(ordered(result)))
+    causes = [(one["findings"], one["sentence"]) for one in summary.attributions_json(result)]
+    directory.write(result_file.FILE, result_file.encoded(in_order, causes=causes))
 
 
 def write_readable(result: RunResult, directory: RunDirectory) -> None:

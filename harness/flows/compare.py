@@ -13,7 +13,21 @@ from harness.flows.parts.merge_runs import called, put_together
 from harness.judge.comparable import Difference, conditions, differences
 from harness.judge.comparison.aa_noise import noise_of, pooled
 from harness.judge.unpaired import Side, compare
-from harness.model import BAD, UNSURE, Block, Cell, Column, Comparison, Lane, Noise, Pair, RunResult, Steps, Trial
+from harness.model import (
+    BAD,
+    UNSURE,
+    Block,
+    Build,
+    Cell,
+    Column,
+    Comparison,
+    Lane,
+    Noise,
+    Pair,
+    RunResult,
+    Steps,
+    Trial,
+)
 from harness.store.saved_run import StoredRun, read_run
 
 MACHINE = ("name", "cpu", "cpus", "architecture")
@@ -171,7 +185,7 @@ def _pair(one: Place, other: Place, *, columns: tuple[Column, Column]) -> Pair |
 def _refused(one: Place, other: Place, *, first: Trial, second: Trial) -> Iterator[str]:
     """What must not differ: all but host, GPU and day. Images that each host built itself are told by their content."""
     axis = ["host", "gpu"]
-    if one[0].sources[one[1].series.name, one[2].image.version].startswith("build "):
+    if isinstance(one[2].image.source, Build):
         axis.append("image.digest")
     yield from map(str, differences(conditions(first), conditions(second), axis=axis))
     for each in installed_otherwise(first, second):

@@ -107,14 +107,9 @@ def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
 
 
 def _causes(run: StoredRun, finding: Finding) -> tuple[str, ...]:
-    """What was said of it; a summary of before says only of which series, scenario and metric."""
-    about = (finding.series, finding.variant.scenario.name, finding.metric)
+    """The sentences of the reports that say whose fault it is."""
     number = run.findings.index(finding) + 1
-    return tuple(
-        one.sentence
-        for one in run.attribution
-        if (one.series, one.scenario, one.metric) == about and (one.findings is None or number in one.findings)
-    )
+    return tuple(one.sentence for one in run.causes if number in one.findings)
 
 
 def _system(trial: Trial) -> Mapping[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from harness.model import Block, Cell, Explanation, Host, HostCost, Image, Plan
-from harness.store.plan_file import source_text
+from harness import private
+from harness.model import Block, Build, Cell, Explanation, Host, HostCost, Image, Plan, Pull
 
 if TYPE_CHECKING:
     from harness.schedule.bisect import Expected
@@ -73,7 +73,7 @@ def _images(blocks: Sequence[Block]) -> list[Image]:
 
 
 def _told(image: Image, host: Host) -> str:
-    return f"{image.series} {image.version}: {source_text(image, process=host.is_process)}"
+    return f"{image.series} {image.version}: {_source_text(image, process=host.is_process)}"
 
 
 def _expected(block: Block, plan: Plan) -> Expected:
@@ -91,3 +91,16 @@ def _left_out(cells: Sequence[Cell]) -> list[str]:
     """One line a reason, with the number of cells."""
     whys = [f"{cell.image.series} on {cell.lane}: {cell.excluded.why}" for cell in cells if cell.excluded]
     return [f"{whys.count(why)} × {why}" for why in dict.fromkeys(whys)]
+
+
+def _source_text(image: Image, *, process: bool = False) -> str:
+    """How an image is had, in a few words; `process`: on a host without containers."""
+    mark = " (yanked)" if image.yanked else ""
+    if isinstance(image.source, Pull):
+        return f"pull {image.source.reference}{mark}"
+    if isinstance(image.source, Build):
+        args = " ".join(f"{name}={value}" for name, value in private.told(image.source.args).items())
+        return f"build {image.source.context} with {args}{mark}"
+    python = f"Python {image.source.python}" if image.source.python else "the running Python"
+    onto = f"in a virtual environment of {python}" if process else f"over {image.source.base}"
+    return f"install {private.without_credentials(' '.join(image.source.packages))} {onto}{mark}"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from harness.model import Setting
+from harness.model import CellResult, Setting
 
 
-def settings(summary: Mapping[str, Any]) -> tuple[Setting, ...]:
-    """The cells of a `summary.json` that have a step time and a peak, each with whether it is on its frontier.
+def settings(cells: Iterable[CellResult]) -> tuple[Setting, ...]:
+    """The cells that have a step time and a peak, each with whether it is on the frontier.
 
     An item is an element of a step's batch (the param `batch`, else 1).
     """
-    cells = [cell for cell in summary.get("cells", ()) if cell.get("peak_rss_mib") and cell.get("step_ms")]
-    points = [(_label(cell), float(cell["peak_rss_mib"]), _rate(cell)) for cell in cells]
+    points = [
+        (_label(one), peak_mib, _rate(one, step_ms))
+        for one in cells
+        if (peak_mib := one.verdict.peak_rss_mib) and (step_ms := one.verdict.step_ms)
+    ]
     return tuple(
         Setting(name=name, peak_mib=peak, items_a_s=rate, on_frontier=not _beaten(peak, rate, points))
         for name, peak, rate in points
@@ -27,11 +29,12 @@ def _beaten(peak_mib: float, rate: float, points: Iterable[tuple[str, float, flo
     )
 
 
-def _label(cell: Mapping[str, Any]) -> str:
-    params = " ".join(f"{name}={value}" for name, value in cell["params"].items())
-    return f"{cell['image']} {cell['scenario']} {params}".strip()
+def _label(one: CellResult) -> str:
+    variant = one.cell.variant
+    params = " ".join(f"{name}={value}" for name, value in variant.params)
+    return f"{one.cell.image.version} {variant.scenario.name} {params}".strip()
 
 
-def _rate(cell: Mapping[str, Any]) -> float:
-    items = cell["params"].get("batch", 1)
-    return float(items if isinstance(items, int) else 1) * 1e3 / float(cell["step_ms"])
+def _rate(one: CellResult, step_ms: float) -> float:
+    items = dict(one.cell.variant.params).get("batch", 1)
+    return float(items if isinstance(items, int) else 1) * 1e3 / step_ms

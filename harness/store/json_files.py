@@ -11,6 +11,9 @@ from pydantic import ValidationError
 
 from harness.errors import UsageError
 
+ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
+UNENDED = "the run goes on or was killed: the same sweep again goes on from there, and reports"
+WRONG = "is it of another version of the harness?"
 Content = TypeVar("Content")
 
 

@@ -48,7 +48,6 @@ def _series_json(series: Series) -> dict[str, Any]:
 def _image_json(image: Image) -> dict[str, Any]:
     return {
         "version": image.version,
-        "source": source_text(image),
         "yanked": image.yanked,
         "made": _made(image.source),
         "entrypoint": image.keep_entrypoint,
@@ -104,16 +103,3 @@ def _block_json(block: Block) -> dict[str, Any]:
             for cell in block.cells
         ],
     }
-
-
-def source_text(image: Image, *, process: bool = False) -> str:
-    """How an image is had, in a few words; `process`: on a host without containers."""
-    mark = " (yanked)" if image.yanked else ""
-    if isinstance(image.source, Pull):
-        return f"pull {image.source.reference}{mark}"
-    if isinstance(image.source, Build):
-        args = " ".join(f"{name}={value}" for name, value in private.told(image.source.args).items())
-        return f"build {image.source.context} with {args}{mark}"
-    python = f"Python {image.source.python}" if image.source.python else "the running Python"
-    onto = f"in a virtual environment of {python}" if process else f"over {image.source.base}"
-    return f"install {private.without_credentials(' '.join(image.source.packages))} {onto}{mark}"

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from harness.model import Cell, Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
-from harness.store import RunDirectory
+from harness.store import RunDirectory, result_file
 from harness.store.json_files import read_json
 
 FILE = "probes.json"
@@ -79,7 +79,7 @@ def added_to_newest_run(found: Path, *, out: Path, matrix: str) -> Iterator[Path
     what it found only after the end of the context: its reports, written later, have both.
     """
     run = out / matrix / "latest"
-    if not (run / "summary.json").exists():
+    if not (run / result_file.FILE).exists():
         yield None
         return
     run = run.resolve()

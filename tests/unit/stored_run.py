@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from harness.cli.results import write_result
 from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Trial, Variant
-from harness.report.exports.summary import summarise
-from harness.store import inputs, trial_to_json
+from harness.store import RunDirectory, inputs, trial_to_json
 from harness.store.plan_file import to_json
 from tests.unit.report import build
 
@@ -98,7 +98,7 @@ def write(
     (path / "trials").mkdir(parents=True)
     plan = to_json(result.plan, inputs=functools.partial(inputs.keep, directory=path))
     (path / "plan.json").write_text(json.dumps(plan))
-    (path / "summary.json").write_text(json.dumps(summarise(result)))
+    write_result(result, RunDirectory(path))
     for entry in result.cells:
         for number in range(1, entry.verdict.trials + 1):
             text = json.dumps(trial_to_json(trial(entry, number), entry.cell))

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cli import cli
+from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
 from harness.flows.parts.merge_runs import merged
 from harness.judge.unpaired import Side, compare, ratio_of
 from harness.model import CellResult, Comparison, Lane, Limits, Measured, Metric, Series, Steps, Trace, Trial
-from harness.report.exports.summary import summarise
 from harness.report.terminal.compare import to_json as comparison_json
 from harness.report.text.headline import sentence
-from harness.store import trial_to_json
+from harness.store import RunDirectory, trial_to_json
 from harness.store.plan_file import to_json
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, lane
@@ -82,7 +82,7 @@ class Runs:
         path = self.folder / name
         (path / "trials").mkdir(parents=True)
         (path / "plan.json").write_text(json.dumps(to_json(result.plan, payload=lambda _: payload)))
-        (path / "summary.json").write_text(json.dumps(summarise(result)))
+        write_result(result, RunDirectory(path))
         for entry in result.cells:
             where = machine or entry.cell.lane.host.name
             for number in range(entry.verdict.trials):
@@ -244,7 +244,7 @@ def _edited(path: Path, name: str, text: str) -> Path:
         (lambda path: path / "nowhere", r"plan\.json: No such file"),
         (lambda path: _edited(path, "plan.json", "{"), "not JSON"),
         (lambda path: _edited(path, "plan.json", "{}"), "matrix: Field required"),
-        (lambda path: _edited(path, "summary.json", '{"cells": 1, "findings": []}'), "cells: "),
+        (lambda path: _edited(path, "result.json", '{"cells": 1}'), "verdict: "),
     ],
 )
 def test_what_is_no_run_is_said_with_its_file(runs: Runs, spoil: Callable[[Path], Path], text: str) -> None:

@@ -87,10 +87,10 @@ def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkey
     assert {find_run(name, out=out) for name in named} == {path}
     assert read_run(out / "quickstart").path == path
     for name in (going.name, str(going)):
-        with pytest.raises(UsageError, match=r"summary\.json: .*the run goes on or was killed"):
+        with pytest.raises(UsageError, match=r"result\.json: .*the run goes on or was killed"):
             open_run(name, out=out)
     monkeypatch.chdir(tmp_path)
-    (path / "summary.json").rename(going / "summary.json")
+    (path / "result.json").rename(going / "result.json")
     assert find_run("latest", out=Path("reports")).name == going.name
 
 
@@ -522,10 +522,10 @@ def test_a_script_for_a_pipe_leaves_the_pipe_as_it_is(run: StoredRun, tmp_path: 
         ("plan.json", "{"),
         ("plan.json", "[]"),
         ("plan.json", "\udcff"),
-        ("summary.json", '{"cells": [], "findings": []}'),
-        ("summary.json", "null"),
+        ("result.json", '{"cells": {}, "findings": []}'),
+        ("result.json", "null"),
         ("plan.json", None),
-        ("summary.json", None),
+        ("result.json", None),
         ("trials", "{"),
         ("trials", '{"schema": 1}'),
         ("plan.json", "[" * 100_000),
@@ -549,8 +549,8 @@ def test_a_damaged_directory_is_a_message(tmp_path: Path, arguments: list[str], 
     ("name", "old", "new"),
     [
         ("plan.json", '"cells": [{', '"cells": [], "were": [{'),
-        ("summary.json", '"first_bad": "6.3.0"', '"first_bad": "9.9"'),
-        ("summary.json", '"cells": [', '"cells": [1, '),
+        ("result.json", '"after":"6.3.0"', '"after":"9.9"'),
+        ("result.json", '"cells": {', '"cells": {"x": 1, '),
     ],
 )
 def test_an_edited_directory_is_a_message_or_told_without(

@@ -21,7 +21,7 @@ ALLOWED = {
     "matrix": BASE | {"registry", "package_index"},
     "package_index": BASE,
     "registry": BASE,
-    "plan": BASE | {"matrix", "schedule", "store"},
+    "plan": BASE | {"matrix", "schedule", "private"},
     "run": BASE,
     "store": BASE | {"private", "run"},
     "columns": set(),

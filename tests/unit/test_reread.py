@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from harness.assess.row_verdicts import thinned
-from harness.cli.results import FORMATS
+from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows.parts import reread
-from harness.model import CellResult, RunResult
+from harness.model import CellResult, Finding, Observation, RunResult
 from harness.model.gpus import Gpu
 from harness.report.exports import cells_csv, junit, markdown
-from harness.report.exports.summary import summarise
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
@@ -44,8 +44,7 @@ def written(result: RunResult, folder: Path) -> RunResult:
         for trial in entry.trials:
             directory.write_trial(trial, entry.cell)
     directory.write("plan.json", json.dumps(to_json(result.plan)))
-    directory.write("summary.json", json.dumps(summarise(result)))
-    directory.write("run.json", json.dumps(reread.to_json(result)))
+    write_result(result, directory)
     return replace(result, directory=folder)
 
 
@@ -83,17 +82,38 @@ def test_traces_are_thinned_as_they_are_read(tmp_path: Path) -> None:
     assert {trial.trace.step.size for trial in trials if trial.trace} == {240}
 
 
-def test_an_older_run_has_no_run_json(tmp_path: Path) -> None:
-    written(with_ids(build.quickstart()), tmp_path)
-    (tmp_path / "run.json").unlink()
-    assert reread.read_result(tmp_path).verdict == "regression"
+def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
+    """A report made again told less than the sweep: it was read back from an export, which leaves things out."""
+    result = with_ids(build.signalled())
+    odd = replace(result.cells[0].verdict, step_drift=math.inf, metrics={"loss": {"rate": 0.1}}, smallest_visible=None)
+    result = replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:]))
+    written(result, tmp_path)
+    again = reread.read_result(tmp_path)
+    assert [entry.verdict for entry in again.cells] == [entry.verdict for entry in result.cells]
+    assert {without_place(one) for one in again.findings} == {without_place(one) for one in result.findings}
+    assert [without_place(one) for one in again.observations] == [without_place(one) for one in result.observations]
+
+
+def without_place(one: Finding | Observation) -> Finding | Observation:
+    """Hosts and scenarios are read back from plan.json, which has no lines of the matrix file."""
+    return replace(one, lane=build.HERE, variant=next(iter(build.quickstart().plan.cells)).variant)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"verdict": "splendid"}', '{"lanes": [{"gpus": 1}]}'])
-def test_a_damaged_run_json_is_told(tmp_path: Path, content: str) -> None:
+def test_a_damaged_result_is_reported(tmp_path: Path, content: str) -> None:
     written(with_ids(build.quickstart()), tmp_path)
-    (tmp_path / "run.json").write_text(content)
-    with pytest.raises(UsageError, match=r"run\.json"):
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(UsageError, match=r"result\.json"):
+        reread.read_result(tmp_path)
+
+
+@pytest.mark.parametrize(("old", "new"), [('"block":0', '"block":9'), ('"after":"6.3.0"', '"after":"9.9"')])
+def test_a_finding_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
+    written(with_ids(build.quickstart()), tmp_path)
+    text = (tmp_path / "result.json").read_text()
+    assert old in text
+    (tmp_path / "result.json").write_text(text.replace(old, new))
+    with pytest.raises(UsageError, match=r"result\.json: finding \d+ names .* which the plan does not have|finding"):
         reread.read_result(tmp_path)
 
 

@@ -34,7 +34,7 @@ def written(folder: Path, *entries: object) -> Path:
 def a_run(out: Path) -> Path:
     run = out / "quickstart" / "20250301T120000Z-1a2b"
     run.mkdir(parents=True)
-    (run / "summary.json").write_text("{}")
+    (run / "result.json").write_text("{}")
     (run.parent / "latest").symlink_to(run.name)
     return run
 
@@ -96,7 +96,7 @@ def test_reports_are_written_before_the_next_probe_adds_its_own(tmp_path: Path) 
 
 def test_a_run_that_is_not_finished_gets_nothing(tmp_path: Path) -> None:
     run = a_run(tmp_path)
-    (run / "summary.json").unlink()
+    (run / "result.json").unlink()
     assert add_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart") is None
     assert not (run / FILE).exists()
 

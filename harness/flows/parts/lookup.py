@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from harness.errors import UsageError
 from harness.model import Cell, Finding, Trial, written
+from harness.store import result_file
 from harness.store.saved_run import StoredRun, newest, read_run
 
 MOST_LISTED = 20
@@ -30,7 +31,7 @@ def find_run(text: str, *, out: Path) -> Path:
     runs = sorted((plan.parent for plan in out.glob("*/[0-9]*/plan.json")), key=lambda run: run.name, reverse=True)
     fitting = [run for run in runs if text in ("latest", run.name, run.parent.name)]
     if fitting:
-        return next((run for run in fitting if (run / "summary.json").exists()), fitting[0])
+        return next((run for run in fitting if (run / result_file.FILE).exists()), fitting[0])
     there = ", ".join(str(run) for run in runs[:5]) or f"none in {out} (see --out)"
     raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. There are: {there}")
 

@@ -45,7 +45,7 @@ def lines(result: RunResult) -> list[str]:
         for (series, before, after, text), where in places.items()
     ]
     more = len(told) - _MOST_LINES
-    return [*told[:_MOST_LINES], *([f"and {more} more: see run.json"] if more > 0 else [])]
+    return [*told[:_MOST_LINES], *([f"and {more} more: see result.json"] if more > 0 else [])]
 
 
 def _where(places: set[str]) -> str:

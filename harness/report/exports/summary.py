@@ -60,7 +60,7 @@ def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
     yield "hosts", (_host(state, result) for state in result.hosts)
     yield "cells", map(cell_json, result.cells)
     yield "findings", map(_finding, ordered(result))
-    yield "attribution", (attribution_json(one, result) for one in result.attribution)
+    yield "attribution", attributions_json(result)
 
 
 def _host(state: HostState, result: RunResult) -> dict[str, Any]:
@@ -145,6 +145,11 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "verdict": finding.verdict,
         "consequence_of": finding.consequence_of or None,
     }
+
+
+def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
+    """The entries of `attribution`."""
+    return (attribution_json(one, result) for one in result.attribution)
 
 
 def attribution_json(one: Attribution, result: RunResult) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import SizeTry
+from harness.model import Cell, CellResult, CellVerdict, Image, Pull, Scalar, Scenario, SizeTry, Variant
 from harness.probes import Unreadable, leaks, lines, ops, search_largest, settings
+from tests.unit.report import build
 
 
 def trace(**rows: list[float | None]) -> str:
@@ -89,13 +90,17 @@ def test_the_answer_is_the_largest_that_fits_and_no_size_is_tried_twice(sizes: s
     assert len({each.size for each in tried}) == len(tried)
 
 
-def cell(peak: float | None, step_ms: float | None, **params: object) -> dict[str, Any]:
-    return {"image": "1", "scenario": "s", "params": params, "peak_rss_mib": peak, "step_ms": step_ms}
+def cell(peak: float | None, step_ms: float | None, **params: Scalar) -> CellResult:
+    variant = Variant(scenario=Scenario(name="s", where=build.WHERE), params=tuple(params.items()))
+    image = Image(series="s", version="1", source=Pull(reference="x:1"), where=build.WHERE)
+    verdict = CellVerdict(verdict="flat", verdicts=("flat",), why="", peak_rss_mib=peak, step_ms=step_ms)
+    one = Cell(image=image, lane=build.HERE, variant=variant)
+    return CellResult(cell=one, cell_id=one.id, verdict=verdict)
 
 
 def test_the_frontier_has_what_nothing_beats_in_both() -> None:
     cells = [cell(100, 10, n=1), cell(200, 5, n=2), cell(250, 6, n=3), cell(90, None, n=4), cell(300, 8, batch=4)]
-    found = {each.name: each for each in settings({"cells": cells})}
+    found = {each.name: each for each in settings(cells)}
     assert {name: each.on_frontier for name, each in found.items()} == {
         "1 s n=1": True, "1 s n=2": True, "1 s n=3": False, "1 s batch=4": True,
     }  # fmt: skip

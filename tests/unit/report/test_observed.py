@@ -32,7 +32,7 @@ def test_a_new_line_is_told_once_in_all_reports() -> None:
 def test_a_flood_of_new_lines_is_cut() -> None:
     lines = observed.lines(noticing(*(f"line {number}" for number in range(100))))
     assert len(lines) == 21
-    assert lines[-1] == "and 80 more: see run.json"
+    assert lines[-1] == "and 80 more: see result.json"
 
 
 def test_what_an_image_prints_is_no_markup_and_no_escape() -> None:
