@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.generators import Generator
-from harness.judge.acquittal import bound_of
+from harness.judge.comparison.equivalence import bound_of
 from harness.model import Floats
 
 SHARE = 1

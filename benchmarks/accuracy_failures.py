@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.generators import Generator
-from harness.judge.transitions import outcome_changes, wants_launches
-from harness.judge.verdict import fails_late, judge_cell, needs_whole_budget, wants_more
+from harness.judge.cell.verdict import fails_late, judge_cell, needs_whole_budget, wants_more
+from harness.judge.history.transitions import outcome_changes, wants_launches
 from harness.model import CellVerdict, Change, Limits, Steps, Trial, Trials
 
 SHARE = 1

@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.generators import Floats, Generator
 from benchmarks.history_rules import SIMPLE, Answer
-from harness.judge.levels import Rule, step_time_changes
-from harness.judge.rounds import too_wide
-from harness.judge.tables import Table
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.level_changes import LevelRule, step_time_changes
+from harness.judge.history.precision import too_wide
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
 
@@ -157,13 +157,13 @@ def by_judge(rng: Generator, launches: Floats, history: History, positions: Sequ
         "step_time", _table(launches[:rounds], positions), limit=history.limit, most=MOST_ROUNDS
     ):
         rounds += 1
-    rule = Rule(least=math.log1p(history.limit), seed=int(rng.integers(1 << 31)))
+    rule = LevelRule(least=math.log1p(history.limit), seed=int(rng.integers(1 << 31)))
     found = step_time_changes(_table(launches[:rounds], positions), _table(best[:rounds], positions), rule)
     return [(-1 if one.before is None else one.before, one.after) for one in found], rounds * len(positions)
 
 
-def _table(values: Floats, positions: Sequence[int]) -> Table:
-    return Table(values=values, positions=tuple(positions))
+def _table(values: Floats, positions: Sequence[int]) -> RoundTable:
+    return RoundTable(values=values, positions=tuple(positions))
 
 
 # ---------------------------------------------------------------- scores

@@ -19,13 +19,13 @@ import numpy as np
 
 from benchmarks.accuracy_failures import launch
 from benchmarks.generators import Generator
-from harness.flows import findings
-from harness.flows.blocks import JudgedBlock
-from harness.flows.searched import with_boundaries
-from harness.judge.transitions import outcome_changes
-from harness.judge.verdict import judge_cell
+from harness.assess import findings
+from harness.assess.row_verdicts import JudgedBlock
+from harness.judge.cell.verdict import judge_cell
+from harness.judge.history.transitions import outcome_changes
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
-from harness.search import Evidence, Rules, Spot, conclude, decide
+from harness.schedule.bisect import Evidence, Rules, VersionEvidence, conclude, decide
+from harness.schedule.bisect_changes import with_boundaries
 from tests.unit.report import build
 
 ROUND_DRIFT = 0.01
@@ -140,7 +140,7 @@ def searched_thrice(made: Made) -> Named:
 
 
 def _searched(made: Made, rules: Rules) -> Named:
-    spots, number = [Spot() for _ in made.level], 0
+    spots, number = [VersionEvidence() for _ in made.level], 0
     while (decision := decide(spots, rules=(now := _whole(spots, rules)))).launch:
         now = replace(now, whole=now.whole or decision.whole)
         asked = [place for place in decision.launch if place not in made.silent]
@@ -153,7 +153,7 @@ def _searched(made: Made, rules: Rules) -> Named:
     return _reported(made, spots, rules)
 
 
-def _reported(made: Made, spots: Sequence[Spot], rules: Rules) -> Named:
+def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Named:
     """The findings of a sweep: what all launches show, as wide as the search says, and corrected as all levels are."""
     trials = [made.trials[place] for place in range(len(spots))]
     cells = [judge_cell(each, limits=Limits(), steps=Steps()) for each in trials]
@@ -172,28 +172,30 @@ def _reported(made: Made, spots: Sequence[Spot], rules: Rules) -> Named:
     return [(None if one.before is None else int(one.before), int(one.after)) for one in found]
 
 
-def _whole(spots: Sequence[Spot], rules: Rules) -> Rules:
+def _whole(spots: Sequence[VersionEvidence], rules: Rules) -> Rules:
     """Once a launch failed after the first look, all run their whole budget."""
     return replace(rules, whole=any(step > FIRST for spot in spots for step in _seen(spot).failed_at))
 
 
-def _steps(spot: Spot, *, rules: Rules) -> int:
+def _steps(spot: VersionEvidence, *, rules: Rules) -> int:
     """How many a quiet launch does: the whole budget also where none of its version did, or one failed."""
     seen = _seen(spot)
     return STEPS if rules.whole or seen.bad or STEPS not in seen.survived else FIRST
 
 
-def _seen(spot: Spot) -> Evidence:
+def _seen(spot: VersionEvidence) -> Evidence:
     return spot.states.get("outcome", Evidence())
 
 
-def _launched(made: Made, spot: Spot, place: int, *, number: int, figure: float, rules: Rules) -> Spot:
+def _launched(
+    made: Made, spot: VersionEvidence, place: int, *, number: int, figure: float, rules: Rules
+) -> VersionEvidence:
     seen, at, steps = _seen(spot), made.fails_at(place), _steps(spot, rules=rules)
     outcome = seen.failed(at) if at is not None and at <= steps else seen.fine(steps)
     if made.effect == 1:
         made.trials[place].append(launch(spot.launches + 1, fails_at=at, steps=steps))
     levels = {} if made.effect == 1 else {"step_time": {**spot.levels.get("step_time", {}), number: figure}}
-    return Spot(launches=spot.launches + 1, states={"outcome": outcome}, levels=levels)
+    return VersionEvidence(launches=spot.launches + 1, states={"outcome": outcome}, levels=levels)
 
 
 def bisected(made: Made, *, each: int) -> Named:

@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness.model import Scenario, Variant, Where
-from harness.run.payload import pack
+from harness.run.trial.payload import pack
 
 HERE = Where(file="agent_cost", line=0, key="scenario")
 STEP = """

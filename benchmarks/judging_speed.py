@@ -18,10 +18,10 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks import generators, nasty, step_times
-from harness.flows.blocks import judge_block
-from harness.judge.trend import judge_trace
+from harness.assess.row_verdicts import judge_block
+from harness.judge.trace.verdict import judge_trace
 from harness.model import Block, Cell, Limits, Steps, Trace, Trial, Variant
-from harness.run.policy import CellRun
+from harness.run.scheduler import CellRun
 from tests.unit.report import build
 
 VARIANT = Variant(scenario=replace(build.POP.scenario, limits=Limits(), steps=Steps()))

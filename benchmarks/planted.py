@@ -31,7 +31,7 @@ from benchmarks import planted_quiet
 from benchmarks.planted_answers import HEALTHY_ANSWERS, PLANTED_ANSWERS, accused, answer
 from benchmarks.planted_programs.catalogue import HEALTHY, ON_GPU, PLANTED, SIZES, Planted
 from benchmarks.planted_sweeps import VERSIONS, Refused, Workshop, matrix_of, scenario_name
-from harness.judge.transitions import exact_interval
+from harness.judge.history.transitions import exact_interval
 
 __all__ = ["main"]
 

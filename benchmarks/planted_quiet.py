@@ -17,15 +17,15 @@ from typing import TypeVar
 
 from benchmarks.planted_programs.catalogue import QUIET
 from benchmarks.planted_sweeps import QUIET_VERSIONS, Swept, Workshop
-from harness.flows.blocks import JudgedBlock, judge_block
-from harness.flows.findings import find
-from harness.flows.rounds import Rounds
-from harness.flows.stored import read_run
+from harness.assess.findings import find
+from harness.assess.row_verdicts import JudgedBlock, judge_block
 from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.judge.transitions import exact_interval
+from harness.judge.history.transitions import exact_interval
 from harness.model import BAD, Block, Cell, Noise, Plan, Trial, Variant
 from harness.run.engine import Prepared
-from harness.run.policy import CellRun
+from harness.run.scheduler import CellRun
+from harness.schedule.full_scheduler import FullScheduler
+from harness.store.saved_run import read_run
 
 MADE = "made"
 Item = TypeVar("Item")
@@ -112,24 +112,24 @@ def made_sweep(plan: Plan, pools: Mapping[Variant, Pool], rng: random.Random) ->
     noise: Noise | None = None
     blocks: list[JudgedBlock] = []
     for block in plan.blocks:
-        policy = made_block(block, plan, Draws(pool=pools[block.variant], rng=rng), measures_noise=not blocks)
-        noise = policy.noise() or noise
-        blocks.append(judge_block(block, policy.runs, least=plan.trials.least, seed=plan.seed, noise=noise))
+        scheduler = made_block(block, plan, Draws(pool=pools[block.variant], rng=rng), measures_noise=not blocks)
+        noise = scheduler.noise() or noise
+        blocks.append(judge_block(block, scheduler.runs, least=plan.trials.least, seed=plan.seed, noise=noise))
     found = [f"{one.metric} {dict(one.variant.params)['program']}" for one in find(blocks).findings]
     cells = [cell for block in blocks for cell in block.cells if cell.verdict.verdict in BAD]
     return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])
 
 
-def made_block(block: Block, plan: Plan, draws: Draws, *, measures_noise: bool) -> Rounds:
+def made_block(block: Block, plan: Plan, draws: Draws, *, measures_noise: bool) -> FullScheduler:
     """A block as a sweep runs it, with launches that are drawn."""
     runs = [CellRun(cell=cell, prepared=_prepared(cell)) for cell in block.cells]
-    policy = Rounds(runs=runs, asked=plan.trials, measures_noise=measures_noise)
-    while (batch := policy.next()).runs:
+    scheduler = FullScheduler(runs=runs, asked=plan.trials, measures_noise=measures_noise)
+    while (batch := scheduler.next()).runs:
         for run in batch.runs:
             run.prepared = _prepared(run.cell)
             if not batch.only_known:
                 run.trials.append(draws.launch(run, batch.round))
-    return policy
+    return scheduler
 
 
 def _prepared(cell: Cell) -> Prepared:

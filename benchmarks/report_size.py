@@ -16,10 +16,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
-from harness.flows.blocks import shown_rows
+from harness.assess.row_verdicts import shown_rows
 from harness.model import RunResult, Trace
-from harness.report import cells_csv, html, junit, markdown, summary, terminal
-from harness.report.library import chart_library
+from harness.report.charts.library import chart_library
+from harness.report.exports import cells_csv, junit, markdown, summary
+from harness.report.page import html_page
+from harness.report.terminal import run_report
 from tests.unit.report import build
 
 SIZES = ((25, 4), (50, 20), (100, 100))
@@ -65,12 +67,12 @@ def measure(size: tuple[int, int]) -> Measured:
 def _timed(result: RunResult) -> Iterator[tuple[str, float, float]]:
     library = chart_library(os.environ)
     formats = {
-        "html": lambda: html.encoded(result, library=library),
+        "html": lambda: html_page.encoded(result, library=library),
         "md": lambda: markdown.render(result),
         "junit": lambda: junit.render(result),
         "csv": lambda: cells_csv.render(result),
         "json": lambda: summary.encoded(result),
-        "terminal": lambda: terminal.text(result),
+        "terminal": lambda: run_report.text(result),
     }
     for name, render in formats.items():
         began = time.process_time()

@@ -25,10 +25,10 @@ from typing import Any
 
 import psutil
 
+from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
-from harness.flows.world import World
 from harness.model import Host, Image
-from harness.run.engine import Exit, Launch, Prepared, Session
+from harness.run.engine import Exit, LaunchRequest, Prepared, Session
 
 CPU_BOUND, MEMORY_BOUND_MIB = 0.02, 32.0
 STEPS = 200
@@ -101,7 +101,7 @@ class Engine:
         return True
 
     @contextlib.contextmanager
-    def launch(self, launch: Launch) -> Iterator[Session]:
+    def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         yield Asleep(marker=launch.payload.job["marker"], sleep_s=self._trial_s)
         self._ended()
 
@@ -142,9 +142,9 @@ def main() -> int:
 
         asked = SweepOptions(out=Path(folder, "reports"), seed=1)
         plan = plan_sweep(matrix, asked, os.environ)
-        world = World(environ=os.environ, watcher=Quiet(), stopped=threading.Event(), open_engine=open_engine)
+        context = RunContext(environ=os.environ, progress=Quiet(), stopped=threading.Event(), open_engine=open_engine)
         begun_s, used_s = time.perf_counter(), time.process_time()
-        result, _ = sweep(plan, asked, world)
+        result, _ = sweep(plan, asked, context)
         used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s
     assert {cell.verdict.verdict for cell in result.cells} <= {"flat", "inconclusive"}, result.cells[0].verdict
     return report(used_s, took_s, memory, options)

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from harness.model import Host, Image, Install, Scenario, Steps, Variant, Where
 from harness.run import open_engine
-from harness.run.engine import Engine, Launch, Prepared
-from harness.run.payload import pack
-from harness.run.trial import run_trial
+from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
 
 SCRIPT = '''"""Two milliseconds of arithmetic a step."""
 def setup():
@@ -80,7 +80,7 @@ def seconds(action: Callable[[], None]) -> float:
 
 def trial(engine: Engine, prepared: Prepared, script: Path, steps: int) -> None:
     scenario = Scenario(name="work", where=WHERE, script=script, steps=Steps(first=steps, budget=steps))
-    launch = Launch(
+    launch = LaunchRequest(
         prepared=prepared,
         scenario=scenario,
         payload=pack(Variant(scenario=scenario)),

@@ -10,7 +10,7 @@ import click
 from harness.cli.common import FILE, OUT, option, to_stdout
 from harness.errors import EngineUnreachable, UsageError
 from harness.flows import clean as clean_flow
-from harness.flows import old_runs
+from harness.flows.parts import old_runs
 
 
 @click.command()

@@ -29,8 +29,8 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     Ends with 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
     from harness.flows.compare import compare_runs
-    from harness.flows.evidence import find_run
-    from harness.report import compare as compare_report
+    from harness.flows.parts.lookup import find_run
+    from harness.report.terminal import compare as compare_report
 
     found = compare_runs([find_run(run, out=out) for run in runs])
     with to_stdout():

@@ -30,15 +30,15 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
     Ends with 0; 3 if a host cannot be used.
     """
     from harness.flows import doctor as doctor_flow
-    from harness.flows.registries import open_registries
-    from harness.flows.world import World
-    from harness.report import doctor as doctor_report
-    from harness.report.progress import watcher
+    from harness.flows.parts.context import RunContext
+    from harness.flows.parts.registries import open_registries
+    from harness.report.terminal import doctor as doctor_report
+    from harness.report.terminal.progress import open_progress
 
-    with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
-        world = World(environ=os.environ, watcher=watching, stopped=stopped)
+    with stop_on_signals() as stopped, open_progress(sys.stderr, os.environ) as watching:
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
         registry = open_registries(os.environ, stopped)
-        found = doctor_flow.check(matrix, hosts=hosts, out=out, world=world, registry=registry)
+        found = doctor_flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
     with to_stdout():
         if as_json:
             click.echo(json.dumps(doctor_report.to_json(found), indent=1, allow_nan=False))

@@ -31,13 +31,13 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
 
     Ends with 0; 2 if there is no such cell.
     """
-    from harness.flows import evidence
     from harness.flows import repro as repro_flow
-    from harness.report import repro as repro_report
-    from harness.report.reduced import python_file
+    from harness.flows.parts import lookup
+    from harness.report.issue import repro_script as repro_report
+    from harness.report.issue.reduced_scenario import python_file
 
-    stored = evidence.open_run(run, out=out)
-    recipe = repro_flow.recipe(stored, evidence.find_cell(stored, cell))
+    stored = lookup.open_run(run, out=out)
+    recipe = repro_flow.recipe(stored, lookup.find_cell(stored, cell))
     is_python = script is not None and script.suffix == ".py"
     text = python_file(recipe) if is_python else repro_report.shell(recipe)
     if script is not None:
@@ -68,13 +68,13 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, out: Path)
     Ends with 0; 2 if there is no such finding.
     """
     from harness.flows import diff as diff_flow
-    from harness.flows import evidence
     from harness.flows import issue as issue_flow
-    from harness.report import issue as issue_report
-    from harness.report import words
+    from harness.flows.parts import lookup
+    from harness.report.issue import bug_report as issue_report
+    from harness.report.text import words
 
-    stored = evidence.open_run(run, out=out)
-    number, found = evidence.find_finding(stored, finding, tell=words.finding_line)
+    stored = lookup.open_run(run, out=out)
+    number, found = lookup.find_finding(stored, finding, tell=words.finding_line)
     inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
     report = issue_report.render(issue_flow.issue(stored, found, inspect=inspect), harness_version=__version__)
     files = {(folder or stored.path / f"issue-{number}") / name: content for name, content in report.files.items()}
@@ -105,12 +105,12 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, out: Path) -> Non
     Ends with 0; 2 if there is no such finding.
     """
     from harness.flows import diff as diff_flow
-    from harness.flows import evidence
-    from harness.report import diff as diff_report
-    from harness.report import words
+    from harness.flows.parts import lookup
+    from harness.report.content import diff as diff_report
+    from harness.report.text import words
 
-    stored = evidence.open_run(run, out=out)
-    _, found = evidence.find_finding(stored, finding, tell=words.finding_line)
+    stored = lookup.open_run(run, out=out)
+    _, found = lookup.find_finding(stored, finding, tell=words.finding_line)
     inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
     difference = diff_flow.difference(stored, found, inspect=inspect)
     with to_stdout():

@@ -44,22 +44,23 @@ def probe(
     Ends with 0; 3 if one could not look.
     """
     from harness.cli.results import write_readable
-    from harness.flows import probing, rerender
-    from harness.flows.probed import added_to_newest_run
+    from harness.flows import probe as probing
+    from harness.flows.parts import reread
+    from harness.flows.parts.context import RunContext
     from harness.flows.sweep import SweepOptions, plan_sweep
-    from harness.flows.world import World
-    from harness.report import probes as probe_report
-    from harness.report.progress import watcher
+    from harness.report.terminal import probes as probe_report
+    from harness.report.terminal.progress import open_progress
     from harness.store import RunDirectory
+    from harness.store.saved_probes import added_to_newest_run
 
     options = SweepOptions(only=only, hosts=hosts, series=series, out=out)
-    with stop_on_signals() as stopped, watcher(sys.stderr, os.environ) as watching:
+    with stop_on_signals() as stopped, open_progress(sys.stderr, os.environ) as watching:
         plan = plan_sweep(matrix, options, os.environ)
-        world = World(environ=os.environ, watcher=watching, stopped=stopped)
-        found, directory = probing.probe(plan, options, world, names=names)
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
+        found, directory = probing.probe(plan, options, context, names=names)
     with added_to_newest_run(directory, out=out, matrix=plan.matrix.name) as run:
         if run is not None:
-            write_readable(rerender.read_result(run), RunDirectory(run))
+            write_readable(reread.read_result(run), RunDirectory(run))
     with to_stdout():
         click.echo(probe_report.render(found, directory))
         if run is not None:
@@ -82,12 +83,12 @@ def frontier(*, run: str, out: Path) -> None:
 
     Ends with 0; 2 if there is no such run.
     """
-    from harness.flows import evidence
     from harness.flows import frontier as frontier_flow
-    from harness.report import frontier as frontier_report
+    from harness.flows.parts import lookup
+    from harness.report.terminal import frontier as frontier_report
     from harness.store import RunDirectory
 
-    path = evidence.find_run(run, out=out)
+    path = lookup.find_run(run, out=out)
     found = frontier_flow.settings_of(path)
     RunDirectory(path).write("frontier.svg", frontier_report.svg(found))
     with to_stdout():

@@ -33,14 +33,14 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
     Ends with 0, whatever the run found; 2 if there is no such run.
     """
     from harness.cli import results
-    from harness.flows import evidence, rerender
-    from harness.report import terminal
+    from harness.flows.parts import lookup, reread
+    from harness.report.terminal import run_report
 
     if wide and wanted != "terminal":
         raise UsageError("--wide: goes with --format terminal alone; html, json and csv tell every signal anyway")
-    result = rerender.read_result(evidence.find_run(run, out=folder))
+    result = reread.read_result(lookup.find_run(run, out=folder))
     if out is not None:
-        write_file(out, terminal.text(result, wide=True) if wide else results.FORMATS[wanted](result))
+        write_file(out, run_report.text(result, wide=True) if wide else results.FORMATS[wanted](result))
     elif wanted == "terminal":
         results.print_result(result, as_json=False, wide=wide)
     else:

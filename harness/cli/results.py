@@ -11,18 +11,20 @@ from collections.abc import Callable, Mapping
 import click
 
 from harness.cli.common import Terminal, to_stdout
-from harness.flows import rerender
+from harness.flows.parts import reread
+from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
-from harness.flows.world import World
 from harness.model import Plan, RunResult
-from harness.report import cells_csv, html, junit, markdown, summary, terminal
-from harness.report.library import library_or_none
-from harness.report.progress import watcher
+from harness.report.charts.library import library_or_none
+from harness.report.exports import cells_csv, junit, markdown, summary
+from harness.report.page import html_page
+from harness.report.terminal import run_report
+from harness.report.terminal.progress import open_progress
 from harness.store import RunDirectory
 
 
 def write_reports(result: RunResult, directory: RunDirectory) -> None:
-    directory.write("run.json", json.dumps(rerender.to_json(result), indent=1, allow_nan=False))
+    directory.write("run.json", json.dumps(reread.to_json(result), indent=1, allow_nan=False))
     directory.write("summary.json", FORMATS["json"](result))
     directory.write("junit.xml", junit.render(result))
     directory.write("cells.csv", cells_csv.render(result))
@@ -37,7 +39,7 @@ def write_readable(result: RunResult, directory: RunDirectory) -> None:
 
 def _page(result: RunResult) -> bytes:
     library = library_or_none(os.environ, lambda text: click.echo(text, err=True))
-    return html.encoded(result, library=library)
+    return html_page.encoded(result, library=library)
 
 
 FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
@@ -46,7 +48,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
     "json": summary.encoded,
     "junit": junit.render,
     "csv": cells_csv.render,
-    "terminal": terminal.text,
+    "terminal": run_report.text,
 }
 
 
@@ -55,13 +57,13 @@ def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> Non
         if as_json:
             click.echo(summary.encoded(result), nl=False)
         else:
-            terminal.render(result, Terminal(highlight=False), wide=wide)
+            run_report.render(result, Terminal(highlight=False), wide=wide)
 
 
 def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:
     """Sweep a plan with progress on stderr, and write all its reports."""
-    with watcher(sys.stderr, os.environ) as watching:
-        world = World(environ=os.environ, watcher=watching, stopped=stopped)
-        result, directory = sweep(plan, options, world)
+    with open_progress(sys.stderr, os.environ) as watching:
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
+        result, directory = sweep(plan, options, context)
         write_reports(result, directory)
     return result

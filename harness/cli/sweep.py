@@ -114,7 +114,7 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:
     from harness.plan import explain
-    from harness.report.plan import dry_run
+    from harness.report.terminal.plan import dry_run
 
     explained = explain(plan)
     with to_stdout():

@@ -16,7 +16,7 @@ from harness.cli.common import FILE, OUT, option, stop_on_signals, to_stdout
 
 if TYPE_CHECKING:
     from harness.model import Plan, RunResult
-    from harness.model.seen import Seen
+    from harness.model.seen import RegistryLook
 
 
 @click.command()
@@ -48,12 +48,12 @@ def watch(
     Ends with 0 if nothing is new, else as a sweep does.
     """
     from harness.flows import watch as watch_flow
-    from harness.flows.registries import open_registries
+    from harness.flows.parts.registries import open_registries
     from harness.matrix import values
 
     interval_s = None if once else option("--interval", values.seconds, interval)
     with stop_on_signals() as stopped:
-        code = watch_flow.Watch(
+        code = watch_flow.WatchedMatrix(
             matrix=matrix,
             options=watch_flow.WatchOptions(out=out, interval_s=interval_s, digests=digests),
             environ=os.environ,
@@ -65,8 +65,8 @@ def watch(
     sys.exit(code)
 
 
-def _tell(seen: Seen, *, as_json: bool) -> None:
-    from harness.report import watch as watch_report
+def _tell(seen: RegistryLook, *, as_json: bool) -> None:
+    from harness.report.terminal import watch as watch_report
 
     with to_stdout():
         click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))

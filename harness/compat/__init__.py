@@ -4,21 +4,21 @@
 """
 
 from harness.compat.doctor import DoctorRow, doctor_rows
-from harness.compat.images import ImageFacts, Needs, needs_of
+from harness.compat.images import DescribedImage, Needs, needs_of
 from harness.compat.rules import Compatibility, State, can_run, compatibility
 from harness.compat.signatures import Signature, explain, signature
-from harness.compat.table import Release, Table, load
+from harness.compat.table import CompatibilityTable, Release, load
 from harness.compat.throttle import throttled
 
 __all__ = [
     "Compatibility",
+    "CompatibilityTable",
+    "DescribedImage",
     "DoctorRow",
-    "ImageFacts",
     "Needs",
     "Release",
     "Signature",
     "State",
-    "Table",
     "can_run",
     "compatibility",
     "doctor_rows",

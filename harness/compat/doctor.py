@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.compat.images import ImageFacts
+from harness.compat.images import DescribedImage
 from harness.compat.rules import Compatibility, State, compatibility
-from harness.compat.table import Table
+from harness.compat.table import CompatibilityTable
 from harness.model import HostState
 from harness.model.gpus import Gpu
 
@@ -25,10 +25,10 @@ class DoctorRow:
 
 def doctor_rows(
     hosts: Sequence[HostState],
-    images: Mapping[str, ImageFacts],
+    images: Mapping[str, DescribedImage],
     *,
     gpus: Mapping[str, Sequence[Gpu]],
-    table: Table | None = None,
+    table: CompatibilityTable | None = None,
 ) -> tuple[DoctorRow, ...]:
     """A row for every host, GPU and image, in their order. `images` by the names they have in the matrix; `gpus` are
     those that the hosts' lanes use, by host name.
@@ -42,7 +42,7 @@ def doctor_rows(
     return tuple(rows)
 
 
-def _found(state: HostState, gpu: Gpu | None, image: ImageFacts, table: Table | None) -> Compatibility:
+def _found(state: HostState, gpu: Gpu | None, image: DescribedImage, table: CompatibilityTable | None) -> Compatibility:
     if state.problem is not None:
         return Compatibility(state="unknown", why=state.problem)
     if gpu is not None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.compat.table import Release, Table
+from harness.compat.table import CompatibilityTable, Release
 from harness.compat.versions import numbers
 
 TRUE = ("1", "t", "true")  # as nvidia-container-runtime reads it, whatever the case
@@ -14,7 +14,7 @@ ARCHITECTURE = re.compile(r"(\d+\.\d)[a-z]?(\+PTX)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFacts:
+class DescribedImage:
     """An image as the engine or the registry describes it, with what is known without either.
 
     `reference` is what it is pulled by, `version` its name within the series.
@@ -57,7 +57,7 @@ class Needs:
         return bool(self.cuda or self.driver or self.architectures or self.requirements)
 
 
-def needs_of(image: ImageFacts, table: Table) -> Needs:
+def needs_of(image: DescribedImage, table: CompatibilityTable) -> Needs:
     """What `image` needs. Its environment wins over its labels, and both over the table."""
     release = _release(image, table)
     cuda = _version(image.environment.get("CUDA_VERSION")) or _version(image.labels.get("com.nvidia.cuda.version"))
@@ -75,7 +75,7 @@ def needs_of(image: ImageFacts, table: Table) -> Needs:
     )
 
 
-def _release(image: ImageFacts, table: Table) -> Release | None:
+def _release(image: DescribedImage, table: CompatibilityTable) -> Release | None:
     """By what the image says of itself, else by its names."""
     said = image.environment.get("NVIDIA_TENSORFLOW_VERSION", "")
     if said and ("tf1" in said or image.environment.get("TENSORFLOW_VERSION", "").startswith("1.")):
@@ -87,7 +87,7 @@ def _version(text: str | None) -> str | None:
     return text if numbers(text) else None
 
 
-def _architectures(image: ImageFacts) -> tuple[Architecture, ...]:
+def _architectures(image: DescribedImage) -> tuple[Architecture, ...]:
     """Of the list that torch and its extensions are built by; names of families (`Ampere`) say nothing here."""
     listed = image.environment.get("TORCH_CUDA_ARCH_LIST", "") or image.labels.get("harness.cuda_architectures", "")
     found = [ARCHITECTURE.fullmatch(word) for word in re.split(r"[\s;,]+", listed) if word]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.compat.cards import is_data_centre
-from harness.compat.images import ImageFacts, Needs, needs_of
+from harness.compat.images import DescribedImage, Needs, needs_of
 from harness.compat.requirements import holds
-from harness.compat.table import Table, shipped
+from harness.compat.table import CompatibilityTable, shipped
 from harness.compat.versions import Numbers, numbers, short, sm
 from harness.model.gpus import Gpu
 
@@ -23,13 +23,13 @@ class Compatibility:
     why: str
 
 
-def can_run(image: ImageFacts, gpu: Gpu, *, table: Table | None = None) -> str | None:
+def can_run(image: DescribedImage, gpu: Gpu, *, table: CompatibilityTable | None = None) -> str | None:
     """Why `image` cannot run on `gpu`: "CUDA 11.1 has no code for sm_89"; None if it can, or if nobody knows."""
     found = compatibility(image, gpu, table=table)
     return found.why if found.state == "incompatible" else None
 
 
-def compatibility(image: ImageFacts, gpu: Gpu, *, table: Table | None = None) -> Compatibility:
+def compatibility(image: DescribedImage, gpu: Gpu, *, table: CompatibilityTable | None = None) -> Compatibility:
     """What is known of `image` on `gpu`. The first thing that forbids it counts, then the first that leaves doubt."""
     table = table or shipped()
     needs = needs_of(image, table)
@@ -92,7 +92,7 @@ def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
     return _unknown(f"{older}; a forward compatibility package in the image may do")
 
 
-def _code(needs: Needs, gpu: Gpu, table: Table) -> Compatibility | None:
+def _code(needs: Needs, gpu: Gpu, table: CompatibilityTable) -> Compatibility | None:
     """Whether anything in the image was compiled for the GPU."""
     if gpu.compute_capability is None:
         return _unknown("the GPU's compute capability is not known")
@@ -104,7 +104,7 @@ def _code(needs: Needs, gpu: Gpu, table: Table) -> Compatibility | None:
     return _code_of(needs.cuda, needs, gpu.compute_capability, table)
 
 
-def _code_of(cuda: str, needs: Needs, capability: str, table: Table) -> Compatibility | None:
+def _code_of(cuda: str, needs: Needs, capability: str, table: CompatibilityTable) -> Compatibility | None:
     """Whether that CUDA, the oldest that the image may have, has code for a GPU that the table knows."""
     lacks = f"CUDA {short(cuda)} has no code for {sm(capability)}"
     least, dropped = table.capabilities[capability], numbers(table.dropped.get(capability))

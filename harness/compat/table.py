@@ -38,7 +38,7 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class CompatibilityTable:
     """`capabilities`: compute capability -> the oldest CUDA that has code for it; `dropped`: -> the first that has none
     any more, where there is one."""
 
@@ -63,10 +63,10 @@ class Table:
         return {numbers(name) or (): row for row in self.tensorflow1 for name in row.releases}
 
 
-def load(text: str, *, source: str = "ngc.yaml") -> Table:
+def load(text: str, *, source: str = "ngc.yaml") -> CompatibilityTable:
     """The table in a YAML text. Raises UsageError with the place of what is wrong."""
     try:
-        table = TypeAdapter(Table).validate_python(yaml.safe_load(text))
+        table = TypeAdapter(CompatibilityTable).validate_python(yaml.safe_load(text))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -76,7 +76,7 @@ def load(text: str, *, source: str = "ngc.yaml") -> Table:
     return _checked(table, source=source)
 
 
-def _checked(table: Table, *, source: str) -> Table:
+def _checked(table: CompatibilityTable, *, source: str) -> CompatibilityTable:
     names = [name for row in table.tensorflow1 for name in row.releases]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -87,6 +87,6 @@ def _checked(table: Table, *, source: str) -> Table:
 
 
 @functools.cache
-def shipped() -> Table:
+def shipped() -> CompatibilityTable:
     """The table of this version of the harness."""
     return load((resources.files("harness") / "data/ngc.yaml").read_text(encoding="utf-8"))

@@ -9,12 +9,12 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.facts import installed_otherwise
-from harness.flows.stored import StoredRun, read_run
-from harness.flows.together import called, put_together
-from harness.judge.beside import Side, compare
+from harness.flows.parts.merge_runs import called, put_together
 from harness.judge.comparable import Difference, conditions, differences
-from harness.judge.noise import noise_of, pooled
+from harness.judge.comparison.aa_noise import noise_of, pooled
+from harness.judge.unpaired import Side, compare
 from harness.model import BAD, UNSURE, Block, Cell, Column, Comparison, Lane, Noise, Pair, RunResult, Steps, Trial
+from harness.store.saved_run import StoredRun, read_run
 
 MACHINE = ("name", "cpu", "cpus", "architecture")
 NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")

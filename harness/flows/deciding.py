@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.flows import rerender
-from harness.flows.reading import read_json
-from harness.flows.runfiles import PlanFile
-from harness.flows.stored import ABSENT, WRONG
+from harness.flows.parts import reread
 from harness.flows.sweep import SweepOptions
-from harness.judge.attribution import deciding_cells
+from harness.judge.attribution.cause import deciding_cells
 from harness.model import Lane, Plan, RunResult
-from harness.plan import to_json
-from harness.run.payload import payload_hash
+from harness.run.trial.payload import payload_hash
+from harness.store.json_files import read_json
+from harness.store.plan_file import to_json
+from harness.store.run_files import PlanFile
+from harness.store.saved_run import ABSENT, WRONG
 
 
 def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
@@ -29,9 +29,9 @@ def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
     if not runs:
         to_do = "sweep it without --decide first, or see --out"
         raise UsageError(f"--decide: {options.out} has no run of {plan.matrix.name} yet; {to_do}")
-    if not _is_of(plan, runs[0], options) or not (runs[0] / rerender.FILE).exists():
+    if not _is_of(plan, runs[0], options) or not (runs[0] / reread.FILE).exists():
         return None
-    result = rerender.read_result(runs[0])
+    result = reread.read_result(runs[0])
     return None if result.verdict == "interrupted" or deciding_cells(result.attribution) else result
 
 

@@ -10,18 +10,18 @@ from typing import Any
 
 from harness import facts
 from harness.errors import HarnessError, UsageError
-from harness.flows.evidence import cell_of, telling_trial
-from harness.flows.stored import StoredRun
+from harness.flows.parts.lookup import cell_of, telling_trial
 from harness.model import Finding, Host, Trial
-from harness.model.evidence import Changed, Difference, Section
-from harness.run import images
-from harness.run.client import connect, engine_errors
+from harness.model.evidence import Changed, EnvironmentDifference, Section
+from harness.run.docker.client import connect, engine_errors
+from harness.run.images import images
+from harness.store.saved_run import StoredRun
 
 Inspect = Callable[[str], Mapping[str, Any]]
 """What the engine knows of an image, by id. Raises HarnessError: no engine, no such image."""
 
 
-def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Difference:
+def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> EnvironmentDifference:
     """Raises UsageError where there is no older side. `inspect` None: the engine is not asked."""
     if finding.before is None:
         raise UsageError(
@@ -29,7 +29,7 @@ def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> 
         )
     trials = [_trial(run, finding, version) for version in (finding.before, finding.after)]
     sections = (*facts.sections(*trials), *([] if finding.lane.host.is_process else _image(trials, inspect)))
-    return Difference(finding=finding, before=finding.before, after=finding.after, sections=sections)
+    return EnvironmentDifference(finding=finding, before=finding.before, after=finding.after, sections=sections)
 
 
 def _trial(run: StoredRun, finding: Finding, version: str) -> Trial | None:

@@ -8,44 +8,47 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import compat
+from harness.assess.earlier_noise import measured_noise
 from harness.errors import HarnessError, Interrupted
-from harness.flows.earlier import measured_noise
-from harness.flows.hosts import OpenHost, images_on, side_by_side, using_hosts
-from harness.flows.needs import Told, architecture_of, bases_of, reference_of, wanted
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts import OpenHost, images_on, side_by_side, using_hosts
+from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
-from harness.flows.world import World
 from harness.model import Image, Install, Plan, Pull
-from harness.model.doctor import Checkup, Condition, Fit, HostCheck
+from harness.model.doctor import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.gpus import Gpu
 from harness.registry import Registry
-from harness.run.disk import Name, name_of
 from harness.run.engine import Prepared, Say
+from harness.run.images.disk_budget import Name, name_of
 
 
 @dataclass(kw_only=True)
 class _Seen:
     """What an engine told of itself and of the images that are there."""
 
-    condition: Condition | None = None
+    condition: HostCondition | None = None
     images: dict[Name, tuple[Prepared, int]] = field(default_factory=dict)
     bases: dict[str, Prepared] = field(default_factory=dict)
     """By reference, those of installed images that are to be made yet: a registry need not have them."""
 
 
-def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, world: World, registry: Registry) -> Checkup:
+def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:
     """Look at the hosts of a matrix (all, or those that are named) and at all images on them.
 
     What is wrong with a host is in its `problem`. Raises MatrixError, UsageError, Interrupted.
     """
     options = SweepOptions(hosts=hosts)
-    plan = plan_sweep(matrix, options, world.environ)
-    with using_hosts(plan, world) as opened:
+    plan = plan_sweep(matrix, options, context.environ)
+    with using_hosts(plan, context) as opened:
         seen = [_Seen() for _ in opened]
-        looks = [functools.partial(_look, each, into, plan, world) for each, into in zip(opened, seen, strict=True)]
-        side_by_side(looks, world.stopped)
-    if world.stopped.is_set():
+        looks = [functools.partial(_look, each, into, plan, context) for each, into in zip(opened, seen, strict=True)]
+        side_by_side(looks, context.stopped)
+    if context.stopped.is_set():
         raise Interrupted("interrupted; nothing was changed")
-    plan, told = with_lanes(plan, opened, options), Told(registry=registry, say=_teller("registries", "images", world))
+    plan, told = (
+        with_lanes(plan, opened, options),
+        RegistryAnswers(registry=registry, say=_teller("registries", "images", context)),
+    )
     pairs = list(zip(opened, seen, strict=True))
     return Checkup(
         matrix=plan.matrix.name,
@@ -54,22 +57,22 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, world: World, regi
     )
 
 
-def _teller(place: str, what: str, world: World) -> Say:
+def _teller(place: str, what: str, context: RunContext) -> Say:
     def say(text: str) -> None:
-        if world.stopped.is_set():
+        if context.stopped.is_set():
             raise Interrupted("interrupted; nothing was changed")
-        world.watcher.preparing(lane=place, image=what, text=text)
+        context.progress.preparing(lane=place, image=what, text=text)
 
     return say
 
 
-def _look(each: OpenHost, into: _Seen, plan: Plan, world: World) -> None:
+def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
     if each.engine is None:
         return
     try:
-        into.condition = each.engine.condition(_teller(each.host.name, "engine", world))
+        into.condition = each.engine.condition(_teller(each.host.name, "engine", context))
         for image in images_on(plan, each.host):
-            say = _teller(each.host.name, f"{image.series} {image.version}", world)
+            say = _teller(each.host.name, f"{image.series} {image.version}", context)
             say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
                 into.images[name_of(image)] = found, each.engine.size_bytes(found)
@@ -83,7 +86,7 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, world: World) -> None:
         each.problem = each.problem or str(error)
 
 
-def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: Told, out: Path) -> HostCheck:
+def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, out: Path) -> HostCheck:
     images = images_on(plan, each.host)
     missing = [image for image in images if name_of(image) not in seen.images]
     known = each.engine is not None and each.problem is None
@@ -108,7 +111,7 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
 # ---------------------------------------------------------------- images on GPUs
 
 
-def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: Told) -> list[Fit]:
+def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: RegistryAnswers) -> list[ImageFit]:
     architecture = architecture_of(each.facts)
     by_name = {f"{image.series} {image.version}": image for image in images}
     asks = each.problem is None and not each.host.is_process  # which needs no image: a base is of no matter there
@@ -120,14 +123,14 @@ def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: Told) -> l
     return [_fit(row, by_name[row.image], seen, told if asks else None, architecture) for row in rows]
 
 
-def _fit(row: compat.DoctorRow, image: Image, seen: _Seen, told: Told | None, architecture: str) -> Fit:
+def _fit(row: compat.DoctorRow, image: Image, seen: _Seen, told: RegistryAnswers | None, architecture: str) -> ImageFit:
     there = seen.images.get(name_of(image))
     reference = reference_of(image)
     absent = _there(image, seen) is None
     lacking = absent and told is not None and reference and told.is_denied(reference, architecture)
     pulled = told is not None and isinstance(image.source, Pull)
     size_bytes = there[1] if there else _pulled_bytes(image, told, architecture) if told and pulled else None
-    return Fit(
+    return ImageFit(
         host=row.host,
         gpu=row.gpu,
         series=image.series,
@@ -146,7 +149,9 @@ def _there(image: Image, seen: _Seen) -> Prepared | None:
     return seen.bases.get(image.source.base) if isinstance(image.source, Install) else None
 
 
-def _facts(image: Image, there: Prepared | None, told: Told | None, architecture: str) -> compat.ImageFacts:
+def _facts(
+    image: Image, there: Prepared | None, told: RegistryAnswers | None, architecture: str
+) -> compat.DescribedImage:
     """By the image where it is at hand, else by the registry, else by its name alone."""
     environment: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
@@ -155,7 +160,7 @@ def _facts(image: Image, there: Prepared | None, told: Told | None, architecture
         environment, labels = there.environment, there.labels
     elif told is not None and reference and (found := told.facts(reference, architecture)):
         environment, labels = found.environment, found.labels
-    return compat.ImageFacts(
+    return compat.DescribedImage(
         reference=image.source.reference if isinstance(image.source, Pull) else "",
         version=image.version,
         environment=environment,
@@ -163,7 +168,7 @@ def _facts(image: Image, there: Prepared | None, told: Told | None, architecture
     )
 
 
-def _pulled_bytes(image: Image, told: Told, architecture: str) -> int | None:
+def _pulled_bytes(image: Image, told: RegistryAnswers, architecture: str) -> int | None:
     if not isinstance(image.source, Pull):
         return None
     found = told.layers(image.source.reference, architecture)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.flows.reading import read_json
-from harness.flows.runfiles import SummaryFile
-from harness.flows.stored import ABSENT, UNENDED, WRONG
 from harness.model import Setting
 from harness.probes import settings
+from harness.store.json_files import read_json
+from harness.store.run_files import SummaryFile
+from harness.store.saved_run import ABSENT, UNENDED, WRONG
 
 
 def settings_of(run: Path) -> tuple[Setting, ...]:

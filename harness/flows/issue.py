@@ -8,13 +8,13 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.flows.diff import Inspect, difference
-from harness.flows.evidence import cell_of, telling_trial
+from harness.flows.parts.lookup import cell_of, telling_trial
 from harness.flows.repro import recipe
-from harness.flows.stored import StoredRun
-from harness.judge.logs import new_lines
+from harness.judge.comparison.new_log_lines import new_lines
 from harness.model import BAD, GOOD, Build, CellResult, Finding, Source, Trial
-from harness.model.evidence import Difference, Issue, Recipe
-from harness.run.payload import TOLD_ENVIRONMENT
+from harness.model.evidence import EnvironmentDifference, Issue, Recipe
+from harness.run.trial.payload import TOLD_ENVIRONMENT
+from harness.store.saved_run import StoredRun
 
 HOST_FIELDS = ("engine", "kernel", "architecture", "cpu", "cpus", "memory_bytes")
 """Of a host's fingerprint, without its name."""
@@ -90,7 +90,7 @@ def _dockerfile(run: StoredRun, source: Source) -> str:
         return ""
 
 
-def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> Difference | None:
+def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> EnvironmentDifference | None:
     return None if finding.before is None else difference(run, finding, inspect=inspect)
 
 

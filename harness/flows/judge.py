@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.judge.gpu import is_shared, with_gpu
-from harness.judge.trend import judge_trace
+from harness.judge.trace.gpu_memory import is_shared, with_gpu
+from harness.judge.trace.verdict import judge_trace
 from harness.model import Limits, TraceVerdict
 from harness.traces import read_trace, unheard
 

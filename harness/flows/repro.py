@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import UsageError
-from harness.flows import inputs
-from harness.flows.evidence import telling_trial
-from harness.flows.stored import StoredRun
+from harness.flows.parts.lookup import telling_trial
 from harness.model import Build, Cell, Host, Install, Pull, Scenario, Source, Trial
 from harness.model.evidence import Container, Machine, Recipe
-from harness.run.containers import PIDS_LIMIT
+from harness.run.docker.containers import PIDS_LIMIT
+from harness.store import inputs
+from harness.store.saved_run import StoredRun
 
 COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
 
@@ -90,7 +90,7 @@ def _repository(reference: str) -> str:
 
 
 def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
-    """What `run/containers.py` asks of the engine, as flags; a test holds them equal."""
+    """What `run/docker/containers.py` asks of the engine, as flags; a test holds them equal."""
     scenario = cell.variant.scenario
     options: list[tuple[str, ...]] = [
         ("--init",),

@@ -11,17 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.assess import findings
 from harness.errors import UsageError
-from harness.flows import findings, inputs, judging
-from harness.flows.hosts import OpenHost, using_hosts
-from harness.flows.running import Running
-from harness.flows.world import World
-from harness.judge.attribution import attribute, deciding_cells
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts import OpenHost, using_hosts
+from harness.flows.parts.running import Running
+from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
 from harness.model import Lane, Matrix, Plan, RunResult, SearchMode, Trials
-from harness.plan import including, make_plan, to_json
-from harness.run.payload import payload_hash
-from harness.store import RunDirectory
+from harness.plan import including, make_plan
+from harness.run.trial.payload import payload_hash
+from harness.schedule import oracle
+from harness.store import RunDirectory, inputs
+from harness.store.plan_file import to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +60,26 @@ def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) 
     return options.plan(load_matrix(matrix, environ=environ), seed=seed)
 
 
-def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, RunDirectory]:
+def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:
     """Run what is not yet known, judge, and return the result with the directory that holds its journal.
 
     The result is of whatever was run, also when it was interrupted or hosts were lost.
     """
-    began, clock = world.now(), time.monotonic()
+    began, clock = context.now(), time.monotonic()
     directory = RunDirectory.create(out=options.out, matrix=plan.matrix.name, now=began)
-    with using_hosts(plan, world) as opened:
+    with using_hosts(plan, context) as opened:
         plan = with_lanes(plan, opened, options)
         only = None
         if options.decide:
-            plan, only = _deciding(Running(plan=plan, hosts=opened, journal=directory, world=world, only=frozenset()))
+            plan, only = _deciding(
+                Running(plan=plan, hosts=opened, journal=directory, context=context, only=frozenset())
+            )
         kept = functools.partial(inputs.keep, directory=directory.path)
         directory.write("plan.json", json.dumps(to_json(plan, payload=payload_hash, inputs=kept), indent=1))
         directory.point_latest()
-        running = Running(plan=plan, hosts=opened, journal=directory, world=world, reuse=not options.fresh, only=only)
+        running = Running(
+            plan=plan, hosts=opened, journal=directory, context=context, reuse=not options.fresh, only=only
+        )
         running.run()
     judged = findings.find(running.judged())
     cells, found = tuple(cell for block in judged.blocks for cell in block.cells), judged.findings
@@ -91,7 +97,7 @@ def sweep(plan: Plan, options: SweepOptions, world: World) -> tuple[RunResult, R
         warnings=tuple(warning for block in judged.blocks for warning in block.warnings),
         observations=findings.observations(judged.blocks),
     )
-    return replace(result, verdict=judging.run_verdict(result, interrupted=world.stopped.is_set())), directory
+    return replace(result, verdict=oracle.run_verdict(result, interrupted=context.stopped.is_set())), directory
 
 
 def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
@@ -106,7 +112,7 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
     then it counts, and the next one is asked for.
     """
     known.run()
-    if known.world.stopped.is_set():
+    if known.context.stopped.is_set():
         return known.plan, frozenset()
     blocks = known.judged()
     cells = tuple(cell for block in blocks for cell in block.cells)
@@ -121,5 +127,5 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
     if plan != known.plan:
         return _deciding(replace(known, plan=plan, works={}, noises={}))
     told = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
-    known.world.watcher.note(f"to be decided: {told}" if told else "nothing to decide: no cause is undecided")
+    known.context.progress.note(f"to be decided: {told}" if told else "nothing to decide: no cause is undecided")
     return plan, frozenset(wanted)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import HarnessError, Interrupted
-from harness.flows.looking import Digests, Images, Listing, View, look, tagged, watched
-from harness.flows.memory import Known, Memory, Standing, only_one, remember, remembered
+from harness.flows.parts.looking import Digests, ImageRegistry, Listing, View, look, tagged, watched
 from harness.matrix import load_hosts, load_matrix
 from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Plan, Pull, RunResult, Series
-from harness.model.seen import Seen, Spot
+from harness.model.seen import ImageRef, RegistryLook
 from harness.plan import make_plan
 from harness.registry import RegistryTrouble
+from harness.store.watch_state import Known, Memory, Standing, only_one, remember, remembered
 
 
 class Run(Protocol):
@@ -38,15 +38,15 @@ class WatchOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
+class WatchedMatrix:
     """A matrix that is watched. `tell` gets what each look showed, before anything is run."""
 
     matrix: Path
     options: WatchOptions
     environ: Mapping[str, str]
-    images: Images
+    images: ImageRegistry
     run: Run
-    tell: Callable[[Seen], None]
+    tell: Callable[[RegistryLook], None]
     stopped: threading.Event
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
@@ -60,7 +60,7 @@ class Watch:
             folder = self.options.out / self._load(listing).name
         except RegistryTrouble as error:
             name, _ = load_hosts(self.matrix, environ=self.environ)
-            self.tell(Seen(matrix=name, at=self._time(), problem=str(error)))
+            self.tell(RegistryLook(matrix=name, at=self._time(), problem=str(error)))
             raise
         with only_one(folder):
             code = self._turn(folder, listing, began_s=began_s)
@@ -86,7 +86,7 @@ class Watch:
         except Interrupted:
             raise
         except HarnessError as error:
-            self.tell(Seen(matrix=folder.name, at=self._time(), problem=str(error)))
+            self.tell(RegistryLook(matrix=folder.name, at=self._time(), problem=str(error)))
             return error.exit_code
 
     def _turn(self, folder: Path, listing: Listing, *, began_s: float) -> int:
@@ -111,9 +111,9 @@ class Watch:
     def _load(self, listing: Listing) -> Matrix:
         return load_matrix(self.matrix, environ=self.environ, tags=listing)
 
-    def _seen(self, name: str, images: Mapping[Spot, Image], memory: Memory, view: View) -> Seen:
+    def _seen(self, name: str, images: Mapping[ImageRef, Image], memory: Memory, view: View) -> RegistryLook:
         known = [spot for spot in tagged(images) if memory.of(spot)]
-        return Seen(
+        return RegistryLook(
             matrix=name,
             at=self._time(),
             images=len(images),
@@ -128,17 +128,19 @@ class Watch:
     def _time(self) -> str:
         return self.now().isoformat(timespec="seconds")
 
-    def _run(self, matrix: Matrix, images: Mapping[Spot, Image], memory: Memory, seen: Seen) -> RunResult:
+    def _run(self, matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, seen: RegistryLook) -> RunResult:
         """The new images beside known ones. Step times can only be compared side by side, so known ones run again."""
         chosen = limited(matrix, images, memory, seen.to_run)
-        beside = any(memory.of(Spot(image.series, image.version)) for each in chosen.series for image in each.images)
+        beside = any(
+            memory.of(ImageRef(image.series, image.version)) for each in chosen.series for image in each.images
+        )
         return self.run(make_plan(chosen, seed=random.SystemRandom().randrange(2**31)), fresh=beside)
 
 
 # ---------------------------------------------------------------- what is run
 
 
-def limited(matrix: Matrix, images: Mapping[Spot, Image], memory: Memory, news: tuple[Spot, ...]) -> Matrix:
+def limited(matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]) -> Matrix:
     """The matrix with just the series in which there is news, and of them the new images, the last good one, the last
     known one and the baseline."""
     series = [
@@ -149,8 +151,10 @@ def limited(matrix: Matrix, images: Mapping[Spot, Image], memory: Memory, news: 
     return replace(matrix, series=tuple(series))
 
 
-def _limited(series: Series, images: Mapping[Spot, Image], memory: Memory, news: tuple[Spot, ...]) -> tuple[Image, ...]:
-    spots = [Spot(series.name, image.version) for image in series.images]
+def _limited(
+    series: Series, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]
+) -> tuple[Image, ...]:
+    spots = [ImageRef(series.name, image.version) for image in series.images]
     known = {
         spot: found
         for spot in spots
@@ -167,7 +171,7 @@ def _limited(series: Series, images: Mapping[Spot, Image], memory: Memory, news:
 
 def _looked(memory: Memory, view: View, *, at: str) -> Memory:
     """With what was asked. A republished tag keeps its old digest until it was measured: a run may be cut short."""
-    changes: dict[Spot, Known] = {}
+    changes: dict[ImageRef, Known] = {}
     for spot, digest in view.digests.items():
         known = memory.of(spot)
         if known is not None:
@@ -179,7 +183,7 @@ def _looked(memory: Memory, view: View, *, at: str) -> Memory:
     return memory.updated(changes)
 
 
-def _measured(memory: Memory, images: Mapping[Spot, Image], view: View, result: RunResult, *, at: str) -> Memory:
+def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, result: RunResult, *, at: str) -> Memory:
     """With what the run came to. What it could not measure stays new: the next look tries again."""
     changes = {}
     for spot, standing in standings(result).items():
@@ -194,13 +198,13 @@ def _measured(memory: Memory, images: Mapping[Spot, Image], view: View, result: 
     return memory.updated(changes)
 
 
-def standings(result: RunResult) -> dict[Spot, Standing]:
+def standings(result: RunResult) -> dict[ImageRef, Standing]:
     """What each image of a run turned out to be, over all its cells; one that lacks a cell is left out."""
-    verdicts: dict[Spot, set[str]] = {}
-    problems: set[Spot] = set()
+    verdicts: dict[ImageRef, set[str]] = {}
+    problems: set[ImageRef] = set()
     for cell in result.cells:
         if cell.cell.excluded is None:
-            spot = Spot(cell.cell.image.series, cell.cell.image.version)
+            spot = ImageRef(cell.cell.image.series, cell.cell.image.version)
             verdicts.setdefault(spot, set()).add(cell.verdict.verdict)
             if cell.problem:
                 problems.add(spot)
@@ -214,10 +218,10 @@ def _standing(verdicts: set[str], *, worse: bool) -> Standing:
     return "good" if verdicts <= GOOD else "unsure"
 
 
-def _after_a_change(result: RunResult) -> set[Spot]:
+def _after_a_change(result: RunResult) -> set[ImageRef]:
     """The images from a first bad one on, up to where that was fixed: slower ones have no bad verdict of their own."""
     order = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
-    found: set[Spot] = set()
+    found: set[ImageRef] = set()
     for finding in result.findings:
         if finding.kind == "first_fixed":
             continue
@@ -231,5 +235,5 @@ def _after_a_change(result: RunResult) -> set[Spot]:
             == (finding.series, finding.lane, finding.variant, finding.metric)
         ]
         end = min((place for place in fixed if place > start), default=len(versions))
-        found.update(Spot(finding.series, version) for version in versions[start:end])
+        found.update(ImageRef(finding.series, version) for version in versions[start:end])
     return found

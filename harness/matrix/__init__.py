@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness import model, registry, versions
+from harness import model, package_index, registry
 from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
 from harness.matrix.hosts import read_hosts
@@ -27,7 +27,7 @@ def load_matrix(
     path: Path,
     *,
     environ: Mapping[str, str],
-    index: versions.Index | None = None,
+    index: package_index.Index | None = None,
     tags: registry.TagSource | None = None,
     check_versions: bool = True,
 ) -> model.Matrix:
@@ -38,7 +38,7 @@ def load_matrix(
     of line, and RegistryTrouble if a registry that was to be asked for tags does not answer.
     """
     file, context = _open(path, environ)
-    asked = index or versions.PackageIndex.from_environ(environ)
+    asked = index or package_index.PackageIndex.from_environ(environ)
     packages = PackageReader(context=context, index=asked, check_versions=check_versions)
     reader = TagReader(context=context, source=tags or registry.Registry.from_environ(environ))
     matrix = _matrix(file, context, packages, reader)

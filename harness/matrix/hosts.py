@@ -24,7 +24,7 @@ def read_hosts(file: shape.MatrixFile, context: Context) -> tuple[model.Host, ..
     return tuple(_host(name, host, context) for name, host in file.hosts.items())
 
 
-def _host(name: str, host: shape.Host, context: Context) -> model.Host:
+def _host(name: str, host: shape.HostEntry, context: Context) -> model.Host:
     key = ("hosts", name)
     if complaint := _complaint(host.engine):
         context.problems.add((*key, "engine"), complaint)

@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from harness import model, versions
+from harness import model, package_index
 from harness.matrix import shape
 from harness.matrix.context import Context, Entry
 from harness.matrix.problems import KeyPath, listed, shown
@@ -29,7 +29,7 @@ class PackageReader:
     """`check_versions=False` asks the index for ranges only."""
 
     context: Context
-    index: versions.Index
+    index: package_index.Index
     check_versions: bool
 
     def read(self, entry: shape.Installed, key: KeyPath) -> list[Entry]:
@@ -66,7 +66,7 @@ class PackageReader:
 
     def _range(
         self, text: str, entry: shape.Installed, *, pins: Sequence[str], key: KeyPath
-    ) -> Sequence[versions.Release]:
+    ) -> Sequence[package_index.Release]:
         try:
             specifier = SpecifierSet(text)
         except InvalidSpecifier:
@@ -79,11 +79,11 @@ class PackageReader:
             return []
         try:
             releases = self.index.releases(pins[0])
-        except versions.IndexSilent as error:
+        except package_index.IndexSilent as error:
             self.context.problems.add(key, f"{error}; list the versions instead, or try again")
             return []
         python = entry.python or RUNNING_PYTHON
-        found = versions.in_range(releases, specifier, python=python)
+        found = package_index.in_range(releases, specifier, python=python)
         if not found:
             usable = [str(release.version) for release in releases if release.usable_by(python)]
             problem = f"no release of {pins[0]} for Python {python} is in {shown(text)}; newest: {listed(usable[-4:])}"
@@ -97,15 +97,15 @@ class PackageReader:
         for name in pins if self.check_versions else []:
             try:
                 releases = self.index.releases(name)
-            except versions.IndexSilent:
+            except package_index.IndexSilent:
                 return yanked  # installing will say so, if it matters then
             if not releases:
                 self.context.problems.add((*key, "install"), f"the package index has no package {shown(name)}")
                 continue
             for position, version in parsed.items():
-                release = versions.matching(releases, version)
+                release = package_index.matching(releases, version)
                 if release is None:
-                    near = listed(versions.nearest(releases, version))
+                    near = listed(package_index.nearest(releases, version))
                     problem = f"the package index has no {name} {version}; nearest: {near}"
                     self.context.problems.add((*key, "versions", position), problem)
                 elif release.yanked:

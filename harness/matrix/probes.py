@@ -10,7 +10,7 @@ from harness.matrix.context import Context
 from harness.matrix.problems import KeyPath, unknown
 
 
-def read_probes(entry: shape.Scenario, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
+def read_probes(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
     """The scenario's probes. What is wrong goes to the context's problems."""
     asked = entry.probes
     if entry.command is not None:
@@ -26,7 +26,7 @@ def read_probes(entry: shape.Scenario, key: KeyPath, context: Context) -> tuple[
     return tuple(_probes(asked))
 
 
-def _check_largest(asked: shape.Largest, entry: shape.Scenario, key: KeyPath, context: Context) -> None:
+def _check_largest(asked: shape.Largest, entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
     if asked.param not in entry.params:
         context.problems.add((*key, "param"), unknown(asked.param, list(entry.params), what="param"))
     elif not all(isinstance(value, int) and not isinstance(value, bool) for value in entry.params[asked.param]):

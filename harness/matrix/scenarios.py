@@ -13,7 +13,7 @@ from harness.matrix import shape
 from harness.matrix.context import Context
 from harness.matrix.probes import read_probes
 from harness.matrix.problems import KeyPath, shown, unknown
-from harness.matrix.scripts import Script, ScriptError, read_script
+from harness.matrix.scripts import Script, ScriptProblem, read_script
 
 MOST_VARIANTS = 10_000
 AXES = ("series", "image", "host", "scenario", "why")
@@ -51,7 +51,7 @@ def read_scenarios(file: shape.MatrixFile, context: Context, *, hosts: Collectio
     return tuple(result)
 
 
-def _scenario(name: str, entry: shape.Scenario, script: Script | None, context: Context) -> model.Scenario:
+def _scenario(name: str, entry: shape.ScenarioEntry, script: Script | None, context: Context) -> model.Scenario:
     key: KeyPath = ("scenarios", name)
     files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
     ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
@@ -80,7 +80,7 @@ def _scenario(name: str, entry: shape.Scenario, script: Script | None, context: 
     )
 
 
-def _limits(entry: shape.Scenario) -> model.Limits:
+def _limits(entry: shape.ScenarioEntry) -> model.Limits:
     limits = entry.limits
     return model.Limits(
         others=tuple(
@@ -96,7 +96,7 @@ def _limits(entry: shape.Scenario) -> model.Limits:
 
 
 def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit:
-    if not isinstance(limit, shape.MetricLimit):
+    if not isinstance(limit, shape.MetricLimitEntry):
         return model.MetricLimit(metric=metric, rule=limit)
     rule: model.MetricRule = "change" if limit.change else "drop" if limit.drop else "rise"
     return model.MetricLimit(metric=metric, rule=rule, limit=getattr(limit, rule))
@@ -105,7 +105,7 @@ def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit
 # ---------------------------------------------------------------- the program
 
 
-def _check_program(entry: shape.Scenario, key: KeyPath, context: Context) -> Script | None:
+def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
     """What the script says, if there is one and it is a scenario."""
     if (entry.script is None) == (entry.command is None):
         context.problems.add(key, "give exactly one of script and command")
@@ -129,12 +129,12 @@ def _read_script(text: str, key: KeyPath, context: Context) -> Script | None:
         return None
     try:
         return read_script(text, source)
-    except ScriptError as error:
+    except ScriptProblem as error:
         context.problems.add(key, str(error))
         return None
 
 
-def _check_numbers(entry: shape.Scenario, key: KeyPath, context: Context) -> None:
+def _check_numbers(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
     """Numbers that must fit each other."""
     steps = entry.steps
     if steps.budget < steps.first:
@@ -149,7 +149,7 @@ def _check_numbers(entry: shape.Scenario, key: KeyPath, context: Context) -> Non
 
 
 def _check_params(
-    entry: shape.Scenario, script: Script | None, key: KeyPath, context: Context, *, included: bool
+    entry: shape.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
 ) -> None:
     """`included`: include has variants of it, so that without params there is no variant but those."""
     count = math.prod(len(values) for values in entry.params.values())

@@ -12,7 +12,7 @@ from harness.matrix.problems import did_you_mean, listed, shown
 from harness.model import Scalar
 
 
-class ScriptError(ValueError):
+class ScriptProblem(ValueError):
     """The script is no scenario; the text says why."""
 
 
@@ -59,7 +59,7 @@ def read_script(name: str, source: bytes) -> Script:
             params_line = statement.lineno
             allowed = _literal_params(statement, f"{name}:{params_line}")
     if setup is None:
-        raise ScriptError(f"no setup(**params) in {name}; a scenario defines it and returns a step function from it")
+        raise ScriptProblem(f"no setup(**params) in {name}; a scenario defines it and returns a step function from it")
     title = (ast.get_docstring(tree) or "").strip().split("\n")[0]
     if not isinstance(setup, ast.FunctionDef):
         return Script(name=name, title=title, allowed=allowed)  # imported or assigned: its parameters are not known
@@ -67,7 +67,7 @@ def read_script(name: str, source: bytes) -> Script:
     for each in allowed:
         if accepts is not None and each not in accepts:
             text = f"PARAMS has {each!r}, which setup does not take{did_you_mean(each, known=accepts)}"
-            raise ScriptError(f"{name}:{params_line}: {text} it has: {listed(accepts)}")
+            raise ScriptProblem(f"{name}:{params_line}: {text} it has: {listed(accepts)}")
     return Script(name=name, title=title, accepts=accepts, requires=requires, allowed=allowed)
 
 
@@ -77,9 +77,9 @@ def _parsed(name: str, source: bytes) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
-        raise ScriptError(f"{name}:{error.lineno or 1}: is not Python: {error.msg}") from error
+        raise ScriptProblem(f"{name}:{error.lineno or 1}: is not Python: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ScriptError(f"{name}: is not Python: {error}") from error
+        raise ScriptProblem(f"{name}: is not Python: {error}") from error
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -121,5 +121,5 @@ def _literal_params(statement: ast.stmt, where: str) -> Mapping[str, tuple[Any, 
     except (ValueError, TypeError, RecursionError):
         return {}
     if not isinstance(params, dict) or not all(isinstance(values, list | tuple | set) for values in params.values()):
-        raise ScriptError(f'{where}: PARAMS must be a dict of lists, such as {{"size": [1, 2]}}')
+        raise ScriptProblem(f'{where}: PARAMS must be a dict of lists, such as {{"size": [1, 2]}}')
     return {str(name): tuple(values) for name, values in params.items()}

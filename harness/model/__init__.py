@@ -40,7 +40,6 @@ from harness.model.judged import (
     Cause,
     CellVerdict,
     Change,
-    Condition,
     Doubt,
     Effect,
     Episode,
@@ -51,15 +50,16 @@ from harness.model.judged import (
     Noise,
     Observation,
     Observed,
+    ParamCondition,
     Rule,
-    Seen,
+    SignalState,
     SignalVerdict,
     TraceVerdict,
     VerdictName,
 )
 from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
 from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode
-from harness.model.probed import Holder, Leak, LineRow, LineTable, OomReport, OpDrift, Probed, Setting, SizeTry
+from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.series import SeriesChange, SeriesVerdict
 from harness.model.signals import (
@@ -74,7 +74,7 @@ from harness.model.signals import (
     SignalKind,
     signal_of,
 )
-from harness.model.watching import Watcher
+from harness.model.watching import ProgressListener
 
 __all__ = [
     "BAD",
@@ -99,7 +99,6 @@ __all__ = [
     "Change",
     "Column",
     "Comparison",
-    "Condition",
     "Doubt",
     "Effect",
     "End",
@@ -109,7 +108,6 @@ __all__ = [
     "Finding",
     "Floats",
     "Group",
-    "Holder",
     "Host",
     "HostCost",
     "HostState",
@@ -125,6 +123,7 @@ __all__ = [
     "Look",
     "Matrix",
     "Measured",
+    "MemoryHolder",
     "Metric",
     "MetricLimit",
     "MetricRule",
@@ -134,10 +133,12 @@ __all__ = [
     "OomReport",
     "OpDrift",
     "Pair",
+    "ParamCondition",
     "Plan",
     "Probe",
     "ProbeName",
     "Probed",
+    "ProgressListener",
     "Pull",
     "Rule",
     "RunResult",
@@ -145,13 +146,13 @@ __all__ = [
     "Scalar",
     "Scenario",
     "SearchMode",
-    "Seen",
     "Series",
     "SeriesChange",
     "SeriesVerdict",
     "Setting",
     "Signal",
     "SignalKind",
+    "SignalState",
     "SignalVerdict",
     "SizeTry",
     "Source",
@@ -163,7 +164,6 @@ __all__ = [
     "Trials",
     "Variant",
     "VerdictName",
-    "Watcher",
     "Where",
     "signal_of",
     "written",

@@ -20,7 +20,7 @@ class Room:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
+class HostCondition:
     """What an engine says of itself. What it does not tell is None.
 
     `api`: the version of its API that is spoken; `gpu_way`: how it gives GPUs to containers. `holder`: who has its
@@ -60,7 +60,7 @@ class HostCheck:
 
     host: Host
     problem: str | None = None
-    condition: Condition | None = None
+    condition: HostCondition | None = None
     gpus: tuple[Gpu, ...] = ()
     lanes: tuple[Lane, ...] = ()
     wanted: Wanted | None = None
@@ -68,7 +68,7 @@ class HostCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class ImageFit:
     """One image on one GPU of one host (None: without). `bytes`: unpacked where it is `at_hand`, else as it is pulled;
     None if that is not known."""
 
@@ -88,7 +88,7 @@ class Checkup:
 
     matrix: str
     hosts: tuple[HostCheck, ...]
-    fits: tuple[Fit, ...]
+    fits: tuple[ImageFit, ...]
 
     @property
     def problems(self) -> tuple[str, ...]:

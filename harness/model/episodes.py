@@ -59,7 +59,7 @@ def span(episode: Episode, order: Order) -> range:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class EpisodeBounds:
     """Where episodes lie that are one, by positions: it began after the first of `begins` (-1: maybe before all), at
     the second at the latest; `ends` is the same of its end. None: it is not known when it began; it lasts.
 
@@ -74,8 +74,8 @@ class Bounds:
     gradual: bool = False
 
 
-def bounds_of(episode: Episode, order: Order) -> Bounds:
-    return Bounds(
+def bounds_of(episode: Episode, order: Order) -> EpisodeBounds:
+    return EpisodeBounds(
         begins=None if episode.begins is None else _interval(episode.begins, order),
         ends=None if episode.ends is None else _interval(episode.ends, order),
         seen=order[episode.seen],
@@ -87,7 +87,7 @@ def _interval(finding: Finding, order: Order) -> tuple[int, int]:
     return -1 if finding.before is None else order[finding.before], order[finding.after]
 
 
-def met(several: Iterable[Bounds]) -> Bounds | None:
+def met(several: Iterable[EpisodeBounds]) -> EpisodeBounds | None:
     """What all of them allow: the intersection of their intervals. None if they cannot be one. The end of what lasts
     can only be after the version in which it was seen last.
     """
@@ -101,7 +101,7 @@ def met(several: Iterable[Bounds]) -> Bounds | None:
         return None
     lasts = any(one.ends is None or one.open for one in several)
     gradual = all(one.gradual for one in several)
-    return Bounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts, gradual=gradual)
+    return EpisodeBounds(begins=begins, ends=ends, seen=seen, open=ends is not None and lasts, gradual=gradual)
 
 
 def _intersection(intervals: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

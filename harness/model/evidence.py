@@ -82,7 +82,7 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class EnvironmentDifference:
     """What changed across a finding's boundary, from version `before` to version `after`."""
 
     finding: Finding
@@ -105,7 +105,7 @@ class Issue:
     good: CellResult | None
     trial: Trial | None
     recipe: Recipe | None
-    difference: Difference | None
+    difference: EnvironmentDifference | None
     elsewhere: tuple[CellResult, ...] = ()
     causes: tuple[str, ...] = ()
     system: Mapping[str, Any] = field(default_factory=dict)

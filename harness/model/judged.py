@@ -22,7 +22,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class TraceVerdict:
-    """The verdict on one trace (`judge/trend.py`): what `harness judge` prints.
+    """The verdict on one trace (`judge/trace/verdict.py`): what `harness judge` prints.
 
     `verdicts` lists all that hold, strongest first; `verdict` is the first of them. `steps` is how many steps it
     is based on: a flat one is only flat up to there. `early` marks `suspect (early)`.
@@ -44,7 +44,7 @@ class TraceVerdict:
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-Seen = Literal["good", "bad", "suspect", "blind", "none"]
+SignalState = Literal["good", "bad", "suspect", "blind", "none"]
 """What is known of a signal: within its limit, beyond it, beyond it in one launch; `blind`: its limit could not be
 kept; `none`: there is nothing to look at (no GPU, no earlier version, a limit of `none`)."""
 
@@ -56,7 +56,7 @@ class SignalVerdict:
     growths); `why` the reason of what is blind, and the remedy.
     """
 
-    seen: Seen
+    seen: SignalState
     value: float | None = None
     ci: Interval | None = None
     limit: float | None = None
@@ -66,10 +66,11 @@ class SignalVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class CellVerdict:
-    """The verdict on one cell, over its trials (`judge/verdict.py`); an entry of `summary.json`'s `cells`.
+    """The verdict on one cell, over its trials (`judge/cell/verdict.py`); an entry of `summary.json`'s `cells`.
 
-    `step_ms` and `peak_rss_mib` are of whole launches. `compared_*` are what findings compare (`judge/compared.py`):
-    of the steps and rounds that all versions of the block have; None where the cell took no part in that.
+    `step_ms` and `peak_rss_mib` are of whole launches. `compared_*` are what findings compare
+    (`judge/comparison/compared.py`): of the steps and rounds that all versions of the block have; None where the cell
+    took no part in that.
     """
 
     verdict: VerdictName
@@ -145,7 +146,8 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change along one history (`judge/history.py`), by position in the series; `flows` makes a Finding of it.
+    """A change along one history (`judge/history/changes.py`), by position in the series; `flows` makes a Finding of
+    it.
 
     `before` is the position of the last image on the old side, `after` of the first on the new side (None before
     the start of the history); `untestable` are the positions between them that could not run.
@@ -192,7 +194,8 @@ class Finding:
 
     `confirmed`: both sides of the boundary were measured in at least two fresh launches each, which agree.
     `untestable`: the versions between `before` and `after`, which could not run or cannot be told from either side.
-    `consequence_of`: the metric of the finding at the same place that explains this one (`judge/causes.py`), or "".
+    `consequence_of`: the metric of the finding at the same place that explains this one
+    (`judge/attribution/consequences.py`), or "".
     """
 
     series: str
@@ -240,7 +243,7 @@ class Episode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
+class ParamCondition:
     """A param has one of these values."""
 
     param: str
@@ -249,7 +252,8 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Which variants are bad, by their params (`judge/rules.py`): those that fulfil all conditions, or any of them.
+    """Which variants are bad, by their params (`judge/attribution/param_rules.py`): those that fulfil all conditions,
+    or any of them.
 
     No condition: all are. `indifferent` are the params that made no difference among the bad. `bad` and `good` count
     the variants that it rests on, `otherwise` those that are bad there too but by another fault. `exceptions` are those
@@ -257,7 +261,7 @@ class Rule:
     would say the same of what ran.
     """
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ParamCondition, ...]
     any_of: bool = False
     indifferent: tuple[str, ...] = ()
     bad: int = 0
@@ -265,7 +269,7 @@ class Rule:
     otherwise: int = 0
     exceptions: tuple[Variant, ...] = ()
     never_run: tuple[Variant, ...] = ()
-    also: tuple[tuple[Condition, ...], ...] = ()
+    also: tuple[tuple[ParamCondition, ...], ...] = ()
 
 
 Cause = Literal["image", "gpu", "host", "interaction", "undecided"]
@@ -278,7 +282,8 @@ Doubt = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """One fault of a series, and whose it is (`judge/attribution.py`): episodes that are one, on all lanes and in all
+    """One fault of a series, and whose it is (`judge/attribution/cause.py`): episodes that are one, on all lanes and in
+    all
     variants of a scenario.
 
     `bad_lanes` are those where it was seen, `good_lanes` those where an image that is bad elsewhere is good, and

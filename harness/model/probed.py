@@ -61,7 +61,7 @@ class Leak:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holder:
+class MemoryHolder:
     """An operation and what it held when memory ran out."""
 
     op: str
@@ -79,7 +79,7 @@ class OomReport:
     wanted_bytes: int | None = None
     shape: tuple[int, ...] = ()
     device: str = ""
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[MemoryHolder, ...] = ()
     remaining_nodes: int | None = None
     remaining_bytes: int | None = None
     total_bytes: int | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Spot(NamedTuple):
+class ImageRef(NamedTuple):
     """One image of a matrix, by the names that the matrix gives it."""
 
     series: str
@@ -14,7 +14,7 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class RegistryLook:
     """`digests`: of how many known tags it was asked what they point to now, of the `tags` that could be asked.
 
     `problem`: why nothing can be said; nothing else of it counts then. `notes`: what else should be known.
@@ -23,9 +23,9 @@ class Seen:
     matrix: str
     at: str
     images: int = 0
-    new: tuple[Spot, ...] = ()
-    republished: tuple[Spot, ...] = ()
-    gone: tuple[Spot, ...] = ()
+    new: tuple[ImageRef, ...] = ()
+    republished: tuple[ImageRef, ...] = ()
+    gone: tuple[ImageRef, ...] = ()
     digests: int = 0
     tags: int = 0
     requests: int = 0
@@ -34,5 +34,5 @@ class Seen:
     problem: str = ""
 
     @property
-    def to_run(self) -> tuple[Spot, ...]:
+    def to_run(self) -> tuple[ImageRef, ...]:
         return (*self.new, *self.republished)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 
-class Watcher(Protocol):
-    """What a run tells the person who watches it, from any thread. Implemented by `report/progress.py`."""
+class ProgressListener(Protocol):
+    """What a run tells the person who watches it, from any thread. Implemented by `report/terminal/progress.py`."""
 
     def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
         """How many launches there will be at most, by lane (`str(lane)`); `exact`: just so many, if all goes well.

@@ -3,7 +3,6 @@
 from harness.plan.cells import including, make_plan, matches, variants
 from harness.plan.explain import explain, most_launches
 from harness.plan.lanes import choose_lanes
-from harness.plan.record import to_json
 
 __all__ = [
     "choose_lanes",
@@ -12,6 +11,5 @@ __all__ = [
     "make_plan",
     "matches",
     "most_launches",
-    "to_json",
     "variants",
 ]

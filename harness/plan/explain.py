@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from harness.model import Block, Cell, Explanation, Host, HostCost, Image, Plan
-from harness.plan.record import source_text
+from harness.store.plan_file import source_text
 
 if TYPE_CHECKING:
-    from harness.search import Expected
+    from harness.schedule.bisect import Expected
 
 
 def explain(plan: Plan) -> Explanation:
@@ -78,7 +78,7 @@ def _told(image: Image, host: Host) -> str:
 
 def _expected(block: Block, plan: Plan) -> Expected:
     """The launches of a block; one image that is launched twice in each round, for the noise, is not counted."""
-    from harness.search import Expected, Rules, expected_launches  # noqa: PLC0415 - a watch plans, and needs no statistics
+    from harness.schedule.bisect import Expected, Rules, expected_launches  # noqa: PLC0415 - a watch plans, and needs no statistics
 
     cells = sum(cell.excluded is None for cell in block.cells)
     if plan.searched(block):

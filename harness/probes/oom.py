@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from harness.model import Holder, OomReport
+from harness.model import MemoryHolder, OomReport
 
 UNITS = {"B": 1, "KB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 1 << 10}
 SIZE = r"([\d.]+) ?(B|KB|KiB|MiB|GiB|TiB|kB)\b"
@@ -38,7 +38,8 @@ def _tensorflow(text: str) -> OomReport | None:
     if wanted is None and usage is None:
         return None
     holders = tuple(
-        Holder(op=op, bytes=_bytes(number, unit)) for number, unit, op in HOLDER.findall(usage[2] if usage else "")
+        MemoryHolder(op=op, bytes=_bytes(number, unit))
+        for number, unit, op in HOLDER.findall(usage[2] if usage else "")
     )
     shape = tuple(int(size) for size in wanted[1].split(",") if size) if wanted else ()
     return OomReport(

@@ -3,14 +3,14 @@
 Only what was answered whole counts. Anything else is a RegistryTrouble with one line: the host, what, what to do.
 """
 
-from harness.registry.client import ImageFacts, Layer, Registry, TagSource
+from harness.registry.client import Layer, PublishedImage, Registry, TagSource
 from harness.registry.errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.order import in_range, is_bound
 from harness.registry.pulls import Pulls, pull_bytes, pull_plan
 
 __all__ = [
-    "ImageFacts",
     "Layer",
+    "PublishedImage",
     "Pulls",
     "Registry",
     "RegistryDenied",

@@ -14,7 +14,7 @@ from harness.registry.challenge import Challenge, read_challenges
 from harness.registry.credentials import Login, Logins
 from harness.registry.documents import Token, is_json_object
 from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.exchange import Answer, Exchange, Question, host_of, may_lead
+from harness.registry.exchange import Exchange, Question, Response, host_of, may_lead
 from harness.registry.names import Name
 
 CERTIFICATES = Path("/etc/docker/certs.d")
@@ -55,7 +55,7 @@ class Access:
             return str(authority)
         return not name.is_loopback
 
-    def ask(self, name: Name, url: str, *, method: str = "GET", accept: str = "") -> Answer:
+    def ask(self, name: Name, url: str, *, method: str = "GET", accept: str = "") -> Response:
         """The answer of the repository's registry, whatever its status, once it was told who we are."""
         answer = self._ask(name, url, method=method, accept=accept)
         if answer.status == 401:
@@ -68,7 +68,7 @@ class Access:
             )
         return answer
 
-    def _ask(self, name: Name, url: str, *, method: str, accept: str) -> Answer:
+    def _ask(self, name: Name, url: str, *, method: str, accept: str) -> Response:
         question = Question(
             url=url,
             method=method,
@@ -79,7 +79,7 @@ class Access:
         )
         return self._exchange.ask(question)
 
-    def _authorize(self, name: Name, answer: Answer) -> str:
+    def _authorize(self, name: Name, answer: Response) -> str:
         """The `Authorization` that a challenge asks for: a token if that is one of the choices."""
         challenges = {each.scheme: each for each in read_challenges(answer.headers.get("WWW-Authenticate", ""))}
         login = self._logins.of(name.host)
@@ -132,7 +132,7 @@ class Access:
         )
 
 
-def _is_whole(answer: Answer) -> bool:
+def _is_whole(answer: Response) -> bool:
     """JSON that cannot be read broke off; other kinds are for whoever asked to refuse."""
     says_json = "json" in answer.headers.get("Content-Type", "")
     return not (says_json and answer.status == 200 and answer.body) or is_json_object(answer.body)

@@ -17,7 +17,7 @@ from harness.registry.access import Access
 from harness.registry.credentials import Logins
 from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, Index, Manifest, TagPage
 from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.exchange import Answer, Exchange, Pause, host_of
+from harness.registry.exchange import Exchange, Pause, Response, host_of
 from harness.registry.names import DIGEST, TAG, Name, parse
 
 PAGE_TAGS = 1000
@@ -45,7 +45,7 @@ class Layer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFacts:
+class PublishedImage:
     """What an image says of itself. `digest`: that of its reference (of the index, where that is one)."""
 
     digest: str
@@ -109,14 +109,14 @@ class Registry:
         said = answer.headers.get("Docker-Content-Digest", "")
         return said if DIGEST.fullmatch(said) else _hash(self._ask(name, url, what=f"tag {name.reference}").body)
 
-    def facts(self, reference: str, *, architecture: str = "amd64") -> ImageFacts:
+    def facts(self, reference: str, *, architecture: str = "amd64") -> PublishedImage:
         """Of an index, those of its image for Linux on this architecture."""
         name = parse(reference)
         found = self._find(name, architecture)
         digest = found.manifest.config.digest
         answer = self._ask(name, self._url(name, f"blobs/{digest}"), what="configuration")
         config = _read(Config, answer, name, what="an image's configuration", digest=digest)
-        return ImageFacts(
+        return PublishedImage(
             digest=found.digest,
             created=config.created,
             architecture=config.architecture,
@@ -137,7 +137,7 @@ class Registry:
             answer = self._manifest(name.at(_chosen(index, name, architecture)))
         return _Found(digest=digest, manifest=_read(Manifest, answer, name, what="a manifest that is still in use"))
 
-    def _manifest(self, name: Name) -> Answer:
+    def _manifest(self, name: Name) -> Response:
         answer = self._ask(name, self._url(name, f"manifests/{name.reference}"), what=f"image {name.reference}")
         if DIGEST.fullmatch(name.reference) and _hash(answer.body) != name.reference:
             raise _other_content(name)
@@ -146,13 +146,13 @@ class Registry:
     def _url(self, name: Name, path: str) -> str:
         return self._access.server(name).url(f"{name.repository}/{path}")
 
-    def _ask(self, name: Name, url: str, *, what: str) -> Answer:
+    def _ask(self, name: Name, url: str, *, what: str) -> Response:
         answer = self._access.ask(name, url, accept=ACCEPT)
         _check(answer, name, what=what)
         return answer
 
 
-def _check(answer: Answer, name: Name, *, what: str) -> None:
+def _check(answer: Response, name: Name, *, what: str) -> None:
     """Raises RegistryTrouble unless it is an answer that counts."""
     if answer.status == 404:
         raise RegistryDenied(f"{name.host}: has no {what} of {name.repository}; check the name")
@@ -162,7 +162,7 @@ def _check(answer: Answer, name: Name, *, what: str) -> None:
         )
 
 
-def _read(model: type[Document], answer: Answer, name: Name, *, what: str, digest: str | None = None) -> Document:
+def _read(model: type[Document], answer: Response, name: Name, *, what: str, digest: str | None = None) -> Document:
     if digest is not None and _hash(answer.body) != digest:
         raise _other_content(name)
     try:
@@ -181,7 +181,7 @@ def _hash(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
-def _type(answer: Answer) -> str:
+def _type(answer: Response) -> str:
     return answer.headers.get("Content-Type", "").partition(";")[0].strip()
 
 
@@ -192,7 +192,7 @@ def _chosen(index: Index, name: Name, architecture: str) -> str:
     raise RegistryDenied(f"{name.host}: {name.repository} {name.reference} has no image for linux/{architecture}")
 
 
-def _next_page(answer: Answer, url: str) -> str | None:
+def _next_page(answer: Response, url: str) -> str | None:
     """The address of the next page, from its `Link`. Only its path and query count: our token goes nowhere else."""
     links = requests.utils.parse_header_links(answer.headers.get("Link", ""))
     following = next((link["url"] for link in links if link.get("rel") == "next"), None)

@@ -30,7 +30,7 @@ POLL_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class ExchangeLimits:
     """`socket_s`: between two packets; `answer_s`: for a whole answer. A registry that asks for a longer pause than
     `most_pause_s` is not waited for."""
 
@@ -42,7 +42,7 @@ class Patience:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Response:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -59,7 +59,7 @@ class Question:
     form: Mapping[str, str] | None = None
     authorization: str | None = field(default=None, repr=False)
     verify: bool | str = True
-    is_whole: Callable[[Answer], bool] = lambda answer: True
+    is_whole: Callable[[Response], bool] = lambda answer: True
 
 
 class _Session(requests.Session):
@@ -73,15 +73,19 @@ class Exchange:
     """Asks, and counts what was asked. One question at a time."""
 
     def __init__(
-        self, *, pause: Pause = time.sleep, patience: Patience | None = None, now_s: Callable[[], float] = time.time
+        self,
+        *,
+        pause: Pause = time.sleep,
+        patience: ExchangeLimits | None = None,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         self.requests = 0
         self._pause = pause
-        self._patience = patience or Patience()
+        self._patience = patience or ExchangeLimits()
         self._now_s = now_s
         self._session = _Session()
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: Question) -> Response:
         """The answer, whatever its status; a busy registry is asked again. Raises RegistryTrouble, RegistrySilent."""
         host = host_of(question.url)
         pause_s = trouble = None
@@ -101,12 +105,12 @@ class Exchange:
                 raise RegistrySilent(f"{host}: {trouble} and asks to wait {pause_s:.0f} s; try again then")
         raise RegistrySilent(f"{host}: {trouble} ({self._patience.attempts} attempts); try again later")
 
-    def _theirs_s(self, answer: Answer) -> float:
+    def _theirs_s(self, answer: Response) -> float:
         """The time of who answers, whose clock may not be ours; ours if it does not tell."""
         told_s = _date_s(answer.headers.get("Date", ""))
         return self._now_s() if told_s is None else told_s
 
-    def _follow(self, question: Question) -> Answer:
+    def _follow(self, question: Question) -> Response:
         """The answer behind all redirects. A store of blobs has a signature in the address, and no need of ours."""
         url = question.url
         for _ in range(MOST_REDIRECTS):
@@ -119,9 +123,9 @@ class Exchange:
                 raise RegistryTrouble(f"{host_of(question.url)}: leads to an address that is not safe; not followed")
         raise RegistryTrouble(f"{host_of(question.url)}: leads from one address to the next without end")
 
-    def _bounded(self, question: Question, *, url: str, authorization: str | None) -> Answer:
+    def _bounded(self, question: Question, *, url: str, authorization: str | None) -> Response:
         """One request in a thread of its own: one that trickles is given up, and a stop is not kept waiting."""
-        outcome: list[Answer | Exception] = []
+        outcome: list[Response | Exception] = []
         done = threading.Event()
 
         def work() -> None:
@@ -140,11 +144,11 @@ class Exchange:
                 self._session = _Session()  # the other one is still in use by what we gave up
                 raise Fleeting(f"has not finished its answer in {self._patience.answer_s:.0f} s")
         found = outcome[0]
-        if isinstance(found, Answer):
+        if isinstance(found, Response):
             return found
         raise _explained(found, host_of(url)) from None
 
-    def _request(self, question: Question, *, url: str, authorization: str | None) -> Answer:
+    def _request(self, question: Question, *, url: str, authorization: str | None) -> Response:
         headers = {"User-Agent": "harness", **question.headers}
         if authorization:
             headers["Authorization"] = authorization
@@ -155,7 +159,7 @@ class Exchange:
             stream=True, timeout=self._patience.socket_s, verify=question.verify,
         )  # fmt: skip
         with response:
-            answer = Answer(status=response.status_code, headers=response.headers, body=_body(response))
+            answer = Response(status=response.status_code, headers=response.headers, body=_body(response))
         if not question.is_whole(answer):
             raise Fleeting("breaks off in the middle of its answer")
         return answer

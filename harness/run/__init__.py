@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from harness.model import Host
-from harness.run import docker, process
+from harness.run.docker import engine as docker
 from harness.run.engine import Engine, Say
+from harness.run.process import engine as process
 
 ENGINES: Mapping[str, Callable[..., Engine]] = {"docker": docker.open_engine, "process": process.open_engine}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from harness.model import Image, Scenario
-from harness.model.doctor import Condition
+from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 
 Say = Callable[[str], None]
@@ -57,7 +57,7 @@ class Payload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch:
+class LaunchRequest:
     """One trial to start. `labels` mark what is created (`harness.run`, `harness.cell`, `harness.trial`, …).
 
     `gpus` are those that it gets.
@@ -135,7 +135,7 @@ class Engine(Protocol):
     def size_bytes(self, prepared: Prepared) -> int:
         """What it takes on this host. Raises InfrastructureError."""
 
-    def launch(self, launch: Launch) -> AbstractContextManager[Session]:
+    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
         """Start the agent in a fresh container or process. Everything created is removed on leaving, whatever
         happened. Raises InfrastructureError."""
 
@@ -160,7 +160,7 @@ class Engine(Protocol):
         """Remove the images or environments that the harness made or pulled and nothing uses now; their names, as in
         `kept`. What was there before stays, and what somebody else gave a name."""
 
-    def condition(self, say: Say) -> Condition:
+    def condition(self, say: Say) -> HostCondition:
         """How the host is. Nothing of it is changed. Raises InfrastructureError."""
 
     def close(self) -> None: ...

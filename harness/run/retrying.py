@@ -35,7 +35,7 @@ def unavailable(message: str, *, cause: str) -> ImageUnavailable:
     return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(message)
 
 
-class Patience:
+class NetworkRetries:
     """Tries again what failed by the network, after waits that `say` may interrupt.
 
     A network that is still down after the last wait is not waited for again until something has succeeded: twenty

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Tail:
+class BoundedTail:
     """Keeps the last `limit_bytes` of what is added."""
 
     def __init__(self, limit_bytes: int = 64 << 10) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from harness.agent import gpu, monitor, nvml, samples
 from harness.flows.judge import judge_file
-from harness.judge.gpu import with_gpu
-from harness.judge.trend import judge_trace
+from harness.judge.trace.gpu_memory import with_gpu
+from harness.judge.trace.verdict import judge_trace
 from harness.model import Limits, Steps, Trace
 from harness.model.gpus import Gpu
 from tests.agent.driver import Agent, Told, pack

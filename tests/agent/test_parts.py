@@ -15,7 +15,7 @@ from harness.agent import bursts, ending, failure, hello, libc, reason, samples,
 from harness.agent.child import Death
 from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
 from harness.agent.probes.bounds import Bounds
-from harness.judge.summary import gist
+from harness.judge.cell.summary import gist
 
 
 def died(*, number: int | None = None, code: int | None = None) -> Death:

@@ -11,7 +11,7 @@ import docker as docker_sdk
 import pytest
 
 from harness.errors import EngineUnreachable
-from harness.run import leftovers
+from harness.run.process import leftovers
 from tests.contract.world import World
 
 SECRET = "hunter2-of-the-caller"

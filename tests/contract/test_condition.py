@@ -11,7 +11,7 @@ from pathlib import Path
 import docker as docker_sdk
 import pytest
 
-from harness.run.disk import total_bytes
+from harness.run.images.disk_budget import total_bytes
 from tests.contract.world import BASE, World, installed, pulled, quiet
 
 

@@ -17,9 +17,10 @@ import pytest
 
 from harness.errors import ImageUnavailable
 from harness.model import Build, Install
-from harness.run import environments, open_engine
+from harness.run import open_engine
 from harness.run.engine import Prepared
-from harness.run.process import ProcessEngine
+from harness.run.process import environments
+from harness.run.process.engine import ProcessEngine
 from tests.contract.world import BASE, WHERE, World, host, image, installed, pulled, quiet
 
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")

@@ -13,8 +13,9 @@ import docker as docker_sdk
 import pytest
 
 from harness.errors import InfrastructureError, Interrupted
-from harness.run import lease, owner
-from harness.run.lease import EXPIRES_S, NAME
+from harness.run.docker import lease
+from harness.run.docker.lease import EXPIRES_S, NAME
+from harness.run.hosts import owner
 from tests.contract.world import ROOT, World, quiet
 
 docker_only = pytest.mark.docker

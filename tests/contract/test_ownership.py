@@ -15,11 +15,12 @@ import pytest
 from docker.errors import NotFound
 
 from harness.model import Build
-from harness.run import containers, owner
-from harness.run.containers import NAME_LABEL, UNCHECKED_AGE_S, in_use, marked, remove_dead
-from harness.run.images import remove_made
-from harness.run.marks import IMAGE_LABEL
-from harness.run.owner import OWNER_LABEL
+from harness.run.docker import containers
+from harness.run.docker.containers import NAME_LABEL, UNCHECKED_AGE_S, in_use, marked, remove_dead
+from harness.run.hosts import owner
+from harness.run.hosts.owner import OWNER_LABEL
+from harness.run.images.images import remove_made
+from harness.run.images.ownership import IMAGE_LABEL
 from tests.contract.world import BASE, World, image, installed, quiet
 
 pytestmark = pytest.mark.docker

@@ -10,21 +10,21 @@ import psutil
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.run.engine import Launch, Payload
-from harness.run.process import ProcessEngine
+from harness.run.engine import LaunchRequest, Payload
+from harness.run.process.engine import ProcessEngine
 from tests.contract.world import World, host, installed, quiet
 
 
-def refused(world: World, launch: Launch) -> str:
+def refused(world: World, launch: LaunchRequest) -> str:
     with pytest.raises(InfrastructureError) as caught, world.engine.launch(launch):
         pytest.fail("it was started")
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def with_files(launch: Launch, files: dict[str, bytes]) -> Launch:
+def with_files(launch: LaunchRequest, files: dict[str, bytes]) -> LaunchRequest:
     payload = Payload(job=launch.payload.job, files={**launch.payload.files, **files})
-    return Launch(**{**vars(launch), "payload": payload})
+    return LaunchRequest(**{**vars(launch), "payload": payload})
 
 
 def test_a_temporary_folder_that_cannot_be_written(

@@ -21,11 +21,11 @@ import requests
 
 from harness.errors import ImageUnavailable
 from harness.model import Cell, Image, Lane, Scenario, Variant
-from harness.report.progress import plain_watcher
-from harness.run import marks
-from harness.run.disk import Disk, name_of, total_bytes
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Engine, Kept, Prepared
-from harness.run.fetching import Images
+from harness.run.images import ownership
+from harness.run.images.disk_budget import Disk, name_of, total_bytes
+from harness.run.images.prefetch import HostImages
 from tests.contract.world import WHERE, World, host, pulled, quiet
 
 pytestmark = pytest.mark.docker
@@ -248,8 +248,8 @@ def test_an_image_that_was_removed_is_got_again_by_what_it_is(
     image = pulled(pushed.image("1"))
     scenario = Scenario(name="x", where=WHERE)
     cell = Cell(image=image, lane=Lane(host=host("docker")), variant=Variant(scenario=scenario))
-    with plain_watcher(io.StringIO()) as watcher:
-        images = Images(engine=docker.engine, open_another=lambda: docker.engine, watcher=watcher, stopped=bool)
+    with plain_progress(io.StringIO()) as watcher:
+        images = HostImages(engine=docker.engine, open_another=lambda: docker.engine, watcher=watcher, stopped=bool)
     before = images.get(cell)
     assert isinstance(before, Prepared)
     republish(pushed, client)
@@ -280,4 +280,4 @@ def test_the_room_of_an_engine_is_that_of_its_folder(docker: World, client: dock
         assert found.room.total_bytes == there.total
         assert abs(found.room.free_bytes - there.free) < 8 << 30
     assert found.api == client.api.api_version
-    assert marks.REPOSITORY not in str(found.leftovers)
+    assert ownership.REPOSITORY not in str(found.leftovers)

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from harness.model import Steps, Variant
-from harness.run.payload import pack
-from harness.run.trial import run_trial
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
 from tests.contract.conftest import SECRET, what_remains
 from tests.contract.world import ROOT, World, quiet
 

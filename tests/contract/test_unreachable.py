@@ -21,10 +21,10 @@ from paramiko import SSHException
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Build, Image, Install
-from harness.run.builds import build
-from harness.run.client import engine_errors, explanation
-from harness.run.docker import DockerEngine, open_engine
-from harness.run.reach import in_time
+from harness.run.docker.client import engine_errors, explanation
+from harness.run.docker.connection import in_time
+from harness.run.docker.engine import DockerEngine, open_engine
+from harness.run.images.build import build
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 
 docker_only = pytest.mark.docker

@@ -11,9 +11,9 @@ from typing import Any
 
 from harness.model import Host, Image, Install, Pull, Scenario, Source, Steps, Trial, Variant, Where
 from harness.run import open_engine
-from harness.run.engine import Engine, Launch, Prepared
-from harness.run.payload import pack
-from harness.run.trial import run_trial
+from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
 
 WHERE = Where(file="matrix.yaml", line=7, key="series.tested")
 SCRIPT = Path(__file__).parent / "faults.py"
@@ -52,11 +52,11 @@ class World:
     def open(cls, kind: str, environ: Mapping[str, str]) -> World:
         return cls(kind=kind, engine=open_engine(host(kind), environ=environ, say=quiet), environ=environ)
 
-    def launch(self, act: str, *, prepared: Prepared | None = None, value: Any = None, **fields: Any) -> Launch:
+    def launch(self, act: str, *, prepared: Prepared | None = None, value: Any = None, **fields: Any) -> LaunchRequest:
         given = {"steps": Steps(first=20, budget=60), "timeout_s": 60.0, **fields}
         scenario = Scenario(name="faults", where=WHERE, script=SCRIPT, **given)
         variant = Variant(scenario=scenario, params=(("act", act), ("value", value)))
-        return Launch(
+        return LaunchRequest(
             prepared=prepared or self.engine.prepare(installed(), quiet),
             scenario=scenario,
             payload=pack(variant),

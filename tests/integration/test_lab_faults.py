@@ -18,12 +18,12 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.flows import compatible
+from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
-from harness.flows.world import World
 from harness.model import RunResult
-from harness.report.progress import plain_watcher
-from tests.contract.world import BASE
+from harness.report.terminal.progress import plain_progress
+from harness.schedule import compatibility
+from tests.contract.context import BASE
 from tests.integration.conftest import Harness
 from tests.lab.daemon import until
 from tests.lab.proxy import Fault, Way, way_to
@@ -175,7 +175,7 @@ def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: 
 def test_a_throttled_card_is_told_and_tried_again_after_a_pause(
     lab: Lab, tried: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compatible, "PAUSE_S", 0.1)
+    monkeypatch.setattr(compatibility, "PAUSE_S", 0.1)
     (card,) = json.loads(lab.new.data.read_text())["gpus"]
     lab.new.set_gpus(gpus=[{**card, "reasons": 0x20, "clock": 900, "temperature": 91}])
     result = swept(tried, matrix(lab, new="each", trials=2, faults="slow"))
@@ -189,9 +189,9 @@ def swept(harness: Harness, text: str) -> RunResult:
     """The sweep in this process, for what only a test wants to change."""
     matrix_path, options = harness.folder / harness.write(text), SweepOptions(out=harness.folder / "reports", seed=1)
     environ = {**os.environ, **harness.environ}
-    with plain_watcher(sys.stderr) as watching:
-        world = World(environ=environ, watcher=watching, stopped=threading.Event())
-        return sweep(plan_sweep(matrix_path, options, environ), options, world)[0]
+    with plain_progress(sys.stderr) as watching:
+        context = RunContext(environ=environ, progress=watching, stopped=threading.Event())
+        return sweep(plan_sweep(matrix_path, options, environ), options, context)[0]
 
 
 def test_registries_that_refuse_are_busy_or_break_off(lab: Lab, tried: Harness, registry: Held) -> None:

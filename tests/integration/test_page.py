@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from harness.model import RunResult
-from harness.report import html
-from harness.report.library import chart_library
+from harness.report.charts.library import chart_library
+from harness.report.page import html_page
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
 from tests.unit.report.test_probe_tables import found
@@ -91,7 +91,7 @@ def test_the_page_renders_from_disk_without_a_complaint(browser: Browser, tmp_pa
         while (drawn() < 10) await new Promise((done) => setTimeout(done, 50));
         return drawn();
     """
-    page = asked(html.render(build.varied(), library=library), question)
+    page = asked(html_page.render(build.varied(), library=library), question)
     ended = browser.run(saved(tmp_path, page), "--dump-dom")
     assert complaints(ended.stderr) == []
     assert "onnxruntime has slower steps (5.62 times) since 1.21.0" in ended.stdout
@@ -101,12 +101,12 @@ def test_the_page_renders_from_disk_without_a_complaint(browser: Browser, tmp_pa
 
 def test_a_page_that_does_complain_is_noticed(browser: Browser, tmp_path: Path) -> None:
     """The test above would otherwise pass on a browser that keeps its console to itself."""
-    page = html.render(build.quiet()).replace("</body>", "<script>console.log(1)</script></body>")
+    page = html_page.render(build.quiet()).replace("</body>", "<script>console.log(1)</script></body>")
     assert complaints(browser.run(saved(tmp_path, page), "--dump-dom").stderr)
 
 
 def test_its_policy_stops_every_script_but_its_own(browser: Browser, tmp_path: Path, library: str) -> None:
-    page = html.render(build.quiet(), library=library)
+    page = html_page.render(build.quiet(), library=library)
     page = "<script>document.title = 'taken over'</script></body>".join(page.rsplit("</body>", 1))
     ended = browser.run(saved(tmp_path, page), "--dump-dom")
     assert "<title>taken over" not in ended.stdout
@@ -115,7 +115,9 @@ def test_its_policy_stops_every_script_but_its_own(browser: Browser, tmp_path: P
 
 def test_it_asks_nothing_of_a_network(browser: Browser, tmp_path: Path, library: str) -> None:
     log = tmp_path / "net.json"
-    browser.run(saved(tmp_path, html.render(build.varied(), library=library)), "--dump-dom", f"--log-net-log={log}")
+    browser.run(
+        saved(tmp_path, html_page.render(build.varied(), library=library)), "--dump-dom", f"--log-net-log={log}"
+    )
     urls = re.findall(r'"url":"([a-z]+:[^"]*)"', log.read_text())
     assert [url for url in urls if "/report.html" not in url and not _is_the_browsers_own(url)] == []
 
@@ -128,17 +130,17 @@ def _is_the_browsers_own(url: str) -> bool:
 def test_names_that_try_to_act_are_text(browser: Browser, tmp_path: Path, library: str, text: str) -> None:
     """Also where the charts draw them, and where probes tell of operations and lines."""
     result = replace(poisoned(text), probed=found(text))
-    ended = browser.run(saved(tmp_path, html.render(result, library=library)), "--dump-dom")
+    ended = browser.run(saved(tmp_path, html_page.render(result, library=library)), "--dump-dom")
     assert complaints(ended.stderr) == []
     assert ended.stdout.count("<script") == 3
 
 
 def test_without_scripts_all_is_said(browser: Browser, tmp_path: Path, library: str) -> None:
-    page = re.sub("script-src [^;]*;", "script-src 'none';", html.render(build.varied(), library=library))
+    page = re.sub("script-src [^;]*;", "script-src 'none';", html_page.render(build.varied(), library=library))
     dump = browser.run(saved(tmp_path, page), "--dump-dom").stdout
     assert "onnxruntime has slower steps (5.62 times) since 1.21.0" in dump.split("</h1>")[0]
-    assert dump.count('class="card-chart"') == html.render(build.varied()).count('class="card-chart"') > 0
-    assert dump.count("<caption>") == html.render(build.varied()).count("<caption>")
+    assert dump.count('class="card-chart"') == html_page.render(build.varied()).count('class="card-chart"') > 0
+    assert dump.count("<caption>") == html_page.render(build.varied()).count("<caption>")
     assert 'class="marks"' not in dump
 
 
@@ -158,7 +160,7 @@ def test_keys_move_between_cells_and_tell_of_them(browser: Browser, tmp_path: Pa
         const open = document.getElementById(location.hash.slice(1)).open;
         return [stops, at, told.slice(0, 18), gone, open];
     """
-    page = saved(tmp_path, asked(html.render(build.quickstart(), library=library), question))
+    page = saved(tmp_path, asked(html_page.render(build.quickstart(), library=library), question))
     assert answer(browser.run(page, "--dump-dom").stdout) == [1, 3, "leak 7.84 KiB/step", True, True]
 
 
@@ -175,14 +177,14 @@ def test_it_follows_the_reader_into_the_dark(
         const title = place.querySelector('.marks .role-title-text text');
         return [sum(getComputedStyle(document.body).backgroundColor), sum(getComputedStyle(title).fill)];
     """
-    page = saved(tmp_path, asked(html.render(build.quickstart(), library=library), question))
+    page = saved(tmp_path, asked(html_page.render(build.quickstart(), library=library), question))
     ground, ink = answer(browser.run(page, "--dump-dom", *flags).stdout)  # type: ignore[misc]
     assert (ground < 200, ink > 600) == (dark, dark)
 
 
 def test_it_prints(browser: Browser, tmp_path: Path, library: str) -> None:
     paper = tmp_path / "report.pdf"
-    browser.run(saved(tmp_path, html.render(build.varied(), library=library)), f"--print-to-pdf={paper}")
+    browser.run(saved(tmp_path, html_page.render(build.varied(), library=library)), f"--print-to-pdf={paper}")
     assert paper.read_bytes().startswith(b"%PDF")
 
 
@@ -196,7 +198,7 @@ def test_no_page_is_wider_than_its_window(
         document.body.style.width = '{width}px';
         return [document.body.scrollWidth, document.body.offsetWidth];
     """
-    page = asked(html.render(replace(result, probed=found()), library=library), question)
+    page = asked(html_page.render(replace(result, probed=found()), library=library), question)
     ended = browser.run(saved(tmp_path, page), "--dump-dom", f"--window-size={max(500, width)},900")
     needed, there = answer(ended.stdout)  # type: ignore[misc]
     assert needed <= there
@@ -214,7 +216,7 @@ def with_all_columns(result: RunResult) -> RunResult:
 
 
 def test_a_hundred_cells_with_their_traces_can_be_mailed(library: str) -> None:
-    page = html.render(with_all_columns(build.large(versions=25, variants=4)), library=library)
+    page = html_page.render(with_all_columns(build.large(versions=25, variants=4)), library=library)
     assert len(page.encode()) <= 3_000_000
     assert page.count('class="cell"') == 100
 
@@ -234,7 +236,7 @@ def test_a_thousand_cells_answer_to_a_key_before_the_charts_are_drawn(
             cells: document.querySelectorAll('.heat [data-tip]').length,
         };
     """
-    page = saved(tmp_path, asked(html.render(build.large(versions=50, variants=20), library=library), question))
+    page = saved(tmp_path, asked(html_page.render(build.large(versions=50, variants=20), library=library), question))
     there = answer(browser.run(page, "--dump-dom").stdout)
     assert isinstance(there, dict)
     assert there["cells"] == 1000

@@ -19,9 +19,9 @@ from harness.errors import InfrastructureError, Interrupted
 from harness.model import Build, Trial
 from harness.model.gpus import Gpu
 from harness.plan import choose_lanes
-from harness.run import gpu_probe
-from harness.run.gpus import mismatch
-from harness.run.trial import run_trial
+from harness.run.docker import gpu_probe
+from harness.run.hosts.gpus import mismatch
+from harness.run.trial.conversation import run_trial
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 from tests.lab.conftest import world
 from tests.lab.daemon import HOOK, Daemon, until

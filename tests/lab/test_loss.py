@@ -17,7 +17,8 @@ import pytest
 
 from harness.errors import EngineUnreachable
 from harness.model import Steps
-from harness.run import attach, client, owner
+from harness.run.docker import attach, client
+from harness.run.hosts import owner
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.lab.conftest import world
 from tests.lab.daemon import Daemon, until

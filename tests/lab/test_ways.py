@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineUnreachable
-from harness.run.lease import holder_of
+from harness.run.docker.lease import holder_of
 from tests.contract.world import World, quiet
 from tests.lab.running import Lab
 from tests.lab.ways import KEY, free_port, home, make_certificates, run

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from harness.flows import inputs
 from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Trial, Variant
-from harness.plan import to_json
-from harness.report.summary import summarise
-from harness.store import trial_to_json
+from harness.report.exports.summary import summarise
+from harness.store import inputs, trial_to_json
+from harness.store.plan_file import to_json
 from tests.unit.report import build
 
 SCRIPT = '''"""Grow or crash, as it is told."""

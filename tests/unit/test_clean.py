@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from harness.cli import cli
 from harness.errors import EngineUnreachable, UsageError
 from harness.flows import clean as clean_flow
-from harness.flows import old_runs
 from harness.flows.clean import Cleaned, clean, hosts_of
+from harness.flows.parts import old_runs
 from harness.model import Host
 from harness.run.engine import Kept
 from harness.store import RunDirectory

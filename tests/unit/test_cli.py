@@ -19,7 +19,8 @@ from harness.cli.common import write_file
 from harness.cli.probe import PROBES
 from harness.cli.results import FORMATS
 from harness.errors import UsageError
-from harness.flows import new_scenario, probing
+from harness.flows import new_scenario
+from harness.flows import probe as probing
 
 
 def completed(words: str) -> list[str]:

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from harness.cli import cli
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
-from harness.flows.together import merged
-from harness.judge.beside import Side, compare, ratio_of
+from harness.flows.parts.merge_runs import merged
+from harness.judge.unpaired import Side, compare, ratio_of
 from harness.model import CellResult, Comparison, Lane, Limits, Measured, Metric, Series, Steps, Trace, Trial
-from harness.plan import to_json
-from harness.report.compare import to_json as comparison_json
-from harness.report.headline import sentence
-from harness.report.summary import summarise
+from harness.report.exports.summary import summarise
+from harness.report.terminal.compare import to_json as comparison_json
+from harness.report.text.headline import sentence
 from harness.store import trial_to_json
+from harness.store.plan_file import to_json
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, lane
 
@@ -363,7 +363,7 @@ def test_the_interval_of_a_ratio_is_that_of_welch() -> None:
 
 
 def test_what_is_within_the_noise_of_equal_images_is_not_called_different() -> None:
-    from harness.judge.beside import _level_standing
+    from harness.judge.unpaired import _level_standing
 
     one, other = [1.0, 1.001, 1.002], [1.03, 1.031, 1.032]
     assert _level_standing(one, other, floor=0.0) == "more"

@@ -17,15 +17,15 @@ from rich.console import Console
 
 from harness.errors import EngineUnreachable
 from harness.flows import doctor
-from harness.flows.needs import Told, disk_of
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.needs import RegistryAnswers, disk_of
 from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.flows.world import World
 from harness.model import Host, Image, Pull, Trace, Trial, Where
-from harness.model.doctor import Checkup, Condition, Room
+from harness.model.doctor import Checkup, HostCondition, Room
 from harness.model.gpus import Gpu
-from harness.registry import ImageFacts, Layer, RegistryDenied, RegistrySilent, RegistryTrouble
-from harness.report.doctor import exit_code, render, to_json
-from harness.report.progress import plain_watcher
+from harness.registry import Layer, PublishedImage, RegistryDenied, RegistrySilent, RegistryTrouble
+from harness.report.terminal.doctor import exit_code, render, to_json
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Kept, Prepared, Say
 from harness.store import RunDirectory
 from tests.unit.test_flow import QUIET
@@ -47,7 +47,7 @@ RTX_3090 = Gpu(
     cuda="12.2", power_limit_w=350, ecc=False, processes=2,
 )  # fmt: skip
 RTX_4090 = replace(RTX_3090, uuid="GPU-4090", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", processes=0)
-CONDITION = Condition(
+CONDITION = HostCondition(
     engine="docker 25.0", api="1.44", gpu_way="--gpus", holder="root@lab, process 7, since 2024-05-01 09:12 UTC",
     room=Room(free_bytes=100 * GIB, total_bytes=500 * GIB), leftovers=("harness-1",), kept_bytes=5 * GIB,
 )  # fmt: skip
@@ -65,7 +65,7 @@ class Planted:
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         return (RTX_3090,) if self.host.name == "old" else (RTX_4090,)
 
-    def condition(self, say: Say) -> Condition:
+    def condition(self, say: Say) -> HostCondition:
         return CONDITION
 
     def at_hand(self, image: Image) -> bool:
@@ -99,8 +99,8 @@ class PlantedRegistry:
             raise RegistryDenied(f"nvcr.io: has no image {tag} of nvidia/tensorflow; check the name")
         return tuple(Layer(digest=name, size_bytes=size) for name, size in SIZES[tag].items())
 
-    def facts(self, reference: str, *, architecture: str) -> ImageFacts:
-        return ImageFacts(digest="d", created=None, architecture=architecture, labels={}, environment={})
+    def facts(self, reference: str, *, architecture: str) -> PublishedImage:
+        return PublishedImage(digest="d", created=None, architecture=architecture, labels={}, environment={})
 
 
 @pytest.fixture
@@ -122,10 +122,10 @@ def check(
         return engines[-1]
 
     planted: Any = registry or PlantedRegistry()
-    with plain_watcher(progress or io.StringIO()) as watching:
-        world = World(environ={}, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
+    with plain_progress(progress or io.StringIO()) as watching:
+        context = RunContext(environ={}, progress=watching, stopped=threading.Event(), open_engine=open_engine)
         found = doctor.check(
-            folder / "matrix.yaml", hosts=(), out=folder / "reports", world=world, registry=planted, **options
+            folder / "matrix.yaml", hosts=(), out=folder / "reports", context=context, registry=planted, **options
         )
     assert all(engine.closed for engine in engines)
     return found
@@ -258,7 +258,7 @@ def test_json_has_every_field_and_null_for_what_is_not_known(folder: Path) -> No
 
 def test_a_registry_that_is_silent_is_waited_for_once() -> None:
     planted: Any = PlantedRegistry()
-    told = Told(registry=planted)
+    told = RegistryAnswers(registry=planted)
     first, second = told.layers("silent.example/a:1", "amd64"), told.layers("silent.example/b:1", "amd64")
     assert first == second == "silent.example: cannot be reached; try again later"
     assert planted.asked == ["silent.example/a:1"]
@@ -269,7 +269,7 @@ def test_a_registry_that_is_silent_is_waited_for_once() -> None:
 def test_an_image_with_a_wrong_answer_does_not_silence_its_registry() -> None:
     """One manifest of 2015 made every image of its registry unknown."""
     planted: Any = PlantedRegistry()
-    told = Told(registry=planted)
+    told = RegistryAnswers(registry=planted)
     assert "does not send a manifest" in str(told.layers("nvcr.io/x:old-manifest", "amd64"))
     assert told.layers("nvcr.io/x:22.12-tf1-py3", "amd64") == SIZES["22.12-tf1-py3"]
     assert told.is_denied("nvcr.io/x:old-manifest", "amd64") is False
@@ -294,8 +294,8 @@ def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> N
 
 def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
     plan = plan_sweep(folder / "matrix.yaml", SweepOptions(hosts=("old",), seed=1), {})
-    with plain_watcher(io.StringIO()) as watching:
-        now = World(environ={}, watcher=watching, stopped=threading.Event()).now()
+    with plain_progress(io.StringIO()) as watching:
+        now = RunContext(environ={}, progress=watching, stopped=threading.Event()).now()
     run = RunDirectory.create(out=folder / "reports", matrix="cards", now=now)
     lane = check(folder).hosts[0].lanes[0]
     cell = replace(plan.blocks[0].cells[0], lane=lane)

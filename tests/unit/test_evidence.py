@@ -19,21 +19,21 @@ from click.testing import CliRunner
 from harness.cli import cli
 from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
-from harness.flows import evidence
 from harness.flows.diff import difference
-from harness.flows.evidence import find_cell, find_run, open_run
 from harness.flows.issue import issue
+from harness.flows.parts import lookup
+from harness.flows.parts.lookup import find_cell, find_run, open_run
 from harness.flows.repro import decoded, recipe
-from harness.flows.stored import StoredRun, read_run
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Pull, Series, Variant
-from harness.model.evidence import Container, Difference, Machine
+from harness.model.evidence import Container, EnvironmentDifference, Machine
 from harness.private import WITHHELD, scrubbed
-from harness.report import issue as issue_report
-from harness.report.diff import render, to_json
-from harness.report.private import for_strangers
-from harness.report.reduced import python_file
-from harness.report.repro import shell
-from harness.report.words import finding_line
+from harness.report.content.diff import render, to_json
+from harness.report.issue import bug_report as issue_report
+from harness.report.issue.redaction import for_strangers
+from harness.report.issue.reduced_scenario import python_file
+from harness.report.issue.repro_script import shell
+from harness.report.text.words import finding_line
+from harness.store.saved_run import StoredRun, read_run
 from tests.unit import stored_run
 from tests.unit.report import build
 
@@ -45,7 +45,7 @@ def run_of(path: Path) -> StoredRun:
 
 
 def find_finding(run: StoredRun, words: list[str]) -> tuple[int, Finding]:
-    return evidence.find_finding(run, words, tell=finding_line)
+    return lookup.find_finding(run, words, tell=finding_line)
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_what_was_changed_since_is_not_passed_off_as_what_ran(run: StoredRun) ->
 # ---------------------------------------------------------------- diff
 
 
-def changed(found: Difference) -> dict[str, tuple[str | None, str | None]]:
+def changed(found: EnvironmentDifference) -> dict[str, tuple[str | None, str | None]]:
     return {one.name: (one.before, one.after) for section in found.sections for one in section.changes}
 
 

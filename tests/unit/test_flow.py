@@ -18,13 +18,13 @@ from unittest import mock
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
+from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
-from harness.flows.world import World
-from harness.judge import stopping
+from harness.judge.trace import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode
-from harness.report.progress import plain_watcher
-from harness.run.engine import Launch, Prepared, Session
-from harness.run.process import ProcessEngine
+from harness.report.terminal.progress import plain_progress
+from harness.run.engine import LaunchRequest, Prepared, Session
+from harness.run.process.engine import ProcessEngine
 
 MATRIX = """\
 version: 1
@@ -58,7 +58,7 @@ class Engine(ProcessEngine):
     def at_hand(self, image: Image) -> bool:
         return super().at_hand(replace(image, source=EMPTY))
 
-    def launch(self, launch: Launch) -> AbstractContextManager[Session]:
+    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
         self.launches += 1
         self.fail(self.host, f"launch {launch.prepared.image.version}", self.launches)
         return super().launch(launch)
@@ -91,10 +91,10 @@ def run(
 
     own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
     own.mkdir(exist_ok=True)
-    with plain_watcher(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
-        world = World(environ=os.environ, watcher=watching, stopped=threading.Event(), open_engine=open_engine)
+    with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
+        context = RunContext(environ=os.environ, progress=watching, stopped=threading.Event(), open_engine=open_engine)
         try:
-            return sweep(plan, options, world)[0]
+            return sweep(plan, options, context)[0]
         finally:
             assert opened, "no engine was opened"
             assert all(each.closed for each in opened), "a connection is left open"

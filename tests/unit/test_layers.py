@@ -12,32 +12,53 @@ import harness
 ROOT = Path(harness.__file__).parent
 
 # What each part may import of the harness, beside itself. `flows` wires the parts; `cli` calls flows and report.
+# ROOMS says the same of the rooms inside a part.
 BASE = {"model", "errors"}
 ALLOWED = {
     "model": set(),
     "errors": set(),
     "agent": set(),
-    "matrix": BASE | {"registry", "versions"},
-    "versions": BASE,
+    "matrix": BASE | {"registry", "package_index"},
+    "package_index": BASE,
     "registry": BASE,
-    "plan": BASE | {"matrix", "search", "private"},
+    "plan": BASE | {"matrix", "schedule", "store"},
     "run": BASE,
-    "store": BASE,
+    "store": BASE | {"private", "run"},
     "columns": set(),
     "private": set(),
     "facts": BASE,
     "traces": BASE | {"columns"},
-    "rates": BASE,
-    "judge": BASE | {"rates"},
+    "failure_rate": BASE,
+    "judge": BASE | {"failure_rate"},
     "probes": BASE,
-    "search": BASE | {"rates"},
+    "schedule": BASE | {"judge", "run", "failure_rate", "compat"},
+    "assess": BASE | {"judge", "run", "schedule", "store", "compat", "facts"},
     "report": BASE | {"facts", "private"},
     "compat": BASE,
     "flows": BASE
-    | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "search", "compat", "probes", "facts"},
+    | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
+    | {"facts"},
     "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
+}
+
+# Inside a part: each room may import the rooms before it, and none after it. "" is what lies in the part's own folder.
+ROOMS = {
+    "judge": (
+        ("intervals", "comparable"),
+        ("trace.growth",),
+        ("trace",),
+        ("comparison",),
+        ("cell",),
+        ("history.changepoints",),
+        ("history",),
+        ("attribution",),
+        ("signal_verdicts", "unpaired"),
+    ),
+    "report": (("text", "bad_ranges"), ("content",), ("charts",), ("exports",), ("issue", "page", "terminal")),
+    "schedule": (("bisect",), ("compatibility", "oracle"), ("full_scheduler", "bisect_scheduler", "bisect_changes")),
+    "flows": (("parts",), ("",)),
 }
 
 
@@ -65,6 +86,27 @@ def test_imports_point_one_way(path: Path) -> None:
     assert not beyond, f"{path.relative_to(ROOT)} imports {sorted(beyond)}"
 
 
+@pytest.mark.parametrize("whole", ROOMS)
+def test_imports_between_rooms_point_one_way(whole: str) -> None:
+    """A reader who changes one room needs to read those before it, and none after it."""
+    order = {room: place for place, rooms in enumerate(ROOMS[whole]) for room in rooms}
+    for path in sorted((ROOT / whole).rglob("*.py")):
+        if path.name == "__init__.py":
+            continue
+        own = _room(f"harness.{'.'.join(path.relative_to(ROOT).with_suffix('').parts)}", whole, order)
+        for name in _absolute_imports(path, whole=True):
+            if name.startswith(f"harness.{whole}."):
+                other = _room(name, whole, order)
+                assert order[other] <= order[own], f"{path.relative_to(ROOT)} ({own}) imports {name} ({other})"
+
+
+def _room(name: str, whole: str, order: dict[str, int]) -> str:
+    """The longest room whose name begins the module's name."""
+    inside = name.removeprefix(f"harness.{whole}.")
+    known = [room for room in order if room and f"{inside}.".startswith(f"{room}.")]
+    return max(known, key=len, default="")
+
+
 def test_every_part_is_told_of() -> None:
     """docs/architecture.md is where a reader looks what a folder is for."""
     table = (ROOT.parent / "docs/architecture.md").read_text().split("\n## ", 1)[0]
@@ -87,7 +129,10 @@ def test_relative_imports_are_the_agent_s_alone() -> None:
         assert not any(levels), path
 
 
-def _absolute_imports(path: Path) -> set[str]:
+def _absolute_imports(path: Path, *, whole: bool = False) -> set[str]:
+    """The modules that a file imports; `whole`: with the name that is imported from each."""
     tree = ast.parse(path.read_text())
     plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    return plain | {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level == 0 and n.module}
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module]
+    names = {f"{node.module}.{alias.name}" if whole else f"{node.module}" for node in nodes for alias in node.names}
+    return plain | names

@@ -13,8 +13,9 @@ import pytest
 from harness.errors import UsageError
 from harness.model import Build, Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
 from harness.model.gpus import Gpu
-from harness.plan import choose_lanes, explain, make_plan, matches, to_json, variants
-from harness.report.plan import dry_run
+from harness.plan import choose_lanes, explain, make_plan, matches, variants
+from harness.report.terminal.plan import dry_run
+from harness.store.plan_file import to_json
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 

@@ -21,7 +21,7 @@ from benchmarks.planted_quiet import Draws, Pool
 from benchmarks.planted_sweeps import PROGRAMS, Swept, build_wheel, matrix_of, remove_traces_of, with_token
 from harness.model import SIGNALS, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
 from harness.model.planned import Cell
-from harness.run.policy import CellRun
+from harness.run.scheduler import CellRun
 
 STEPS = 1600
 RUN = """

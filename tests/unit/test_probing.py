@@ -17,15 +17,15 @@ from unittest import mock
 import pytest
 
 from harness.errors import Interrupted, UsageError
-from harness.flows import probing
-from harness.flows.probing import MOST_FILE_CHARACTERS, probe
+from harness.flows import probe as probing
+from harness.flows.parts.context import RunContext
+from harness.flows.probe import MOST_FILE_CHARACTERS, probe
 from harness.flows.sweep import SweepOptions, plan_sweep
-from harness.flows.world import World
 from harness.model import Host, Probed
-from harness.plan import to_json
-from harness.report import probes as report
-from harness.report.progress import plain_watcher
-from harness.run.engine import Launch, Lease, Say, Session
+from harness.report.terminal import probes as report
+from harness.report.terminal.progress import plain_progress
+from harness.run.engine import LaunchRequest, Lease, Say, Session
+from harness.store.plan_file import to_json
 from tests.unit.test_flow import Engine, nothing
 
 SCRIPT = '''
@@ -125,9 +125,9 @@ def probed(
 
     own = folder / "tmp"  # with a lease of its own: no wait for whoever uses this machine
     own.mkdir(exist_ok=True)
-    with plain_watcher(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
-        world = World(environ=os.environ, watcher=watching, stopped=stopped, open_engine=open_engine)
-        return probe(plan, options, world, names=names)
+    with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped, open_engine=open_engine)
+        return probe(plan, options, context, names=names)
 
 
 def one(
@@ -139,15 +139,15 @@ def one(
     plan = plan_sweep(folder / "one.yaml", SweepOptions(out=folder / "reports"), UNREACHABLE)
     (folder / "tmp").mkdir()
     with (
-        plain_watcher(sys.stderr) as watching,
+        plain_progress(sys.stderr) as watching,
         mock.patch.object(tempfile, "tempdir", str(folder / "tmp")),
         mock.patch.object(probing, "MOST_FILE_CHARACTERS", most),
     ):
-        world = World(
-            environ=os.environ, watcher=watching, stopped=threading.Event(),
+        context = RunContext(
+            environ=os.environ, progress=watching, stopped=threading.Event(),
             open_engine=lambda host, **_: Engine(host, nothing),
         )  # fmt: skip
-        (found,), directory = probe(plan, SweepOptions(out=folder / "reports"), world, names=())
+        (found,), directory = probe(plan, SweepOptions(out=folder / "reports"), context, names=())
     return found, directory
 
 
@@ -217,7 +217,7 @@ class Leased(Engine):
             yield lease
             self.held = False
 
-    def launch(self, launch: Launch) -> AbstractContextManager[Session]:
+    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
         self.launched.append(self.held)
         return super().launch(launch)
 

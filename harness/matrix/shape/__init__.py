@@ -15,7 +15,7 @@ from harness.matrix import values
 from harness.matrix.fields import Gpus, Name, Scalar, Size, Text, Truth, Whole
 from harness.matrix.shape.base import Shape
 from harness.matrix.shape.probes import Largest, Probes
-from harness.matrix.shape.scenario import OWN, AnyMetricLimit, Limits, MetricLimit, Scenario
+from harness.matrix.shape.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry
 from harness.matrix.shape.series import (
     SERIES_KINDS,
     AnySeries,
@@ -33,21 +33,21 @@ __all__ = [
     "AnyMetricLimit",
     "AnySeries",
     "Built",
-    "Host",
+    "HostEntry",
     "Installed",
     "Largest",
     "Limits",
     "Listed",
     "MatrixFile",
-    "MetricLimit",
+    "MetricLimitEntry",
     "Probes",
     "Repository",
-    "Scenario",
+    "ScenarioEntry",
     "TagRange",
 ]
 
 
-class Host(Shape):
+class HostEntry(Shape):
     """One engine and its GPUs."""
 
     engine: Text
@@ -60,7 +60,7 @@ class Host(Shape):
     """The most that pulled images may take on the host: 60GiB."""
 
 
-class Trials(Shape):
+class TrialsEntry(Shape):
     """How many launches a cell gets."""
 
     least: Annotated[Whole, Field(ge=1, le=model.MOST_TRIALS)] = model.Trials().least
@@ -78,9 +78,9 @@ class MatrixFile(Shape):
     """The name of the matrix; default: the file's name without its ending."""
     series: Annotated[dict[Name, Series], Field(min_length=1)]
     """The histories: each a row of versions, oldest first."""
-    hosts: Annotated[dict[Name, Host], Field(min_length=1)] | None = None
+    hosts: Annotated[dict[Name, HostEntry], Field(min_length=1)] | None = None
     """The machines; default: here, this machine without containers."""
-    scenarios: Annotated[dict[Name, Scenario], Field(min_length=1)]
+    scenarios: Annotated[dict[Name, ScenarioEntry], Field(min_length=1)]
     """What is run on each version."""
     include: list[dict[str, Scalar]] = []
     """Further variants: a scenario and its params, one mapping each."""
@@ -88,5 +88,5 @@ class MatrixFile(Shape):
     """Cells to leave out: any of series, image, host, scenario and params, with an optional why."""
     baseline: dict[str, Text] = {}
     """By series, the version that all others are compared with; default: the version before."""
-    trials: Trials = Trials()
+    trials: TrialsEntry = TrialsEntry()
     """How many launches a cell gets."""

@@ -12,7 +12,7 @@ from harness.matrix.shape.base import Shape
 Positive = Annotated[Whole, Field(ge=1, le=10**6)]
 
 
-class OpTrace(Shape):
+class OpTraceEntry(Shape):
     """What each operation takes, early against late; and a Chrome trace of each."""
 
     at: Annotated[list[Positive], Field(min_length=1, max_length=8)] = [10, 120]
@@ -28,7 +28,7 @@ class Stepped(Shape):
     """How many steps it makes."""
 
 
-class Valgrind(Shape):
+class ValgrindEntry(Shape):
     """Leak records of valgrind's memcheck; what a first step loses is subtracted."""
 
     steps: Annotated[Whole, Field(ge=2, le=1000)] = 3
@@ -47,11 +47,11 @@ class Largest(Shape):
 class Probes(Shape):
     """Looks into a scenario from inside, by `harness probe`, in trials of their own that no verdict uses."""
 
-    optrace: OpTrace | None = None
+    optrace: OpTraceEntry | None = None
     """Time and memory of each operation: {at: [10, 120], repeat: 5}."""
     lines: Stepped | None = None
     """Memory and time of each line of the function that the script calls `profile`: {steps: 100}."""
-    valgrind: Valgrind | None = None
+    valgrind: ValgrindEntry | None = None
     """Leaks by kind and stack, by valgrind in the image: {steps: 3}."""
     artifacts: Stepped | None = None
     """Files that the script's `artifacts()` makes at the end: {steps: 100}."""

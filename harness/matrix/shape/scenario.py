@@ -31,7 +31,7 @@ from harness.matrix.shape.base import Shape
 from harness.matrix.shape.probes import Probes
 
 
-class Steps(Shape):
+class StepsEntry(Shape):
     """How many steps a trial makes."""
 
     first: Annotated[Whole, Field(ge=64)] = model.Steps().first
@@ -80,7 +80,7 @@ else:
     )
 
 
-class MetricLimit(Shape):
+class MetricLimitEntry(Shape):
     """What is bad about a number that the scenario returns. Exactly one of change, drop and rise."""
 
     change: Share | None = None
@@ -91,7 +91,7 @@ class MetricLimit(Shape):
     """It is higher by more than this: 5%."""
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> MetricLimit:
+    def _one_of_them(self) -> MetricLimitEntry:
         given = [name for name in ("change", "drop", "rise") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError("give exactly one of change, drop and rise, such as {drop: 5%}")
@@ -99,15 +99,15 @@ class MetricLimit(Shape):
 
 
 def _metric_form(value: Any) -> Any:
-    if isinstance(value, dict | MetricLimit) or value in ("equal", "none"):
+    if isinstance(value, dict | MetricLimitEntry) or value in ("equal", "none"):
         return value
     raise ValueError(f"{values.kind(value)} is not allowed; write equal, none, or such as {{drop: 5%}}")
 
 
 AnyMetricLimit = Annotated[
-    Annotated[MetricLimit, Tag("<mapping>")] | Annotated[Literal["equal", "none"], Tag("<text>")],
+    Annotated[MetricLimitEntry, Tag("<mapping>")] | Annotated[Literal["equal", "none"], Tag("<text>")],
     BY_FORM,
-    BeforeValidator(_metric_form, json_schema_input_type=MetricLimit | Literal["equal", "none"]),
+    BeforeValidator(_metric_form, json_schema_input_type=MetricLimitEntry | Literal["equal", "none"]),
 ]
 
 
@@ -130,7 +130,7 @@ AnyUlimit = Annotated[
 ]
 
 
-class Scenario(Shape):
+class ScenarioEntry(Shape):
     """A script with setup(**params) that returns a step function, or a command."""
 
     script: Text | None = None
@@ -147,7 +147,7 @@ class Scenario(Shape):
     """The series to run it on; default: all."""
     hosts: Names | None = None
     """The hosts to run it on; default: all."""
-    steps: Steps = Steps()
+    steps: StepsEntry = StepsEntry()
     """How many steps a trial makes."""
     limits: Limits = Limits()
     """What counts as bad."""

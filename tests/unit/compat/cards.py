@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compat import ImageFacts
+from harness.compat import DescribedImage
 from harness.model.gpus import Gpu
 
 
@@ -20,9 +20,9 @@ A100 = gpu("NVIDIA A100-SXM4-40GB", compute_capability="8.0")
 H100 = gpu("NVIDIA H100 80GB HBM3", compute_capability="9.0")
 
 
-def ngc(release: str) -> ImageFacts:
-    return ImageFacts(reference=f"nvcr.io/nvidia/tensorflow:{release}-tf1-py3", version=f"{release}-tf1-py3")
+def ngc(release: str) -> DescribedImage:
+    return DescribedImage(reference=f"nvcr.io/nvidia/tensorflow:{release}-tf1-py3", version=f"{release}-tf1-py3")
 
 
-def image(**environment: str) -> ImageFacts:
-    return ImageFacts(environment=environment)
+def image(**environment: str) -> DescribedImage:
+    return DescribedImage(environment=environment)

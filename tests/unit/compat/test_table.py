@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from harness.compat import ImageFacts, load, needs_of
+from harness.compat import DescribedImage, load, needs_of
 from harness.compat.table import shipped
 from harness.compat.versions import numbers, short, sm
 from harness.errors import UsageError
@@ -103,24 +103,24 @@ def test_which_names_name_a_release(text: str, release: str | None) -> None:
 
 
 def test_what_the_image_says_wins_over_the_table() -> None:
-    said = ImageFacts(
+    said = DescribedImage(
         reference="nvcr.io/nvidia/tensorflow:20.11-tf1-py3",
         environment={"CUDA_VERSION": "11.2.0.023", "CUDA_DRIVER_VERSION": "460.27.04"},
         labels={"com.nvidia.cuda.version": "9.0"},
     )
     needs = needs_of(said, shipped())
     assert (needs.cuda, needs.driver, needs.said_cuda, needs.said_driver) == ("11.2.0.023", "460.27.04", True, True)
-    by_label = needs_of(ImageFacts(labels={"com.nvidia.cuda.version": "9.0.176"}), shipped())
+    by_label = needs_of(DescribedImage(labels={"com.nvidia.cuda.version": "9.0.176"}), shipped())
     assert (by_label.cuda, by_label.driver, by_label.said_cuda) == ("9.0.176", None, True)
-    assert not needs_of(ImageFacts(reference="python:3.11", environment={"CUDA_VERSION": "none"}), shipped()).known
+    assert not needs_of(DescribedImage(reference="python:3.11", environment={"CUDA_VERSION": "none"}), shipped()).known
 
 
 def test_the_release_that_the_image_names_wins_over_its_tag() -> None:
     environment = {"NVIDIA_TENSORFLOW_VERSION": "22.12", "TENSORFLOW_VERSION": "1.15.5"}
-    needs = needs_of(ImageFacts(reference="mine:20.12-tf1-py3", environment=environment), shipped())
+    needs = needs_of(DescribedImage(reference="mine:20.12-tf1-py3", environment=environment), shipped())
     assert needs.release is shipped().release("22.12")
     second = {"NVIDIA_TENSORFLOW_VERSION": "22.12", "TENSORFLOW_VERSION": "2.10.1"}
-    assert needs_of(ImageFacts(reference="mine:latest", environment=second), shipped()).release is None
+    assert needs_of(DescribedImage(reference="mine:latest", environment=second), shipped()).release is None
 
 
 GOOD = """

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from harness.judge.comparable import conditions, differences, set_apart
-from harness.judge.compared import Compared
-from harness.judge.history import find_changes, refused
+from harness.judge.comparison.compared import Compared
+from harness.judge.history.changes import find_changes, refused
 from harness.model import Trial
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.compared import with_compared
-from harness.judge.history import find_changes
+from harness.judge.comparison.compared import with_compared
+from harness.judge.history.changes import find_changes
 from harness.model import CellVerdict, Trial
 from tests.unit.judge.making import LIMITS, of_block, trial_of
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.counts import judge_counts
+from harness.judge.trace.counts import judge_counts
 from harness.model import Floats, Limits, Trace
 
 LIMITS = Limits()

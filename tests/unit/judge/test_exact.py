@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, fisher_exact
 
-from harness.judge.transitions import exact_interval, exact_p
+from harness.judge.history.transitions import exact_interval, exact_p
 
 LAUNCHES = st.integers(min_value=0, max_value=60)
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.faults import Fault, alike, faults_of
-from harness.judge.transitions import transitions
+from harness.judge.attribution.faults import Fault, alike, faults_of
+from harness.judge.history.transitions import transitions
 from harness.model import Finding, Lane, RunResult, Variant
-from harness.model.episodes import Bounds, Order, bounds_of, episodes_of, met
-from harness.report.headline import sentence
+from harness.model.episodes import EpisodeBounds, Order, bounds_of, episodes_of, met
+from harness.report.text.headline import sentence
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD
 
@@ -126,7 +126,7 @@ def test_every_episode_is_in_one_fault_and_holds_what_is_said_of_it(histories: l
         assert all(_holds(one, common) for one in each)
 
 
-def _holds(one: Bounds, common: Bounds) -> bool:
+def _holds(one: EpisodeBounds, common: EpisodeBounds) -> bool:
     """Whether the interval that is told lies within that of a finding."""
     pairs = [(one.begins, common.begins), (one.ends, common.ends)]
     return all(own is None or (said is not None and own[0] <= said[0] < said[1] <= own[1]) for own, said in pairs)

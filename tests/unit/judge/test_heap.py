@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.judge.trend import judge_trace
+from harness.judge.trace.verdict import judge_trace
 from harness.model import Look, Trace, TraceVerdict
 from tests.unit.judge.making import BUDGET, LIMITS, STEPS, memory, trace_of
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from harness.judge.levels import Rule, step_time_changes
-from harness.judge.shift import Levels, find_levels
-from harness.judge.tables import Table
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changepoints.segmentation import Levels, find_levels
+from harness.judge.history.level_changes import LevelRule, step_time_changes
 from harness.model import Change, Floats
 
 LIMIT = math.log(1.05)
@@ -24,8 +24,8 @@ def levels_of(figures: Floats, **more: float) -> Levels:
 
 
 def changes(figures: Floats) -> list[Change]:
-    table = Table(values=made(figures), positions=tuple(range(len(figures))))
-    return step_time_changes(table, table, Rule(least=LIMIT, seed=0))
+    table = RoundTable(values=made(figures), positions=tuple(range(len(figures))))
+    return step_time_changes(table, table, LevelRule(least=LIMIT, seed=0))
 
 
 RAMP = np.linspace(1, 1.2, 100)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.rows import MOST_ROWS, even_rows, thinned
-from harness.judge.trend import judge_trace
+from harness.judge.trace.rows import MOST_ROWS, even_rows, thinned
+from harness.judge.trace.verdict import judge_trace
 from harness.model import Trace, TraceVerdict
 from tests.unit.judge.making import LIMITS, STEPS, memory, times
 

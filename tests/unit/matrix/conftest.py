@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from harness.matrix import load_matrix
 from harness.model import Matrix
-from harness.versions import File, IndexSilent, Release
+from harness.package_index import File, IndexSilent, Release
 
 SCRIPT = '''"""One transform a step.
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
 from harness.matrix.packages import RUNNING_PYTHON
-from harness.matrix.shape import Limits, MatrixFile, Scenario
+from harness.matrix.shape import Limits, MatrixFile, ScenarioEntry
 from harness.model import Build, Install, Matrix, Pull, Variant
 from harness.plan import make_plan
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
@@ -264,7 +264,7 @@ def test_examples_in_the_docs_are_of_the_right_shape() -> None:
 
 def test_defaults_in_the_schema_are_those_of_the_records() -> None:
     definitions = schema()["$defs"]
-    for shape in (Limits, Scenario):
+    for shape in (Limits, ScenarioEntry):
         properties = definitions[shape.__name__]["properties"]
         written = {key: value["default"] for key, value in properties.items() if "default" in value}
         assert written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.model import Holder
+from harness.model import MemoryHolder
 from harness.probes import read_oom
 
 MIB = 1 << 20
@@ -30,8 +30,11 @@ def test_tensorflow_s_table_is_read_on_gpu_and_cpu(device: str, allocator: str) 
     assert report.shape == (2, 720, 1280, 64)
     assert report.wanted_bytes == 450 * MIB  # 2 x 720 x 1280 x 64 x 4 bytes
     assert report.device.endswith(device)
-    assert report.holders[0] == Holder(op="gradients/conv1/Conv2D_grad", bytes=1280 * MIB)
-    assert report.holders[1:] == (Holder(op="conv1/Conv2D", bytes=450 * MIB), Holder(op="conv1/weights", bytes=288))
+    assert report.holders[0] == MemoryHolder(op="gradients/conv1/Conv2D_grad", bytes=1280 * MIB)
+    assert report.holders[1:] == (
+        MemoryHolder(op="conv1/Conv2D", bytes=450 * MIB),
+        MemoryHolder(op="conv1/weights", bytes=288),
+    )
     assert (report.remaining_nodes, report.remaining_bytes) == (94, round(29.03 * MIB))
 
 

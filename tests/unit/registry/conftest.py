@@ -13,7 +13,7 @@ import pytest
 from harness.registry import Registry
 from harness.registry.access import Access
 from harness.registry.credentials import Logins
-from harness.registry.exchange import Exchange, Patience
+from harness.registry.exchange import Exchange, ExchangeLimits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class World:
 
     home: Path
     pauses: list[float] = field(default_factory=list)
-    patience: Patience = field(default_factory=lambda: Patience(socket_s=0.5, answer_s=1.0, attempts=3))
+    patience: ExchangeLimits = field(default_factory=lambda: ExchangeLimits(socket_s=0.5, answer_s=1.0, attempts=3))
     environ: dict[str, str] = field(default_factory=dict)
 
     def registry(self) -> Registry:

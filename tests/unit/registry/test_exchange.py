@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import Interrupted
 from harness.registry import RegistrySilent, RegistryTrouble
-from harness.registry.exchange import Exchange, Patience, retry_after_s
+from harness.registry.exchange import Exchange, ExchangeLimits, retry_after_s
 from harness.registry.exchange import Question as Ask
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
@@ -102,7 +102,7 @@ def trickle(every_s: float) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("every_s", [0.1, 3.0], ids=["trickles", "stalls"])
 def test_an_answer_that_never_ends_is_given_up(server: Server, world: World, every_s: float) -> None:
-    world.patience = Patience(socket_s=0.3, answer_s=0.5, attempts=2)
+    world.patience = ExchangeLimits(socket_s=0.3, answer_s=0.5, attempts=2)
     server.answer = lambda request: Reply(raw=trickle(every_s))
     began = time.monotonic()
     with pytest.raises(RegistrySilent, match="2 attempts"):
@@ -139,7 +139,7 @@ def test_stopping_does_not_wait_for_the_registry(server: Server, world: World) -
 
 def redirected(server: Server, to: str, *, status: int = 307) -> Exchange:
     server.answer = lambda request: Reply(status=status, headers={"Location": to}) if request.path == "/" else OK
-    return Exchange(pause=lambda seconds: None, patience=Patience(attempts=1))
+    return Exchange(pause=lambda seconds: None, patience=ExchangeLimits(attempts=1))
 
 
 def test_another_server_does_not_get_our_authorization(server: Server, other: Server) -> None:

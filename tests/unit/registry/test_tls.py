@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from harness.registry import RegistryTrouble
-from harness.registry.exchange import Exchange, Patience, Question
+from harness.registry.exchange import Exchange, ExchangeLimits, Question
 from tests.unit.registry.conftest import Reply, Server, World
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')
@@ -68,7 +68,7 @@ def test_on_this_machine_any_certificate_will_do(secured: Server, world: World) 
 
 
 def test_elsewhere_it_must_be_trusted(secured: Server) -> None:
-    exchange = Exchange(pause=lambda seconds: None, patience=Patience(attempts=3))
+    exchange = Exchange(pause=lambda seconds: None, patience=ExchangeLimits(attempts=3))
     with pytest.raises(RegistryTrouble, match=r"its certificate is not trusted; put its authority's into /etc/docker"):
         exchange.ask(Question(url=f"https://{secured.host}/"))
     assert exchange.requests == 1, "it will not be trusted the next time either"

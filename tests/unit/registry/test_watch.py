@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError, Interrupted, MatrixError, UsageError
-from harness.flows.watch import Watch, WatchOptions
+from harness.flows.watch import WatchedMatrix, WatchOptions
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
-from harness.model.seen import Seen, Spot
+from harness.model.seen import ImageRef, RegistryLook
 from harness.registry import RegistryDenied, RegistryTrouble
-from harness.report import watch as words
+from harness.report.terminal import watch as words
 
 MATRIX = """\
 version: 1
@@ -99,18 +99,18 @@ class World:
     folder: Path
     registry: Registry
     runs: Runs = field(default_factory=Runs)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[RegistryLook] = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)
     at: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)
     changes: Mapping[int, Callable[[], object]] = field(default_factory=dict)
 
-    def tell(self, seen: Seen) -> None:
+    def tell(self, seen: RegistryLook) -> None:
         self.seen.append(seen)
         self.changes.get(len(self.seen), lambda: None)()
 
     def watch(self, **options: object) -> int:
         self.at += timedelta(hours=1)
-        return Watch(
+        return WatchedMatrix(
             matrix=self.folder / "matrix.yaml",
             options=replace(WatchOptions(out=self.folder / "reports"), **options),  # type: ignore[arg-type]
             environ={},
@@ -362,7 +362,7 @@ def test_a_file_that_is_not_ours_is_not_used(world: World, content: bytes) -> No
     assert world.state.read_bytes() == content
 
 
-HOLD = "import sys; from pathlib import Path; from harness.flows.memory import only_one\n"
+HOLD = "import sys; from pathlib import Path; from harness.store.watch_state import only_one\n"
 HOLD += "with only_one(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
 
 
@@ -435,18 +435,20 @@ def test_a_wrong_file_is_told_at_once(world: World) -> None:
 
 
 def test_the_line() -> None:
-    seen = Seen(
+    seen = RegistryLook(
         matrix="nightly", at="2026-11-21T05:10:36+00:00", images=33, requests=5, duration_s=0.84, tags=32, digests=2
     )
     assert words.line(seen) == (
         "2026-11-21T05:10:36+00:00 nightly: 33 images, nothing new; digests of 2 of 32 tags asked again; "
         "5 requests, 0.8 s"
     )
-    news = replace(seen, new=tuple(Spot("ngc", f"1.{n}") for n in range(8)), gone=(Spot("ngc", "<script>\x1b[31m"),))
+    news = replace(
+        seen, new=tuple(ImageRef("ngc", f"1.{n}") for n in range(8)), gone=(ImageRef("ngc", "<script>\x1b[31m"),)
+    )
     assert "8 new (ngc 1.0, ngc 1.1, ngc 1.2, ngc 1.3, ngc 1.4, ngc 1.5, 2 more), 1 gone (ngc <script>)" in words.line(
         news
     )
-    assert words.line(Seen(matrix="n", at="t", problem="x:\ny")) == "t n: x: y"
+    assert words.line(RegistryLook(matrix="n", at="t", problem="x:\ny")) == "t n: x: y"
     assert json.loads(json.dumps(words.as_json(news)))["gone"] == [{"series": "ngc", "image": "<script>\x1b[31m"}]
 
 
@@ -473,4 +475,4 @@ def test_a_look_does_not_wait_for_what_only_a_run_needs() -> None:
 
 def test_every_field_of_the_object_is_in_the_docs() -> None:
     text = (Path(__file__).parents[3] / "docs" / "watch.md").read_text(encoding="utf-8")
-    assert [name for name in words.as_json(Seen(matrix="n", at="t")) if f"`{name}`" not in text] == []
+    assert [name for name in words.as_json(RegistryLook(matrix="n", at="t")) if f"`{name}`" not in text] == []

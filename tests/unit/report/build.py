@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.judge.attribution import attribute
+from harness.judge.attribution.cause import attribute
 from harness.model import (
     SIGNALS,
     Block,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.judge.attribution import attribute
-from harness.judge.transitions import memory_changes
+from harness.judge.attribution.cause import attribute
+from harness.judge.history.transitions import memory_changes
 from harness.model import (
     Attribution,
     Cell,

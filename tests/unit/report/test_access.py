@@ -12,7 +12,7 @@ from importlib.resources import files
 import pytest
 
 from harness.model import RunResult
-from harness.report import html
+from harness.report.page import html_page
 from tests.unit.report import build
 from tests.unit.report.test_probe_tables import with_probes
 
@@ -72,7 +72,7 @@ class Elements(HTMLParser):
     [build.varied(), build.quickstart(), build.signalled(), build.large(versions=12, variants=3), with_probes()],
 )
 def test_a_screen_reader_finds_its_way(result: RunResult) -> None:
-    found = Elements(html.render(result, library="0;")).found
+    found = Elements(html_page.render(result, library="0;")).found
     tags = [tag for tag, _ in found]
     assert {"header", "main"} <= set(tags)
     headings = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
@@ -86,7 +86,7 @@ def test_a_screen_reader_finds_its_way(result: RunResult) -> None:
 
 @pytest.mark.parametrize("result", [build.varied(), build.signalled(), build.large(versions=12, variants=3)])
 def test_every_link_leads_somewhere(result: RunResult) -> None:
-    found = Elements(html.render(result, library="0;")).found
+    found = Elements(html_page.render(result, library="0;")).found
     ids = Counter(attributes["id"] for _, attributes in found if "id" in attributes)
     assert set(ids.values()) == {1}
     links = {attributes["href"][1:] for tag, attributes in found if tag == "a"}
@@ -96,6 +96,6 @@ def test_every_link_leads_somewhere(result: RunResult) -> None:
 
 def test_versions_go_downwards_where_they_would_be_out_of_sight() -> None:
     """The newest ones are the last, and what is bad is mostly among them."""
-    many = html.render(build.large(versions=12, variants=3))
+    many = html_page.render(build.large(versions=12, variants=3))
     assert re.findall(r'<th scope="row">([^<]*)</th>', many)[:2] == ["1.0.0", "1.1.0"]
-    assert '<th scope="col">1.19.2</th>' in html.render(build.varied())
+    assert '<th scope="col">1.19.2</th>' in html_page.render(build.varied())

@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.model import Effect, RunResult, Variant
-from harness.report import html, junit, markdown
-from harness.report.cards import cards
-from harness.report.headline import sentence
-from harness.report.rule import evidence, rule_text, when_text
+from harness.report.content.cards import cards
+from harness.report.exports import junit, markdown
+from harness.report.page import html_page
+from harness.report.text.headline import sentence
+from harness.report.text.param_rule import evidence, rule_text, when_text
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, PLAIN, SIGNAL, Square, lane, run
 from tests.unit.report.test_terminal import shown
@@ -314,6 +315,6 @@ def test_the_sentence_stands_on_top_of_every_report() -> None:
     told = sentence(result)
     assert " ".join(shown(result).split()).startswith(told)
     assert f"**{markdown.escaped(told)}**" in markdown.render(result)
-    assert told.replace("'", "&#39;") in html.render(result)
+    assert told.replace("'", "&#39;") in html_page.render(result)
     suite = ElementTree.fromstring(junit.render(result).encode())[0]
     assert [(one.get("name"), one.get("value")) for one in suite[0]] == [("headline", told)]

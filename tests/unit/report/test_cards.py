@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from harness.model import Effect, RunResult, SignalVerdict
-from harness.report.cards import card_lines, cards
-from harness.report.episodes import ordered
+from harness.report.bad_ranges import ordered
+from harness.report.content.cards import card_lines, cards
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, SIGNAL, run
 

@@ -15,15 +15,20 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.model import Setting
 from harness.model.evidence import Issue
-from harness.report import charts, evidence, frontier, html, library, plot, reproduce, table, traces
-from harness.report.charts import Drawing
+from harness.report.charts import definitions as charts
+from harness.report.charts import library, traces
+from harness.report.charts.definitions import Drawing
+from harness.report.content import table
+from harness.report.issue import commands, plot
+from harness.report.page import details, html_page
+from harness.report.terminal import frontier
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
 
 
-def first_history(result: Any) -> evidence.History:
+def first_history(result: Any) -> details.History:
     anchors = {id(entry): str(number) for number, entry in enumerate(result.cells)}
-    return next(evidence.histories(table.tables(result), result, anchors, evidence.shown_in_full(result)))
+    return next(details.histories(table.tables(result), result, anchors, details.shown_in_full(result)))
 
 
 def test_a_history_is_drawn_with_its_changes_and_what_is_ruled_out() -> None:
@@ -107,7 +112,9 @@ def test_figures_that_are_not_finite_are_not_drawn() -> None:
     """JSON has no word for them: one of them would leave the whole page without charts."""
     result = build.quickstart()
     odd = replace(result.cells[0].verdict, rate_kib_per_step=float("nan"), rate_ci=(float("-inf"), 1.0))
-    page = html.render(replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:])), library="0;")
+    page = html_page.render(
+        replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:])), library="0;"
+    )
     assert embedded(page)["drawings"][0]["datasets"]["points"][0]["value"] is None
 
 
@@ -132,7 +139,7 @@ def test_a_frontier_names_every_setting() -> None:
     assert picture.startswith("<svg")
     assert "batch=1" in picture
     assert "&lt;b&gt;" in picture
-    assert set(embedded(html.render(build.quiet(), library="0;"))["definitions"]) == {"history", "trace"}
+    assert set(embedded(html_page.render(build.quiet(), library="0;"))["definitions"]) == {"history", "trace"}
 
 
 def test_launches_that_failed_are_drawn_where_there_were_any() -> None:
@@ -154,21 +161,21 @@ def embedded(page: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("text", [*HOSTILE, "</script><script>alert(1)</script>"])
 def test_no_name_ends_the_data_of_the_charts(text: str) -> None:
-    page = html.render(poisoned(text), library="0;")
+    page = html_page.render(poisoned(text), library="0;")
     assert page.count("<script") == 3
     data = json.dumps(embedded(page), ensure_ascii=False)
     assert not {"\x1b", "\u202e", "\x00"} & set(data)
 
 
 def test_the_policy_names_each_script_and_no_other() -> None:
-    page = html.render(build.quiet(), library="0;</script>")
+    page = html_page.render(build.quiet(), library="0;</script>")
     assert len(re.findall(r"'sha256-[\w+/=]{44}'", page)) == 2
     assert "0;<\\/script>" in page
-    assert "script-src" not in html.render(build.quiet())
+    assert "script-src" not in html_page.render(build.quiet())
 
 
 def test_without_the_library_there_is_no_script() -> None:
-    assert not re.search(r"<script|data-chart", html.render(build.varied()))
+    assert not re.search(r"<script|data-chart", html_page.render(build.varied()))
 
 
 # ---------------------------------------------------------------- the library
@@ -232,10 +239,10 @@ def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
 def test_a_command_touches_nothing_of_a_hostile_name() -> None:
     result = build.run([(build.series("s x", ["1"]), [build.HERE], [build.variant("v", op="$(touch x)", on=True)])],
                        lambda *_: build.flat())  # fmt: skip
-    assert reproduce.of_history(result.cells[0], result) == (
+    assert commands.of_history(result.cells[0], result) == (
         "harness sweep matrix.yaml --fresh --series 's x' --host here --only 'v op=$(touch x) on=true'"
     )
-    assert reproduce.of_cell(result.cells[0], result) == (
+    assert commands.of_cell(result.cells[0], result) == (
         "harness repro reports/quickstart/20250301T120000Z-1a2b 's x-0'"
     )
 

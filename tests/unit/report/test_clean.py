@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.clean import plain, plain_lines, shortened, spelled, version
+from harness.report.text.clean import plain, plain_lines, shortened, spelled, version
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 

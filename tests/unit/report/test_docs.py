@@ -7,9 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from harness.report.signals import GROUP_NAMES
-from harness.report.table import MARKS
-from harness.report.words import SYMBOLS
+from harness.report.content.table import MARKS
+from harness.report.text.signal_words import GROUP_NAMES
+from harness.report.text.words import SYMBOLS
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 

@@ -18,17 +18,11 @@ import xmlschema
 from rich.console import Console
 
 from harness.model import Excluded, RunResult, Trace
-from harness.report import (
-    cells_csv,
-    figures,
-    headline,
-    html,
-    junit,
-    markdown,
-    sparkline,
-    terminal,
-    words,
-)
+from harness.report.charts import sparkline
+from harness.report.exports import cells_csv, junit, markdown
+from harness.report.page import html_page
+from harness.report.terminal import run_report
+from harness.report.text import headline, numbers, words
 from tests.unit.report import build
 
 XSD = xmlschema.XMLSchema(Path(__file__).with_name("junit.xsd"))
@@ -137,10 +131,10 @@ def test_a_change_is_as_large_in_every_report() -> None:
     result = build.varied()
     (slower,) = [one for one in result.findings if one.metric == "step_time"]
     assert slower.effect is not None
-    told, size = words.finding_text(slower), figures.change(slower.effect)
+    told, size = words.finding_text(slower), numbers.change(slower.effect)
     assert (size, told.count(size)) == ("5.62×", 1)
     assert f"▼ 2.30 ms {size}" in markdown.render(result)
-    page = html.render(result)
+    page = html_page.render(result)
     assert re.search(rf"▼</span> 2.30 ms <span class=\"figure\">{size}</span>", page)
     assert told.replace("<", "&lt;") in page
     assert f'<td class="bad">▼ 2.30 ms {size}</td>' in page
@@ -157,12 +151,12 @@ def test_no_cell_of_the_csv_is_a_formula() -> None:
 
 def _on_a_terminal(result: RunResult) -> str:
     console = Console(file=io.StringIO(), width=200, legacy_windows=False)
-    terminal.render(result, console)
+    run_report.render(result, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("render", [_on_a_terminal, html.render, markdown.render])
+@pytest.mark.parametrize("render", [_on_a_terminal, html_page.render, markdown.render])
 def test_what_a_search_did_not_need_is_no_gap(render: Callable[[RunResult], str]) -> None:
     page = render(searched())
     assert "not needed by the search: 2 of 10 cells (multidict on here, multidict_pop: 6.1.0, 6.2.0)" in (
@@ -173,7 +167,7 @@ def test_what_a_search_did_not_need_is_no_gap(render: Callable[[RunResult], str]
     assert "4 good, 4 bad, 2 not needed" in page
 
 
-@pytest.mark.parametrize("render", [_on_a_terminal, html.render, markdown.render, junit.render])
+@pytest.mark.parametrize("render", [_on_a_terminal, html_page.render, markdown.render, junit.render])
 def test_every_report_shows_the_warnings(render: Callable[[RunResult], str]) -> None:
     lost = replace(build.unreachable(), warnings=("numpy on here: 2.0.2 ran on another day",))
     page = render(lost)
@@ -228,19 +222,19 @@ def test_markdown_begins_with_what_matters() -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    page = html.render(build.varied())
+    page = html_page.render(build.varied())
     assert not re.findall(r"<script|<link(?! rel=\"icon\" href=\"data:,\")|<img|https?://|@import|url\(", page)
 
 
 def test_the_page_shows_each_version_with_its_line() -> None:
-    page = html.render(build.quickstart())
+    page = html_page.render(build.quickstart())
     assert page.count('aria-label="memory over the steps"') == 10
     assert page.count('scope="row"') == 10  # in the table of all
     assert page.count('scope="rowgroup"') == 10  # in that of the evidence, above why
 
 
 def test_a_page_of_a_large_run_stays_small() -> None:
-    assert len(html.render(build.large())) < 2_500_000
+    assert len(html_page.render(build.large())) < 2_500_000
 
 
 # ---------------------------------------------------------------- lines

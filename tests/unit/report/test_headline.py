@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from harness.model import CellVerdict, Effect, Finding, RunResult, SignalVerdict
-from harness.report.headline import sentence
+from harness.report.text.headline import sentence
 from tests.unit.report import build
 
 POP = build.POP

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.model import RunResult
-from harness.report import html, junit, markdown, terminal
-from harness.report.clean import plain
-from harness.report.summary import summarise
+from harness.report.exports import junit, markdown
+from harness.report.exports.summary import summarise
+from harness.report.page import html_page
+from harness.report.terminal import run_report
+from harness.report.text.clean import plain
 from tests.unit.report import build
 
 HOSTILE = [
@@ -50,7 +52,7 @@ def poisoned(text: str) -> RunResult:
 
 def on_terminal(result: RunResult) -> str:
     file = io.StringIO()
-    terminal.render(result, Console(file=file, width=4000))
+    run_report.render(result, Console(file=file, width=4000))
     return file.getvalue()
 
 
@@ -72,7 +74,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-HARMLESS = Page(html.render(poisoned("harmless")))
+HARMLESS = Page(html_page.render(poisoned("harmless")))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -84,7 +86,7 @@ def test_terminal_shows_it_as_text(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_page_shows_it_as_text(text: str) -> None:
-    page = Page(html.render(poisoned(text)))
+    page = Page(html_page.render(poisoned(text)))
     assert (page.tags, page.attributes) == (HARMLESS.tags, HARMLESS.attributes)
     assert plain(text) in "".join(page.text)
 
@@ -116,12 +118,12 @@ def test_summary_keeps_it_as_it_is(text: str) -> None:
 
 @given(text=st.text(st.characters(exclude_categories=()), max_size=40))
 @settings(max_examples=60, deadline=None)
-@pytest.mark.parametrize("render", [on_terminal, markdown.render, html.render, junit.render])
+@pytest.mark.parametrize("render", [on_terminal, markdown.render, html_page.render, junit.render])
 def test_any_text_goes_through_every_report(render: Callable[[RunResult], str], text: str) -> None:
     output = render(poisoned(text))
     output.encode()
     assert "\x1b" not in output
-    if render is html.render:
+    if render is html_page.render:
         assert Page(output).tags <= HARMLESS.tags
     if render is junit.render:
         ElementTree.fromstring(output.encode())

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model import Observation, RunResult
-from harness.report import markdown, observed, terminal
+from harness.report.content import observed
+from harness.report.exports import markdown
+from harness.report.terminal import run_report
 from tests.unit.report import build
 
 
@@ -22,7 +24,7 @@ def noticing(*texts: str) -> RunResult:
 
 def test_a_new_line_is_told_once_in_all_reports() -> None:
     result = noticing("Could not load libcudnn; falling back to CPU")
-    for text in (terminal.text(result, width=200), markdown.render(result)):
+    for text in (run_report.text(result, width=200), markdown.render(result)):
         assert text.count("Could not load libcudnn") == 1
     assert observed.lines(build.quickstart()) == []
 
@@ -34,6 +36,6 @@ def test_a_flood_of_new_lines_is_cut() -> None:
 
 
 def test_what_an_image_prints_is_no_markup_and_no_escape() -> None:
-    text = terminal.text(noticing("\x1b[31m[bold]red"), width=200)
+    text = run_report.text(noticing("\x1b[31m[bold]red"), width=200)
     assert "\x1b" not in text
     assert "[bold]red" in text

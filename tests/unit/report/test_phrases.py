@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.model import SIGNALS, Effect
-from harness.model.episodes import Bounds
-from harness.report import phrases
+from harness.model.episodes import EpisodeBounds
+from harness.report.text import phrases
 from tests.unit.report import build
 
 VERSIONS = ["1", "2", "3", "4", "5"]
@@ -86,7 +86,7 @@ def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None
 def test_an_end_is_no_more_exact_than_it_is_known(
     begins: tuple[int, int] | None, ends: tuple[int, int] | None, text: str
 ) -> None:
-    assert phrases.when(Bounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
+    assert phrases.when(EpisodeBounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
 
 
 def test_what_got_worse_is_told_beside_what_it_was() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.model import Leak, LineRow, LineTable, OpDrift, Probe, Probed, RunResult, SizeTry
-from harness.report import html, markdown, probe_tables, probes
+from harness.report.exports import markdown, probe_tables
+from harness.report.page import html_page
+from harness.report.terminal import probes
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, Page
 
@@ -43,7 +45,7 @@ def with_probes(name: str = "tf.rfft") -> RunResult:
 
 
 def test_every_probe_has_its_figures_in_both_reports() -> None:
-    page, text = html.render(with_probes()), markdown.render(with_probes())
+    page, text = html_page.render(with_probes()), markdown.render(with_probes())
     for figure in ("0.200", "3.000", "15×", "5.00", "100.0", "1.000", "batch that fits: 8", "1 (30)", "tf.rfft.svg"):
         assert figure in page, figure
         assert figure in text, figure
@@ -54,14 +56,14 @@ def test_every_probe_has_its_figures_in_both_reports() -> None:
 
 
 def test_a_run_that_nobody_probed_has_no_word_of_probes() -> None:
-    assert 'id="probes"' not in html.render(build.quickstart())
+    assert 'id="probes"' not in html_page.render(build.quickstart())
     assert "harness probe" not in markdown.render(build.quickstart())
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_a_probed_image_says_is_text(text: str) -> None:
     """Names of operations, lines and stacks come from the image."""
-    harmless, page = Page(html.render(with_probes("harmless"))), Page(html.render(with_probes(text)))
+    harmless, page = Page(html_page.render(with_probes("harmless"))), Page(html_page.render(with_probes(text)))
     assert (page.tags, page.attributes) == (harmless.tags, harmless.attributes)
     tables = re.sub(r"\\.", "", markdown.render(with_probes(text)).replace("<!-- -->", "\0")).replace("**", "")
     assert not re.search(r"[<>`*_\[\]$~&]", tables)

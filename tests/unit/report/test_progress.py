@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.model import Watcher
-from harness.report.lanes import LaneState, Pace
-from harness.report.live import LiveWatcher
-from harness.report.progress import LenientStream, PlainWatcher, live_watcher, plain_watcher, watcher
+from harness.model import ProgressListener
+from harness.report.terminal.lane_progress import LaneState, TrialPace
+from harness.report.terminal.live import LiveProgress
+from harness.report.terminal.progress import LenientStream, PlainProgress, live_progress, open_progress, plain_progress
 
 CELL = "multidict 6.3.0 on here: multidict_pop"
 
@@ -38,7 +38,7 @@ class Gone(io.StringIO):
         raise BrokenPipeError
 
 
-def a_run(watch: Watcher, *, lane: str = "here") -> None:
+def a_run(watch: ProgressListener, *, lane: str = "here") -> None:
     watch.plan(most={lane: 3}, exact=True)
     watch.preparing(lane=lane, image="6.3.0", text="installing multidict==6.3.0")
     watch.preparing(lane=lane, image="6.3.0", text="installing: 50 %")
@@ -52,7 +52,7 @@ def a_run(watch: Watcher, *, lane: str = "here") -> None:
 
 def test_plain_lines() -> None:
     stream = io.StringIO()
-    with plain_watcher(stream) as watch:
+    with plain_progress(stream) as watch:
         a_run(watch)
     assert stream.getvalue().splitlines() == [
         "image here: 6.3.0: installing multidict==6.3.0",
@@ -66,7 +66,7 @@ def test_plain_lines() -> None:
 def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> None:
     """A search ends where it knows enough: a bar that is half full would be a lie."""
     stream = io.StringIO()
-    with plain_watcher(stream) as watch:
+    with plain_progress(stream) as watch:
         watch.plan(most={"here": 40}, exact=False)
         watch.trial_ended(lane="here", cell=CELL, number=1, text="flat", bad=False)
     assert stream.getvalue() == f"trial here launch 1, at most 40: {CELL}, trial 1: flat\n"
@@ -78,7 +78,7 @@ def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> Non
 def test_a_twin_s_launches_are_not_counted() -> None:
     """They are for the noise: 4 of 3 would make the reader doubt the rest."""
     stream = io.StringIO()
-    with plain_watcher(stream) as watch:
+    with plain_progress(stream) as watch:
         watch.plan(most={"here": 3}, exact=True)
         for number in (1, 2, 3):
             watch.trial_ended(lane="here", cell=CELL, number=number, text="flat", bad=False)
@@ -90,7 +90,7 @@ def test_a_twin_s_launches_are_not_counted() -> None:
 
 def test_finished_trials_stay_above_the_bars() -> None:
     file = Terminal()
-    with live_watcher(Console(file=file, force_terminal=True, width=100)) as watch:
+    with live_progress(Console(file=file, force_terminal=True, width=100)) as watch:
         a_run(watch)
     text = file.getvalue()
     assert "leak 7.84 KiB/step" in text
@@ -101,7 +101,7 @@ def test_finished_trials_stay_above_the_bars() -> None:
 def bars(width: int, *, exact: bool = True) -> str:
     clock = Clock()
     console = Console(file=io.StringIO(), width=width)
-    live = LiveWatcher(console, clock=clock)
+    live = LiveProgress(console, clock=clock)
     live.plan(most={"here": 4, "new": 2}, exact=exact)
     live.trial_started(lane="here", cell=CELL, number=1, steps=4000)
     clock.now_s = 30
@@ -143,7 +143,7 @@ def test_bars_fit_any_width(width: int) -> None:
 
 def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> None:
     clock = Clock()
-    state = LaneState(pace=Pace(clock=clock), most=4)
+    state = LaneState(pace=TrialPace(clock=clock), most=4)
     for step in range(1, 20):
         state.sample(step, 1000.0 * step)
     assert state.rate_kib_per_step() is None
@@ -169,8 +169,8 @@ def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> N
     ],
 )
 def test_bars_only_where_they_can_be_drawn(stream: io.StringIO, environ: Mapping[str, str], *, live: bool) -> None:
-    with watcher(stream, environ) as watch:
-        assert isinstance(watch, LiveWatcher if live else PlainWatcher)
+    with open_progress(stream, environ) as watch:
+        assert isinstance(watch, LiveProgress if live else PlainProgress)
 
 
 def closed() -> io.StringIO:
@@ -181,10 +181,10 @@ def closed() -> io.StringIO:
 
 @pytest.mark.parametrize("stream", [Gone(), closed()], ids=["broken pipe", "closed"])
 def test_nobody_listening_harms_nothing(stream: io.StringIO) -> None:
-    with plain_watcher(stream) as watch:
+    with plain_progress(stream) as watch:
         a_run(watch)
     lenient = LenientStream(stream)
-    with live_watcher(Console(file=lenient, force_terminal=True, width=80)) as watch:  # type: ignore[arg-type]
+    with live_progress(Console(file=lenient, force_terminal=True, width=80)) as watch:  # type: ignore[arg-type]
         a_run(watch)
     assert lenient.lost
 
@@ -193,7 +193,7 @@ def test_a_real_pipe_without_a_reader_harms_nothing() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     stream = os.fdopen(writer, "w")
-    with watcher(stream, {}) as watch:
+    with open_progress(stream, {}) as watch:
         a_run(watch)
     with pytest.raises(BrokenPipeError):
         stream.close()
@@ -203,7 +203,7 @@ def test_a_real_pipe_without_a_reader_harms_nothing() -> None:
 def test_a_terminal_without_unicode(tmp_path: Path, *, live: bool) -> None:
     stream = (tmp_path / "log").open("w", encoding="ascii")
     console = Console(file=LenientStream(stream), force_terminal=True, width=80)  # type: ignore[arg-type]
-    with stream, live_watcher(console) if live else plain_watcher(stream) as watch:
+    with stream, live_progress(console) if live else plain_progress(stream) as watch:
         a_run(watch)
         watch.note("5 µs ≤ 7 µs, 🙂 \x1b[31m[red]")
     text = (tmp_path / "log").read_text(encoding="ascii")
@@ -214,7 +214,7 @@ def test_a_terminal_without_unicode(tmp_path: Path, *, live: bool) -> None:
 @pytest.mark.parametrize("live", [True, False])
 def test_many_threads_lose_no_line(*, live: bool) -> None:
     stream = Terminal()
-    context = live_watcher(Console(file=stream, force_terminal=True, width=100)) if live else plain_watcher(stream)
+    context = live_progress(Console(file=stream, force_terminal=True, width=100)) if live else plain_progress(stream)
     with context as watch:
         threads = [threading.Thread(target=a_run, args=(watch,), kwargs={"lane": f"lane{n}"}) for n in range(8)]
         for thread in threads:

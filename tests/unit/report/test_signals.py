@@ -16,20 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
-from harness.report import (
-    cells_csv,
-    ends,
-    gaps,
-    html,
-    junit,
-    markdown,
-    signals,
-    summary,
-    table,
-    terminal,
-    totals,
-    words,
-)  # fmt: skip
+from harness.report.content import old_to_new, table, totals
+from harness.report.exports import cells_csv, junit, markdown, summary
+from harness.report.page import html_page
+from harness.report.terminal import run_report
+from harness.report.text import gaps, signal_words, words
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 
@@ -52,13 +43,13 @@ def first_cell(verdict: CellVerdict) -> table.Shown:
 def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
     bad = {name: SignalVerdict(seen="bad") for name in ("outcome", "shm", "first_step")}
     blind = {"tail": build.BLIND}
-    strip = signals.strip(build.seen(build.flat(), **bad, **blind))
-    assert signals.marks(strip) == "✗✓✗?✗·"
-    assert signals.told(strip) == (
+    strip = signal_words.strip(build.seen(build.flat(), **bad, **blind))
+    assert signal_words.marks(strip) == "✗✓✗?✗·"
+    assert signal_words.told(strip) == (
         "outcome bad, memory good, other growth bad, step time not decided, start-up bad, results nothing to look at"
     )
-    assert len(signals.GROUP_NAMES) == len(GROUPS) == len(strip)
-    assert signals.strip(build.flat()) == ()
+    assert len(signal_words.GROUP_NAMES) == len(GROUPS) == len(strip)
+    assert signal_words.strip(build.flat()) == ()
 
 
 seen = st.sampled_from(["good", "bad", "suspect", "blind", "none"])
@@ -71,7 +62,7 @@ some_signals = st.dictionaries(
 def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: Any, *, provisional: bool) -> None:
     verdict = replace(build.flat(), verdict=own, verdicts=(own,), signals=known, provisional=provisional)
     open_ = {one.seen for one in known.values()} & {"bad", "suspect", "blind"}
-    tone, marks = words.cell_tone(verdict), signals.marks(signals.strip(verdict))
+    tone, marks = words.cell_tone(verdict), signal_words.marks(signal_words.strip(verdict))
     assert (tone == "good") == (not open_ and not provisional and own in ("flat", "plateau"))
     assert (tone == "bad") == (own in BAD or "bad" in open_)
     assert not (provisional and "✓" in marks)
@@ -82,11 +73,11 @@ def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: 
 def test_of_several_bad_signals_the_cause_is_shown() -> None:
     """Open files that pile up take memory and slow the steps: who reads "step time" looks in the wrong place."""
     bad = {name: SignalVerdict(seen="bad", value=1.0) for name in ("memory", "open_files", "step_time")}
-    assert signals.matter(build.seen(build.flat(), **bad)) == "open_files"
-    assert signals.matter(build.seen(build.flat(), tail=build.BLIND, setup_time=replace(GOOD, seen="suspect"))) == (
-        "setup_time"
-    )
-    assert signals.matter(build.seen(build.flat())) is None
+    assert signal_words.matter(build.seen(build.flat(), **bad)) == "open_files"
+    assert signal_words.matter(
+        build.seen(build.flat(), tail=build.BLIND, setup_time=replace(GOOD, seen="suspect"))
+    ) == ("setup_time")
+    assert signal_words.matter(build.seen(build.flat())) is None
 
 
 @pytest.mark.parametrize(
@@ -167,16 +158,20 @@ def test_what_never_ran_has_no_strip() -> None:
 def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     """`±? ±0.673 %` beside a name was a riddle, and a limit that could not be kept was a ✓."""
     told = "step time: only ±35 % would have shown (limit 10 %)"
-    assert signals.blindness("step_time", build.BLIND) == told
-    assert signals.sentence("step_time", build.BLIND) == f"{told}; {build.BLIND.why}"
+    assert signal_words.blindness("step_time", build.BLIND) == told
+    assert signal_words.sentence("step_time", build.BLIND) == f"{told}; {build.BLIND.why}"
     judged = replace(build.BLIND, why="only a change of 35% would have shown, and the limit is 10%; more launches")
-    assert signals.sentence("step_time", judged) == f"{told}; more launches"
+    assert signal_words.sentence("step_time", judged) == f"{told}; more launches"
     result = one_row(build.seen(build.flat(), step_time=build.BLIND))
     assert gaps.lines(result) == [
         f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here, orjson_deleted): {build.BLIND.why}"
     ]
     assert totals.line(result).startswith("4 cells: 4 good in part; ")
-    for page in (terminal.text(result, width=300), markdown.render(result).replace("\\", ""), html.render(result)):
+    for page in (
+        run_report.text(result, width=300),
+        markdown.render(result).replace("\\", ""),
+        html_page.render(result),
+    ):
         assert told in page
         assert "±?" not in page
 
@@ -184,10 +179,10 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
 def test_what_is_blind_for_want_of_launches_is_not_called_coarse() -> None:
     """`only a change of 2 % would have shown, the limit is 10 %` is nonsense."""
     few = SignalVerdict(seen="blind", value=1.43e-5, limit=0.1, visible=0.02, why="too few rounds")
-    assert signals.sentence("step_time", few) == "step time: cannot be told (limit 10 %); too few rounds"
+    assert signal_words.sentence("step_time", few) == "step time: cannot be told (limit 10 %); too few rounds"
     row = table.tables(one_row(build.seen(build.flat(), step_time=few, tail=few)))[0].verdicts[0]
-    assert "step time 14.3 → 14.3 µs (no change; a change of 2 % would have shown)" in ends.line(row)
-    assert "tail" not in ends.line(row)
+    assert "step time 14.3 → 14.3 µs (no change; a change of 2 % would have shown)" in old_to_new.line(row)
+    assert "tail" not in old_to_new.line(row)
 
 
 def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
@@ -211,7 +206,7 @@ def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     assert (cell.symbol, cell.word, cell.figure) == ("?", "good so far", "1 of 3 launches")
     assert totals.line(result).startswith("4 cells: 4 good so far; ")
     assert gaps.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here")
-    for page in (terminal.text(result), markdown.render(result), html.render(result)):
+    for page in (run_report.text(result), markdown.render(result), html_page.render(result)):
         assert "1 of 3 launches" in page
         assert not re.search(r"✓(?! good)", re.sub(r'<span class="key.*', "", page))
     assert {case[0].tag for case in _cases(result)} == {"skipped"}
@@ -257,7 +252,7 @@ def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
 
 def test_each_row_tells_both_ends_the_change_and_what_would_have_shown() -> None:
     (row,) = table.tables(build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], _of_lrn))[0].verdicts
-    assert ends.line(row) == (
+    assert old_to_new.line(row) == (
         "1.19.2 → 1.21.1: step time 0.405 → 2.25 ms (5.5×; a change of 8 % would have shown); "
         "peak memory 31.2 → 31.2 MiB (no change; a change of 2 % would have shown); "
         "growth none (more than 0.017 KiB/step would have shown)"
@@ -269,7 +264,7 @@ def _of_lrn(version: str, *_: object) -> CellVerdict:
 
 
 def test_what_is_bad_between_the_ends_is_told_and_what_is_blind() -> None:
-    lines = [ends.line(row) for row in table.tables(build.signalled())[0].verdicts]
+    lines = [old_to_new.line(row) for row in table.tables(build.signalled())[0].verdicts]
     assert "setup time 310 → 310 ms, but 2.10 s in 6.3.0 (no change; a change of 22 % would have shown)" in lines[0]
     assert "growth none, but 7.84 KiB/step in 6.3.1" in lines[0]
     assert "(no change; only a change of 35 % would have shown, the limit is 10 %)" in lines[1]
@@ -282,28 +277,28 @@ def test_a_version_that_has_no_figure_is_no_end() -> None:
         return build.crash() if version == "3.7.10" else build.seen(build.flat())
 
     (row,) = table.tables(build.run([(build.ORJSON, [build.HERE], [build.DELETED])], judge))[0].verdicts
-    assert ends.line(row).startswith("3.7.7 → 3.7.10: step time 14.3 → 14.3 µs (3.7.7 → 3.7.9; no change; ")
+    assert old_to_new.line(row).startswith("3.7.7 → 3.7.10: step time 14.3 → 14.3 µs (3.7.7 → 3.7.9; no change; ")
     nothing = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.unknown("untested", "x"))
-    assert ends.line(table.tables(nothing)[0].rows[0]) == ""
+    assert old_to_new.line(table.tables(nothing)[0].rows[0]) == ""
 
 
 def test_what_was_not_compared_says_so() -> None:
     alone = replace(build.flat(), smallest_visible=None, excluded_kib_per_step=None)
     (row,) = table.tables(one_row(alone))[0].verdicts
-    assert "step time 14.3 → 14.3 µs (not compared)" in ends.line(row)
+    assert "step time 14.3 → 14.3 µs (not compared)" in old_to_new.line(row)
 
 
 def test_the_terminal_tells_both_ends_of_few_rows_and_of_many_where_to_look() -> None:
-    assert "old → new" in terminal.text(build.quickstart())
-    many = terminal.text(build.large(versions=4, variants=7))
+    assert "old → new" in run_report.text(build.quickstart())
+    many = run_report.text(build.large(versions=4, variants=7))
     assert "old → new\n" not in many
     assert "old → new: --wide, and report.html" in many
-    for report in (markdown.render(build.large(versions=4, variants=7)), html.render(build.large(4, 7))):
+    for report in (markdown.render(build.large(versions=4, variants=7)), html_page.render(build.large(4, 7))):
         assert report.count("would have shown)") >= 7
 
 
 def test_wide_tells_every_signal_of_every_row() -> None:
-    text = terminal.text(build.signalled(), width=160, wide=True)
+    text = run_report.text(build.signalled(), width=160, wide=True)
     for signal in SIGNALS.values():
         assert signal.kind == "observation" or f" {signal.title} " in text
     assert re.search(r"✗ setup time +310 → 310 ms, but 2.10 s in 6.3.0 +no change +50 % and 0.5 s +22 %", text)
@@ -314,7 +309,7 @@ def test_wide_tells_every_signal_of_every_row() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("wide", [True, False])
 def test_signals_fit_any_width(width: int, *, wide: bool) -> None:
-    lines = terminal.text(build.signalled(), width=width, wide=wide).splitlines()
+    lines = run_report.text(build.signalled(), width=width, wide=wide).splitlines()
     assert all(len(line) <= width for line in lines if not line.startswith(("Report: ", "   next: ")))
 
 
@@ -336,7 +331,7 @@ def test_a_terminal_without_unicode_has_marks_of_ascii() -> None:
     ],
 )  # fmt: skip
 def test_figures_have_the_unit_that_suits_them(name: str, value: float | None, text: str) -> None:
-    assert signals.value_text(name, value) == text
+    assert signal_words.value_text(name, value) == text
 
 
 @pytest.mark.parametrize(
@@ -349,15 +344,15 @@ def test_figures_have_the_unit_that_suits_them(name: str, value: float | None, t
     ],
 )  # fmt: skip
 def test_limits_in_words(name: str, limit: float | None, text: str) -> None:
-    assert signals.limit_text(name, limit) == text
+    assert signal_words.limit_text(name, limit) == text
 
 
 def test_every_signal_has_words_for_each_of_its_figures() -> None:
     """A new entry of the table needs no change here."""
     for name, signal in SIGNALS.items():
-        assert signals.value_text(name, 1.5)
-        assert signals.visible_text(name, 0.3)
-        assert Limits().of(name) is None or signals.limit_text(name, signal.limit)
+        assert signal_words.value_text(name, 1.5)
+        assert signal_words.visible_text(name, 0.3)
+        assert Limits().of(name) is None or signal_words.limit_text(name, signal.limit)
 
 
 # ---------------------------------------------------------------- for programs
@@ -400,16 +395,16 @@ def test_the_csv_has_a_figure_and_what_was_seen_of_each_signal() -> None:
 
 
 def test_the_page_tells_the_marks_to_who_cannot_see_them() -> None:
-    page = html.render(build.signalled())
+    page = html_page.render(build.signalled())
     assert 'aria-label="outcome good, memory good, other growth good, step time not decided, ' in page
     assert '<i class="unsure" title="step time: not decided">?</i>' in page
     assert page.count('<span class="strip"') == 20
     assert "Every signal, old → new" in page
-    assert 'class="strip"' not in html.render(build.quickstart())
+    assert 'class="strip"' not in html_page.render(build.quickstart())
 
 
 def test_names_of_metrics_are_text() -> None:
     evil = build.seen(build.flat(), **{"metrics.<script>\x1b[2J": SignalVerdict(seen="bad", value=1.0)})
-    for page in (html.render(one_row(evil)), markdown.render(one_row(evil)), terminal.text(one_row(evil))):
+    for page in (html_page.render(one_row(evil)), markdown.render(one_row(evil)), run_report.text(one_row(evil))):
         assert "\x1b" not in page
-    assert "<script>" not in html.render(one_row(evil))
+    assert "<script>" not in html_page.render(one_row(evil))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.model import RunResult
-from harness.report.summary import summarise
+from harness.report.exports.summary import summarise
 from tests.unit.report import build, faults
 
 RESULTS = [

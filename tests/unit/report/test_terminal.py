@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from harness.model import RunResult
-from harness.report import terminal
+from harness.report.terminal import run_report
 from tests.unit.report import build
 
 
@@ -19,7 +19,7 @@ def shown(result: RunResult, *, width: int = 100, encoding: str = "utf-8", color
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="")
     system = "standard" if color else None
-    terminal.render(result, Console(file=file, width=width, force_terminal=color, color_system=system))  # type: ignore[arg-type]
+    run_report.render(result, Console(file=file, width=width, force_terminal=color, color_system=system))  # type: ignore[arg-type]
     file.flush()
     return "\n".join(line.rstrip() for line in raw.getvalue().decode(encoding).splitlines())
 

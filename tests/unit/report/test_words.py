@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, Variant
-from harness.report import gaps, html, markdown, table, terminal, totals, words, worth
+from harness.report.content import table, totals
+from harness.report.exports import markdown
+from harness.report.page import html_page
+from harness.report.terminal import run_report
+from harness.report.text import gaps, sensitivity, words
 from tests.unit.report import build
 
 
@@ -92,12 +96,12 @@ def test_totals_and_what_flat_is_worth() -> None:
     assert totals.line(result) == (
         "49 cells: 20 good, 2 worse than before, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
     )
-    assert worth.quiet_text(result) == (
+    assert sensitivity.quiet_text(result) == (
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide"
     )
-    assert worth.quiet_text(replace(result, cells=())) is None
+    assert sensitivity.quiet_text(replace(result, cells=())) is None
     exited = replace(result.cells[0], verdict=replace(result.cells[0].verdict, steps=3, excluded_kib_per_step=None))
-    assert worth.quiet_text(replace(result, cells=(*result.cells, exited))) == worth.quiet_text(result)
+    assert sensitivity.quiet_text(replace(result, cells=(*result.cells, exited))) == sensitivity.quiet_text(result)
 
 
 def test_the_counts_do_not_contradict_the_findings() -> None:
@@ -124,7 +128,7 @@ def test_what_was_not_needed_is_told_by_variant() -> None:
 
     ran = build.run([(build.MULTIDICT, [build.HERE], build.SIGNAL)], judged)
     cells = [replace(one, skipped="not needed: …" if one.verdict.verdict == "untested" else "") for one in ran.cells]
-    assert worth.needless(replace(ran, cells=tuple(cells))) == (
+    assert sensitivity.needless(replace(ran, cells=tuple(cells))) == (
         "not needed by the search: 6 of 40 cells ("
         "multidict on here, signal op=rfft input=random, signal op=fft input=random: 6.2.0; "
         "multidict on here, signal op=rfft input=constant, signal op=fft input=constant: 6.1.0, 6.2.0)"
@@ -222,10 +226,10 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
         "multidict 6.3.0, 6.3.1, 6.3.2, 6.4.4, 6.5.0, 6.6.3, 6.6.4 on here, multidict_pop: grows 0.49 KiB a step, "
         'below the limit of 0.5: "leak: 0.25KiB" would call it'
     )
-    assert worth.slow_growth(result) == ([said] if told else [])
-    assert (said in " ".join(terminal.text(result).split())) == told
+    assert sensitivity.slow_growth(result) == ([said] if told else [])
+    assert (said in " ".join(run_report.text(result).split())) == told
     assert ("below the limit of 0.5" in markdown.render(result)) == told
-    assert ("below the limit of 0.5" in html.render(result)) == told
+    assert ("below the limit of 0.5" in html_page.render(result)) == told
 
 
 def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
@@ -241,7 +245,7 @@ def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
     result = replace(result, cells=tuple(map(without, result.cells)))
     said = "not looked at: step time (the limit is none)"
     assert gaps.not_looked_at(result) == [said]
-    for shown in (terminal.text(result), markdown.render(result), html.render(result)):
+    for shown in (run_report.text(result), markdown.render(result), html_page.render(result)):
         assert said in shown
 
 

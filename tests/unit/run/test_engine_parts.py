@@ -12,15 +12,15 @@ import pytest
 from docker.errors import APIError
 
 from harness.model import Scenario, Where
-from harness.run import owner
-from harness.run.builds import base_names, content_hash, context_files
-from harness.run.cgroups import Cgroup
-from harness.run.client import ca_bundle, proxies
-from harness.run.containers import refused_default_ulimit
-from harness.run.environments import cache_folder, digest_of
-from harness.run.images import progress
-from harness.run.interpreters import matches
-from harness.run.tail import Tail
+from harness.run.docker.client import ca_bundle, proxies
+from harness.run.docker.containers import refused_default_ulimit
+from harness.run.hosts import owner
+from harness.run.images.build import base_names, content_hash, context_files
+from harness.run.images.images import progress
+from harness.run.process.cgroups import TrialCgroup
+from harness.run.process.environments import cache_folder, digest_of
+from harness.run.process.interpreters import matches
+from harness.run.tail import BoundedTail
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 
@@ -96,7 +96,7 @@ def test_we_are_alive_and_others_are_not() -> None:
     [(2, "memory.events", "low 0\noom 1\noom_kill {}\n"), (1, "memory.oom_control", "under_oom 0\noom_kill {}\n")],
 )
 def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, version: int, name: str, content: str) -> None:
-    cgroup = Cgroup(path=tmp_path, version=version)
+    cgroup = TrialCgroup(path=tmp_path, version=version)
     (tmp_path / name).write_text(content.format(0))
     assert cgroup.oom_killed() is False
     (tmp_path / name).write_text(content.format(1))
@@ -105,7 +105,7 @@ def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, version: int, name: st
 
 def test_a_version_two_limit_leaves_no_swap(tmp_path: Path) -> None:
     (tmp_path / "memory.swap.max").write_text("max")
-    Cgroup(path=tmp_path, version=2).limit(1 << 28)
+    TrialCgroup(path=tmp_path, version=2).limit(1 << 28)
     assert (tmp_path / "memory.max").read_text() == str(1 << 28)
     assert (tmp_path / "memory.swap.max").read_text() == "0"
 
@@ -138,7 +138,7 @@ def test_settings_of_the_environment(tmp_path: Path) -> None:
 
 
 def test_a_tail_is_bounded_and_is_the_end() -> None:
-    tail = Tail(limit_bytes=10)
+    tail = BoundedTail(limit_bytes=10)
     for piece in (b"a" * 25, b"bcd", os.linesep.encode()):
         tail.add(piece)
     assert tail.text() == "aaaaaabcd\n"

@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Where
-from harness.run import environments, interpreters
+from harness.run.process import environments, interpreters
 
 NAME = "0123456789abcdef0123"
 SOURCE = Install(base="", python=None, packages=())

@@ -12,8 +12,8 @@ from harness.errors import InfrastructureError
 from harness.model import Host, Where
 from harness.model.gpus import Gpu
 from harness.plan import choose_lanes
-from harness.run.gpu_access import GpuAccess
-from harness.run.gpus import mismatch, parse
+from harness.run.docker.gpu_access import GpuAccess
+from harness.run.hosts.gpus import mismatch, parse
 
 OLD = Gpu(uuid="GPU-1a2b3c4d-0001", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6")
 NEW = Gpu(uuid="GPU-5e6f7a8b-0002", name="NVIDIA GeForce RTX 4090", index=1, compute_capability="8.9")

@@ -11,14 +11,13 @@ from unittest.mock import create_autospec
 import numpy as np
 import pytest
 
-from harness.flows import judging
-from harness.flows.rounds import Rounds
 from harness.model import (
     Cell,
     Host,
     Image,
     Lane,
     Limits,
+    ProgressListener,
     Pull,
     Scenario,
     Steps,
@@ -26,14 +25,15 @@ from harness.model import (
     Trial,
     Trials,
     Variant,
-    Watcher,
     Where,
 )
 from harness.model.gpus import Gpu
 from harness.run.engine import Engine, Lease, Prepared
-from harness.run.fetching import Images
-from harness.run.lanes import HostRun
-from harness.run.policy import Batch, BlockRun, CellRun, Journal, Referee, Review
+from harness.run.hosts.lanes import HostRun
+from harness.run.images.prefetch import HostImages
+from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
+from harness.schedule.full_scheduler import FullScheduler
+from harness.schedule.oracle import oracle as judging_oracle
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NEW = Gpu(index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", driver="535.54")
@@ -60,15 +60,15 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
                          where=WHERE), lane=lane, variant=variant)
         for tag in ("20.12-tf1-py3", "22.12-tf1-py3")
     ]  # fmt: skip
-    assert [judging.referee().cannot_run(cell, None) is None for cell in cells] == [False, True]
-    images: Any = create_autospec(Images, instance=True)
+    assert [judging_oracle().cannot_run(cell, None) is None for cell in cells] == [False, True]
+    images: Any = create_autospec(HostImages, instance=True)
     run = HostRun(
         engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True), images=images,
-        run_id="run", trials=Trials(), rng=random.Random(1), referee=judging.referee(),
-        journal=create_autospec(Journal, instance=True), watcher=create_autospec(Watcher, instance=True),
+        run_id="run", trials=Trials(), rng=random.Random(1), oracle=judging_oracle(),
+        journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
         stopped=lambda: False, finished=lambda block: None,
     )  # fmt: skip
-    run.run([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), policy=Nothing())])
+    run.run([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), scheduler=Nothing())])
     ((ahead,), _) = images.pull_ahead.call_args
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]
 
@@ -102,7 +102,7 @@ def launches(
     trials: Trials,
     variants: tuple[str, ...] = ("x",),
     failing: frozenset[int] = frozenset(),
-    referee: Referee | None = None,
+    oracle: Oracle | None = None,
     step_s: Mapping[str, float] | None = None,
     limits: Limits | None = None,
 ) -> list[tuple[str, str]]:
@@ -121,7 +121,9 @@ def launches(
             )
             for number in range(len(order))
         )
-        blocks.append(BlockRun(cells=runs, policy=Rounds(runs=runs, asked=trials, measures_noise=name == variants[0])))
+        blocks.append(
+            BlockRun(cells=runs, scheduler=FullScheduler(runs=runs, asked=trials, measures_noise=name == variants[0]))
+        )
     come: set[str] = set()
 
     def get(cell: Cell) -> Prepared | str:
@@ -130,23 +132,23 @@ def launches(
             return "gone"
         return Prepared(image=cell.image, reference="id", digest=cell.image.version)
 
-    images: Any = create_autospec(Images, instance=True)
+    images: Any = create_autospec(HostImages, instance=True)
     images.get.side_effect = get
     images.is_coming.side_effect = lambda cell: cell.image.version not in come
     images.is_here.side_effect = lambda cell: cell.image.version in come and int(cell.image.version) not in failing
     images.turn.side_effect = lambda cell: order.index(int(cell.image.version))
     images.busy_since.side_effect = lambda begun_s: len(come) < len(order)
-    watcher: Any = create_autospec(Watcher, instance=True)
+    progress: Any = create_autospec(ProgressListener, instance=True)
     engine: Any = create_autospec(Engine, instance=True)
     engine.facts = {}
     host = Timed(
         engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
-        trials=trials, rng=random.Random(1), referee=referee or judging.referee(),
-        journal=create_autospec(Journal, instance=True), watcher=watcher, stopped=lambda: False,
+        trials=trials, rng=random.Random(1), oracle=oracle or judging_oracle(),
+        journal=create_autospec(Journal, instance=True), progress=progress, stopped=lambda: False,
         finished=lambda block: None, reuse=False, step_s=step_s or {},
     )  # fmt: skip
     host.run(blocks)
-    cells = [call.kwargs["cell"] for call in watcher.trial_started.call_args_list]
+    cells = [call.kwargs["cell"] for call in progress.trial_started.call_args_list]
     return [(cell.split(": ")[1], cell.split(" ")[1] + ("t" if "(twin)" in cell else "")) for cell in cells]
 
 
@@ -218,8 +220,8 @@ def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone() -> None:
         failed = cell.image.version == "1" and trial.number == 2
         return Review(trial=replace(trial, end="infrastructure") if failed else trial)
 
-    referee = replace(judging.referee(), review=review)
-    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, referee=referee)
+    oracle = replace(judging_oracle(), review=review)
+    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, oracle=oracle)
     assert [order.count(("x", version)) for version in "012345"] == [5, 4, 3, 3, 3, 3]
 
 
@@ -261,6 +263,6 @@ def test_an_image_that_an_early_launch_showed_to_be_incompatible_is_not_launched
             return Review(trial=trial)
         return Review(trial=replace(trial, end="infrastructure"), incompatible="has no code for this card")
 
-    referee = replace(judging.referee(), review=review)
-    found = launches([0, 1], trials=Trials(least=1, most=3), variants=("x", "y"), referee=referee)
+    oracle = replace(judging_oracle(), review=review)
+    found = launches([0, 1], trials=Trials(least=1, most=3), variants=("x", "y"), oracle=oracle)
     assert found.count(("y", "0")) == 1

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.run import leftovers, owner
-from harness.run.cgroups import Cgroup
+from harness.run.hosts import owner
+from harness.run.process import leftovers
+from harness.run.process.cgroups import TrialCgroup
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
@@ -113,7 +114,7 @@ def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_cgroup_that_another_run_removed_is_empty(tmp_path: Path) -> None:
     for version in (1, 2):
-        gone = Cgroup(path=tmp_path / "gone", version=version)
+        gone = TrialCgroup(path=tmp_path / "gone", version=version)
         assert (gone.pids(), gone.oom_killed()) == ([], False)
         leftovers.kill_cgroup(gone)
         gone.remove()
@@ -123,7 +124,7 @@ def test_a_limit_that_cannot_be_set_is_told(tmp_path: Path) -> None:
     with pytest.raises(
         InfrastructureError, match=r"memory: no limit of 4096 bytes can be set in .*gone: .*; use docker"
     ):
-        Cgroup(path=tmp_path / "gone", version=2).limit(4096)
+        TrialCgroup(path=tmp_path / "gone", version=2).limit(4096)
 
 
 def test_killing_the_dead_is_no_error() -> None:

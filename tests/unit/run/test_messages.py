@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.run import messages
-from harness.run.attach import Demux
-from harness.run.messages import (
-    Lines,
+from harness.run.docker.attach import Demux
+from harness.run.trial import messages
+from harness.run.trial.messages import (
+    MessageLines,
     Misunderstood,
     columns_of,
     count,
@@ -36,14 +36,14 @@ PARTS = st.lists(st.binary(max_size=9), max_size=30)
 @given(noise=st.binary(max_size=50), cut=st.integers(1, 40))
 def test_a_marked_line_is_found_in_any_noise_and_any_cut(noise: bytes, cut: int) -> None:
     stream = noise + b"\n00ff {}\n" + noise
-    lines = Lines(MARKER)
+    lines = MessageLines(MARKER)
     found = [text for at in range(0, len(stream), cut) for text in lines.feed(stream[at : at + cut])]
     assert b"{}\n" in found
 
 
 def test_an_endless_line_of_noise_costs_no_memory_and_hides_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "LINE_LIMIT_BYTES", 1000)
-    lines = Lines(MARKER)
+    lines = MessageLines(MARKER)
     for _ in range(100):
         assert list(lines.feed(b"x" * 400)) == []
     assert len(lines._open) <= 1401
@@ -53,11 +53,11 @@ def test_an_endless_line_of_noise_costs_no_memory_and_hides_no_message(monkeypat
 def test_an_endless_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "LINE_LIMIT_BYTES", 1000)
     with pytest.raises(Misunderstood):
-        list(Lines(MARKER).feed(b"00ff " + b"x" * 2000))
+        list(MessageLines(MARKER).feed(b"00ff " + b"x" * 2000))
 
 
 def test_noise_keeps_its_end() -> None:
-    lines = Lines(MARKER)
+    lines = MessageLines(MARKER)
     list(lines.feed(b"first\n" + b"x" * (1 << 18) + b"\nlast \x1b[31m\xff\n"))
     text = lines.noise.text()
     assert text.endswith("last \x1b[31m\ufffd\n")

@@ -10,8 +10,8 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.model import Scenario, Steps, Variant, Where
-from harness.run import payload
-from harness.run.payload import pack, payload_hash
+from harness.run.trial import payload
+from harness.run.trial.payload import pack, payload_hash
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 

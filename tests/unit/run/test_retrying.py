@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.errors import ImageUnavailable, Interrupted
-from harness.run.retrying import NetworkTrouble, Patience, unavailable
+from harness.run.retrying import NetworkRetries, NetworkTrouble, unavailable
 from harness.run.waiting import BEAT_S
 
 
@@ -28,13 +28,13 @@ def quiet(text: str) -> None:
 
 def test_a_network_that_comes_back_costs_its_waits_only() -> None:
     slept: list[float] = []
-    assert Patience((5.0, 20.0), sleep=slept.append).through(failing(2), say=quiet) == "image"
+    assert NetworkRetries((5.0, 20.0), sleep=slept.append).through(failing(2), say=quiet) == "image"
     assert sum(slept) == pytest.approx(25.0)
 
 
 def test_a_network_that_stays_down_is_waited_for_once() -> None:
     slept: list[float] = []
-    patience = Patience((5.0, 20.0), sleep=slept.append)
+    patience = NetworkRetries((5.0, 20.0), sleep=slept.append)
     for _ in range(3):
         with pytest.raises(NetworkTrouble, match="down"):
             patience.through(failing(9), say=quiet)
@@ -51,7 +51,7 @@ def test_every_wait_can_be_interrupted() -> None:
 
     slept: list[float] = []
     with pytest.raises(Interrupted):
-        Patience((5.0,), sleep=slept.append).through(failing(1), say=stop)
+        NetworkRetries((5.0,), sleep=slept.append).through(failing(1), say=stop)
     assert sum(slept) <= BEAT_S
 
 

@@ -6,18 +6,18 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.search import Decision, Evidence, Rules, Spot, decide
+from harness.schedule.bisect import Decision, Evidence, Rules, VersionEvidence, decide
 
 Answer = Callable[[int], str | None]
 """A position is launched -> "good", "bad" or "unsure"; None if it turns out that it cannot be asked."""
 RULES = Rules()
 
 
-def fresh(versions: int) -> list[Spot]:
-    return [Spot() for _ in range(versions)]
+def fresh(versions: int) -> list[VersionEvidence]:
+    return [VersionEvidence() for _ in range(versions)]
 
 
-def launched(spot: Spot, said: str | None, *, metric: str = "outcome") -> Spot:
+def launched(spot: VersionEvidence, said: str | None, *, metric: str = "outcome") -> VersionEvidence:
     if said is None:
         return replace(spot, testable=False)
     seen = spot.states.get(metric, Evidence())
@@ -26,8 +26,8 @@ def launched(spot: Spot, said: str | None, *, metric: str = "outcome") -> Spot:
 
 
 def play(
-    spots: Sequence[Spot], answer: Answer, *, rules: Rules = RULES, metric: str = "outcome"
-) -> tuple[list[Spot], list[Decision]]:
+    spots: Sequence[VersionEvidence], answer: Answer, *, rules: Rules = RULES, metric: str = "outcome"
+) -> tuple[list[VersionEvidence], list[Decision]]:
     """Launch what the search asks for until it is done; what is known then, and all its decisions."""
     known, log = list(spots), []
     while True:

@@ -8,7 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from harness.search import Boundary, Evidence, Expected, Spot, conclude, decide, expected_launches, not_needed
+from harness.schedule.bisect import (
+    Boundary,
+    Evidence,
+    Expected,
+    VersionEvidence,
+    conclude,
+    decide,
+    expected_launches,
+    not_needed,
+)
 from tests.unit.search.playing import RULES, fresh, launched, launches, play, step_at
 
 
@@ -40,9 +49,9 @@ def test_the_bound_holds_for_long_histories(seed):
 # ---------------------------------------------------------------- ends
 
 
-def known(*said: str | None) -> list[Spot]:
+def known(*said: str | None) -> list[VersionEvidence]:
     """One launch of each version, or none where it is None."""
-    return [Spot() if each is None else launched(Spot(), each) for each in said]
+    return [VersionEvidence() if each is None else launched(VersionEvidence(), each) for each in said]
 
 
 def test_both_ends_come_first_and_the_baseline_with_them():
@@ -52,7 +61,7 @@ def test_both_ends_come_first_and_the_baseline_with_them():
 
 def test_an_end_that_cannot_be_asked_gives_way_to_its_neighbour():
     spots = fresh(6)
-    spots[0] = spots[5] = Spot(testable=False)
+    spots[0] = spots[5] = VersionEvidence(testable=False)
     assert decide(spots, rules=RULES).launch == (1, 4)
 
 
@@ -64,12 +73,12 @@ def test_an_oldest_version_that_is_bad_is_an_answer():
 
 def test_a_leak_seen_once_beside_noisy_versions_is_asked_again():
     """Noisy ends are neither good nor bad: without a change to confirm, the leak between them stayed a suspect."""
-    noisy = Spot(launches=3, states={"outcome": Evidence(good=3), "memory": Evidence(unsure=3)})
-    leaks = Spot(launches=1, states={"outcome": Evidence(good=1), "memory": Evidence(bad=1)})
-    decision = decide([noisy, Spot(), leaks, Spot(), noisy], rules=RULES)
+    noisy = VersionEvidence(launches=3, states={"outcome": Evidence(good=3), "memory": Evidence(unsure=3)})
+    leaks = VersionEvidence(launches=1, states={"outcome": Evidence(good=1), "memory": Evidence(bad=1)})
+    decision = decide([noisy, VersionEvidence(), leaks, VersionEvidence(), noisy], rules=RULES)
     assert (decision.kind, decision.launch) == ("confirm", (2,))
-    leaks = Spot(launches=2, states={"outcome": Evidence(good=2), "memory": Evidence(bad=2)})
-    assert decide([noisy, Spot(), leaks, Spot(), noisy], rules=RULES).kind == "done"
+    leaks = VersionEvidence(launches=2, states={"outcome": Evidence(good=2), "memory": Evidence(bad=2)})
+    assert decide([noisy, VersionEvidence(), leaks, VersionEvidence(), noisy], rules=RULES).kind == "done"
 
 
 def test_two_good_ends_are_not_called_a_good_series():
@@ -89,7 +98,7 @@ def test_a_series_that_was_fixed_takes_one_launch_more():
 
 
 def test_nothing_to_ask():
-    decision = decide([Spot(testable=False)] * 3, rules=RULES)
+    decision = decide([VersionEvidence(testable=False)] * 3, rules=RULES)
     assert (decision.launch, decision.kind, decision.reason) == ((), "done", "no version could be asked")
     assert decide([], rules=RULES).kind == "done"
 
@@ -101,14 +110,14 @@ def test_an_image_at_hand_is_preferred_where_it_costs_nothing():
     """Of 20 places any split into 16 and 4 or less is as good in the worst case."""
     spots = known("good", *[None] * 19, "bad")
     assert decide(spots, rules=RULES).launch == (10,)
-    spots[13] = Spot(at_hand=True)
+    spots[13] = VersionEvidence(at_hand=True)
     assert decide(spots, rules=RULES).launch == (13,)
 
 
 def test_an_image_at_hand_is_not_preferred_where_it_costs_a_launch():
     """Of 16 places only the middle leaves 8."""
     spots = known("good", *[None] * 15, "bad")
-    spots[5] = Spot(at_hand=True)
+    spots[5] = VersionEvidence(at_hand=True)
     assert decide(spots, rules=RULES).launch == (8,)
 
 
@@ -137,7 +146,7 @@ def test_another_metric_is_searched_alike(metric):
 
 def test_a_leak_that_most_launches_deny_accuses_nobody():
     spots = known("good", None, "good")
-    spots[2] = Spot(launches=3, states={"memory": Evidence(good=2, bad=1)})
+    spots[2] = VersionEvidence(launches=3, states={"memory": Evidence(good=2, bad=1)})
     assert conclude(spots, rules=RULES) == ()
 
 
@@ -161,6 +170,8 @@ def test_an_end_that_cannot_be_told_is_not_called_good():
     """The newest version grows, and no launch says whether it is a leak: "both ends are good" would be a lie."""
     _, log = play(fresh(6), lambda place: "unsure" if place == 5 else "good", metric="memory")
     assert "whether version 5 is good" in log[-1].reason
-    spots = [Spot(launches=8, states={"outcome": Evidence(good=8), "memory": Evidence(good=8)}) for _ in range(3)]
-    spots[2] = Spot(launches=8, states={"outcome": Evidence(good=8), "memory": Evidence(unsure=8)})
+    spots = [
+        VersionEvidence(launches=8, states={"outcome": Evidence(good=8), "memory": Evidence(good=8)}) for _ in range(3)
+    ]
+    spots[2] = VersionEvidence(launches=8, states={"outcome": Evidence(good=8), "memory": Evidence(unsure=8)})
     assert "whether version 2 is good" in decide(spots, rules=RULES).reason

@@ -6,8 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from harness.search import Decision
-from harness.search.records import Kind
+from harness.schedule.bisect import Decision
+from harness.schedule.bisect.records import Kind
 
 TEXT = (Path(__file__).parents[3] / "docs" / "search.md").read_text(encoding="utf-8")
 

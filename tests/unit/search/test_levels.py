@@ -9,17 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.search import Decision, Evidence, Rules, Spot, conclude, decide
+from harness.schedule.bisect import Decision, Evidence, Rules, VersionEvidence, conclude, decide
 
 RULES = Rules(limits={"step_time": math.log1p(0.03)})
 
 
 def measured(
     levels: Sequence[float], *, spread: float, seed: int, rules: Rules = RULES, drift: float = 0.5
-) -> tuple[list[Spot], list[Decision]]:
+) -> tuple[list[VersionEvidence], list[Decision]]:
     """Search a history of these levels (logs); each round as a whole is off by `drift`, and each launch by `spread`."""
     rng = np.random.default_rng(seed)
-    spots, log = [Spot() for _ in levels], []
+    spots, log = [VersionEvidence() for _ in levels], []
     while (decision := decide(spots, rules=rules)).launch:
         number, offset = len(log), rng.normal(0, drift)
         for place in decision.launch:
@@ -38,7 +38,7 @@ def steps_of(versions: int, sizes: dict[int, float]) -> list[float]:
     return [sum(size for first, size in sizes.items() if first <= place) for place in range(versions)]
 
 
-def named(spots: Sequence[Spot], rules: Rules = RULES) -> list[tuple[int | None, int]]:
+def named(spots: Sequence[VersionEvidence], rules: Rules = RULES) -> list[tuple[int | None, int]]:
     return [(boundary.before, boundary.after) for boundary in conclude(spots, rules=rules)]
 
 
@@ -87,12 +87,12 @@ def test_noise_is_no_wrong_name():
 
 def test_versions_without_figures_are_not_compared():
     """Launches that are too short to be timed: the ends are launched like any, and that is all."""
-    spots = [Spot() for _ in range(9)]
+    spots = [VersionEvidence() for _ in range(9)]
     while (decision := decide(spots, rules=RULES)).launch:
         assert set(decision.launch) <= {0, 8}
         for place in decision.launch:
             count = spots[place].launches + 1
-            spots[place] = Spot(launches=count, states={"outcome": Evidence(good=count)})
+            spots[place] = VersionEvidence(launches=count, states={"outcome": Evidence(good=count)})
     assert decision.kind == "done"
 
 

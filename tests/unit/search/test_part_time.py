@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from harness.search import Evidence, Rules, Spot, conclude, decide
+from harness.schedule.bisect import Evidence, Rules, VersionEvidence, conclude, decide
 from tests.unit.search.playing import coin, fresh, launched, launches, play, step_at
 
 SURE = Rules(agree=3)
 
 
-def verdict(first_bad: int, spots: list[Spot], rules: Rules) -> str:
+def verdict(first_bad: int, spots: list[VersionEvidence], rules: Rules) -> str:
     found = conclude(spots, rules=rules)
     if len(found) != 1:
         return "none" if not found else "many"
@@ -62,18 +62,18 @@ def test_the_posterior_is_told():
 
 def test_a_contradicted_confirmation_goes_on_from_there():
     """The bad side ends well when it is launched again: nobody is named before it is known how far the failure goes."""
-    spots = [Spot(launches=1, states={"outcome": Evidence(good=1)}) for _ in range(6)]
-    spots[5] = Spot(launches=2, states={"outcome": Evidence(good=1, bad=1)})
+    spots = [VersionEvidence(launches=1, states={"outcome": Evidence(good=1)}) for _ in range(6)]
+    spots[5] = VersionEvidence(launches=2, states={"outcome": Evidence(good=1, bad=1)})
     assert decide(spots, rules=Rules()).launch != ()
     assert conclude(spots, rules=Rules())[0].before is None
 
 
 def test_images_at_hand_are_preferred_where_they_tell_nearly_as_much():
-    spots = [Spot(launches=1, states={"outcome": Evidence(good=1)}) for _ in range(12)]
-    spots[11] = Spot(launches=3, states={"outcome": Evidence(good=1, bad=2)})
+    spots = [VersionEvidence(launches=1, states={"outcome": Evidence(good=1)}) for _ in range(12)]
+    spots[11] = VersionEvidence(launches=3, states={"outcome": Evidence(good=1, bad=2)})
     (usual,) = decide(spots, rules=SURE).launch
     near = usual - 1
-    spots[near] = Spot(launches=1, states=spots[near].states, at_hand=True)
+    spots[near] = VersionEvidence(launches=1, states=spots[near].states, at_hand=True)
     assert decide(spots, rules=SURE).launch == (near,)
 
 
@@ -122,7 +122,7 @@ STEPS = 4000
 
 def crashing(
     first_bad: int, times: Times, *, rate: float, seed: int, versions: int = 24, quiet: int = STEPS, asks: bool = False
-) -> tuple[list[Spot], int]:
+) -> tuple[list[VersionEvidence], int]:
     """Bad versions crash in a part of the launches, in a step by (random, version); the first launch of a version does
     all steps, later ones that go well stop after `quiet`, unless one failed later than that and the search `asks` for
     whole ones. What is known at the end, and the launches.
@@ -200,7 +200,7 @@ def test_a_version_that_is_good_for_fewer_steps_than_others_needed_to_fail_is_no
     """It stopped at step 500 because it was quiet; the others crashed at 3,000."""
     good, short = Evidence().fine(STEPS).fine(STEPS), Evidence().fine(500).fine(500)
     bad = Evidence().failed(3000).failed(3000)
-    spots = [Spot(launches=8, states={"outcome": each}) for each in (good, good, short, bad, bad)]
+    spots = [VersionEvidence(launches=8, states={"outcome": each}) for each in (good, good, short, bad, bad)]
     (found,) = conclude(spots, rules=Rules())
     assert (found.before, found.between, found.after) == (1, (2,), 3)
     able = [replace(spot, launches=2) for spot in spots]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.search import Decision, Evidence, Rules, Spot, conclude, decide, not_needed
+from harness.schedule.bisect import Decision, Evidence, Rules, VersionEvidence, conclude, decide, not_needed
 from tests.unit.search.playing import RULES, Answer, fresh, launched, launches, play
 
 Truth = list[str | None]
@@ -33,7 +33,7 @@ def answers(truth: Truth) -> Answer:
     return truth.__getitem__
 
 
-def knowing(rng: random.Random, truth: Truth, *, share: float) -> list[Spot]:
+def knowing(rng: random.Random, truth: Truth, *, share: float) -> list[VersionEvidence]:
     """What earlier runs launched."""
     spots = fresh(len(truth))
     for place in range(len(truth)):
@@ -42,7 +42,7 @@ def knowing(rng: random.Random, truth: Truth, *, share: float) -> list[Spot]:
     return spots
 
 
-def sure_changes(truth: Truth, spots: Sequence[Spot]) -> list[tuple[int, int, bool]]:
+def sure_changes(truth: Truth, spots: Sequence[VersionEvidence]) -> list[tuple[int, int, bool]]:
     """By brute force: where the versions that say something differ, one boundary per change."""
     known = [place for place, said in enumerate(truth) if said in ("good", "bad") and spots[place].testable]
     return [
@@ -52,11 +52,11 @@ def sure_changes(truth: Truth, spots: Sequence[Spot]) -> list[tuple[int, int, bo
     ]
 
 
-def found(spots: Sequence[Spot], rules: Rules = RULES) -> list[tuple[int | None, int, bool]]:
+def found(spots: Sequence[VersionEvidence], rules: Rules = RULES) -> list[tuple[int | None, int, bool]]:
     return [(b.before, b.after, b.worse) for b in conclude(spots, rules=rules)]
 
 
-def check_decisions(spots: Sequence[Spot], log: Sequence[Decision], truth: Truth) -> None:
+def check_decisions(spots: Sequence[VersionEvidence], log: Sequence[Decision], truth: Truth) -> None:
     """No launch of a version that is known to be untestable, none beyond `most`, and always a reason."""
     known = list(spots)
     for decision in log:
@@ -102,7 +102,7 @@ def test_launches_with_gaps_are_bounded(known):
     for seed in range(600):
         rng = random.Random(seed)
         truth = [None if said == "unsure" else said for said in random_truth(rng, changes=1, silent=0.7)]
-        start = [Spot(testable=said is not None or not known) for said in truth]
+        start = [VersionEvidence(testable=said is not None or not known) for said in truth]
         spots, log = play(start, answers(truth))
         versions = sum(spot.testable for spot in start)
         asked = sum(spot.testable for spot in start) - sum(spot.testable for spot in spots)

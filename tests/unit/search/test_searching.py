@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.flows.searching import Searching
 from harness.model import End, Trial, Trials
-from tests.unit.test_rounds import block
+from harness.schedule.bisect_scheduler import BisectScheduler
+from tests.unit.test_full_scheduler import block
 
 
 def trial(number: int, *, end: End, steps: int) -> Trial:
@@ -23,5 +23,5 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
     ]
     for run, (end, steps) in zip(runs, told, strict=True):
         run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
-    (found,) = Searching(runs=runs, asked=Trials(least=2, most=2)).boundaries()
+    (found,) = BisectScheduler(runs=runs, asked=Trials(least=2, most=2)).boundaries()
     assert (found.before, found.between, found.after) == (1, (2,), 3)

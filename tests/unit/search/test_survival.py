@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import gamma
 
-from harness.search import Evidence, survival
+from harness.schedule.bisect import Evidence, survival
 
 steps = st.integers(1, 100_000)
 failures = st.lists(st.lists(steps, min_size=1, max_size=4), min_size=1, max_size=4)

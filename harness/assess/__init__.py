@@ -1,0 +1,1 @@
+"""What a run asks of the judge, and what it keeps of the answers."""

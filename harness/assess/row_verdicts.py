@@ -1,0 +1,250 @@
+"""One block, once its launches are done: its verdicts and the changes along it, without the weight of its traces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness import facts
+from harness.judge.comparison.compared import Compared, with_compared
+from harness.judge.comparison.new_log_lines import new_lines
+from harness.judge.history.changes import find_changes, not_comparable, refused
+from harness.judge.history.flaky import MISS
+from harness.judge.history.precision import visible
+from harness.judge.history.returned_values import Values, judge_values
+from harness.judge.signal_verdicts import Resolution, with_levels, with_values
+from harness.model import GOOD, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
+from harness.run.scheduler import CellRun
+from harness.schedule.bisect_changes import with_boundaries, with_confirmation
+from harness.schedule.bisect_scheduler import BisectScheduler
+from harness.schedule.oracle import judge_run
+
+SHOWN_ROWS = 240
+"""How much of a trace reports show; the journal has all of it."""
+LEAST_ROWS = 16
+HELD_ROWS = 480_000
+"""Of all traces of a run together: some 30 MB."""
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+def shown_rows(trials: int) -> int:
+    """How many rows of each trace are kept for the reports of a run of so many trials."""
+    return max(LEAST_ROWS, min(SHOWN_ROWS, HELD_ROWS // max(1, trials)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedBlock:
+    """What is known of a series on one lane for one variant, oldest image first. Its trials hold thinned traces.
+
+    `tested` are the signals whose levels were compared, be it that they changed or not.
+    """
+
+    cells: tuple[CellResult, ...]
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+    tested: tuple[str, ...] = ()
+    observed: tuple[Observed, ...] = ()
+
+    @property
+    def scenario(self) -> str:
+        return self.cells[0].cell.variant.scenario.name
+
+
+def judge_block(
+    block: Block,
+    runs: Sequence[CellRun],
+    *,
+    least: int,
+    seed: int,
+    noise: Noise | None = None,
+    searched: BisectScheduler | None = None,
+    rows: int = SHOWN_ROWS,
+    blocks: int = 1,
+) -> JudgedBlock:
+    """Judge what became of a block. `least`: the trials of a good cell; `noise`: that of its lane and scenario;
+    `searched`: the search that chose its launches, if one did; `rows`: what is kept of each trace; `blocks`: how many
+    its scenario has.
+    """
+    cells = [judge_run(run, least=least) for run in runs]
+    trials = [cell.trials for cell in cells]
+    scenario = block.variant.scenario
+    compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
+    changes = _changes(block, compared, seed=seed, noise=noise, searched=searched)
+    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, blocks=blocks)
+    values: Mapping[str, Values] = {}
+    if not scenario.judge_exit:
+        verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
+        asked = Resolution(limits=scenario.limits, visible=seen or {}, searched=searched is not None)
+        values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps, seed=seed)
+        verdicts = with_values(with_levels(compared, verdicts, asked), values)
+        cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
+        changes = (*changes, *(change for each in values.values() for change in each.changes))
+    if searched is not None:
+        cells = list(with_confirmation(cells, changes))
+    return JudgedBlock(
+        cells=tuple(thinned(_with_visible(cell, seen), rows=rows) for cell in cells),
+        changes=changes,
+        tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
+        observed=(*(one for each in values.values() for one in each.observed), *new_lines(trials)),
+        warnings=(
+            *_warnings(block, trials, searched=searched is not None),
+            *_not_launched(block, cells, changes),
+            *_beside_others(block, changes),
+            *_by_luck(block, cells, changes),
+            *_of_another_kind(block, cells, changes),
+        ),
+    )
+
+
+def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
+    levels = [name for name in compared.tables if limits.of(name) is not None]
+    return (*levels, *(name for name, each in values.items() if each.is_tested))
+
+
+def place_of(block: Block) -> tuple[str, str]:
+    """Where noise is the same: the lane and the scenario."""
+    return str(block.lane), block.variant.scenario.name
+
+
+def baseline_of(block: Block) -> int | None:
+    """The place of the image that bad is measured against, if the matrix names one."""
+    versions = [image.version for image in block.series.images]
+    return versions.index(block.series.baseline) if block.series.baseline in versions else None
+
+
+def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:
+    """With the smallest change that the whole comparison could have shown, where the cell took part in it."""
+    if not cell.verdict.smallest_visible:
+        return cell
+    return replace(cell, verdict=replace(cell.verdict, smallest_visible=seen))
+
+
+def thinned(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
+    """The same with at most `rows` rows a trace, so that ten thousand cells fit in memory."""
+    return replace(cell, trials=tuple(thinned_trial(trial, rows=rows) for trial in cell.trials))
+
+
+def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
+    trace = trial.trace
+    if trace is None or len(trace.step) <= rows:
+        return trial
+    kept = np.unique(np.linspace(0, len(trace.step) - 1, rows).astype(np.intp))
+    columns = {name: values[kept] for name, values in trace.columns.items()}
+    return replace(trial, trace=Trace(step=trace.step[kept], columns=columns, looks=trace.looks))
+
+
+def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
+    """Step times of a host whose lanes run side by side are its neighbours' business, too."""
+    if not block.lane.host.parallel or not any(change.metric == "step_time" for change in changes):
+        return ()
+    return (
+        f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "
+        f"{block.lane.host.name} were at work (`parallel: true`); run it alone before relying on them",
+    )
+
+
+def _changes(
+    block: Block, compared: Compared, *, seed: int, noise: Noise | None, searched: BisectScheduler | None
+) -> tuple[Change, ...]:
+    """What changed, by all launches. A search ended by its own chance of an error, and has launched nothing for that of
+    a whole history.
+    """
+    scenario = block.variant.scenario
+    found = find_changes(
+        compared,
+        limits=scenario.limits,
+        seed=seed,
+        baseline=baseline_of(block),
+        exit_only=scenario.judge_exit,
+        noise=noise,
+        miss=MISS if searched is None else searched.rules.alpha,
+    )
+    if searched is None:
+        return found
+    return with_boundaries(found, searched.boundaries(), cells=compared.cells, rules=searched.rules)
+
+
+def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+    """A search that found one change looks no further: another time of being bad may lie between two good versions."""
+    if not changes or not any(cell.skipped.startswith("not needed") for cell in cells):
+        return ()
+    return (
+        f"{block.series.name} on {block.lane}: searched: versions that were not launched may differ from their "
+        "neighbours; --search full runs them all",
+    )
+
+
+def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+    """Versions that look good in the table and that a finding does not rely on: too few launches."""
+    doubted = sorted(
+        {
+            place
+            for change in changes
+            if change.metric == "outcome"
+            for place in change.untestable
+            if cells[place].verdict.verdict in GOOD
+        }
+    )
+    if not doubted:
+        return ()
+    versions = ", ".join(block.cells[place].image.version for place in doubted)
+    return (
+        f"{block.series.name} {versions} on {block.lane}, {block.variant}: ended well in so few launches that it may "
+        "have missed the failure beside it by luck, so the finding says between which versions; more launches "
+        "(`--trials`) tell",
+    )
+
+
+def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
+    """Where a package was pure Python on one side of a change and compiled on the other: it is two programs.
+
+    pip takes the source of a version that has no wheel for this Python, and some do without what cannot be compiled.
+    """
+    places = dict.fromkeys((one.before, one.after) for one in changes if one.before is not None)
+    return tuple(
+        f"{block.series.name} on {block.lane}: in {cells[before].cell.image.version}, {name} was installed as {old[0]} "
+        f"({old[1]}), in {cells[after].cell.image.version} as {new[0]} ({new[1]}): the change may lie in that"
+        for before, after in places
+        if before is not None
+        for name in _installed(cells[after])
+        if (old := _kind(cells[before], name)) and (new := _kind(cells[after], name)) and old[0] != new[0]
+    )
+
+
+def _installed(cell: CellResult) -> list[str]:
+    """The packages that the image's `install:` names."""
+    source = cell.cell.image.source
+    found = [_NAME.match(package) for package in source.packages] if isinstance(source, Install) else []
+    return [match[0] for match in found if match is not None]
+
+
+def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
+    return next(filter(None, (facts.installed_as(trial, name) for trial in cell.trials)), None)
+
+
+def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> tuple[str, ...]:
+    """What the findings are silent about, with the remedy: trials that were not measured alike, or not side by side."""
+    place = f"on {block.lane}, {block.variant}"
+    scenario = block.variant.scenario
+    compared = not searched and scenario.limits.step_time is not None
+    apart = not_comparable(trials, steps=scenario.steps) if compared else ()
+    versions = ", ".join(block.cells[number].image.version for number in apart)
+    left_out = "; ".join(map(str, refused(trials)))
+    usual = baseline_of(block)
+    lacking = usual is not None and any(trials) and not any(trial.measured for trial in trials[usual])
+    told = (
+        lacking
+        and f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so bad is what is "
+        "worse than the version before, and a series that begins worse than the baseline is not told",
+        apart
+        and f"{block.series.name} {versions} {place}: not measured in the same rounds as the others (another day), so "
+        "step times are not compared; --fresh measures all side by side",
+        left_out
+        and f"{block.series.name} {place}: some trials are not compared with the others, as they differ in: "
+        f"{left_out}; --fresh measures all alike",
+    )
+    return tuple(text for text in told if text)

@@ -1,0 +1,176 @@
+"""`harness judge --history`: what changed along a history of figures from a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.errors import UsageError
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changepoints.segmentation import Changepoint
+from harness.judge.history.figure_history import SeriesFound, judge_series
+from harness.judge.history.neighbours import FEWEST_ALONE
+from harness.model import Change, Effect, SeriesChange, SeriesVerdict
+from harness.traces import HistoryFile, read_history
+
+TOLD = 5
+"""So many names are told one by one, then their number."""
+
+
+def judge_histories(
+    paths: Sequence[Path], *, limit: float, falls: bool, refused: Callable[[UsageError], None]
+) -> Iterator[SeriesVerdict]:
+    """The verdict on each history, in the order given. `limit` is a share, of a fall less than 1 where `falls`: then
+    less is worse. `refused` is told of each file that cannot be judged; the others are.
+    """
+    for path in paths:
+        try:
+            found = judge_history(path, limit=limit, falls=falls)
+        except UsageError as error:
+            refused(error)
+        else:
+            yield found
+
+
+def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
+    """Raises UsageError."""
+    file = read_history(path)
+    versions, rounds = complete_part(file)
+    if len(versions) < 2:
+        raise UsageError(f"{path}: no two versions have a value in the same round; leave out the column `round`")
+    sign = -1 if falls else 1
+    logs = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
+    table = RoundTable(values=np.array(logs), positions=tuple(range(len(versions))))
+    least = -math.log1p(-limit) if falls else math.log1p(limit)
+    series = judge_series(table, least=least)
+    return SeriesVerdict(
+        history=str(path),
+        versions=tuple(versions),
+        rounds=len(rounds),
+        falls=falls,
+        limit=limit,
+        changes=_changes(series, versions, falls=falls),
+        noise=series.noise,
+        visible=None if series.visible is None else abs(math.expm1(sign * series.visible)),
+        lasting=series.lasting,
+        alone=series.alone,
+        odd=tuple(versions[place] for place in series.odd),
+        left_out=tuple(_left_out(file, versions, rounds)),
+    )
+
+
+def complete_part(file: HistoryFile) -> tuple[list[str], list[str]]:
+    """Versions and rounds of which every value is there: what lacks the largest share of its own goes first, a version
+    before a round.
+    """
+    missing = np.array([[turn not in cells for turn in file.rounds] for cells in file.cells.values()])
+    lacks = [missing.sum(axis=1), missing.sum(axis=0)]  # of each version, of each round
+    kept = [np.full(count, True) for count in missing.shape]
+    while lacks[0].any():
+        shares = [lacks[0].max() / kept[1].sum(), lacks[1].max() / kept[0].sum()]
+        axis = 0 if shares[0] >= shares[1] else 1
+        worst = int(lacks[axis].argmax())
+        lacks[1 - axis] = (lacks[1 - axis] - missing.take(worst, axis=axis)) * kept[1 - axis]
+        lacks[axis][worst] = 0
+        kept[axis][worst] = False
+    return (
+        [version for version, used in zip(file.cells, kept[0], strict=True) if used],
+        [turn for turn, used in zip(file.rounds, kept[1], strict=True) if used],
+    )
+
+
+def _left_out(file: HistoryFile, versions: Sequence[str], rounds: Sequence[str]) -> Iterator[str]:
+    lost = [version for version in file.cells if version not in set(versions)]
+    if lost:
+        yield f"{_names('version', lost)}: not measured in every round that is compared"
+    dropped = [turn for turn in file.rounds if turn not in set(rounds)]
+    if dropped:
+        yield f"{_names('round', dropped)}: without some of the versions that are compared"
+
+
+def _names(what: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
+    return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names[:TOLD])}{more}"
+
+
+def _changes(series: SeriesFound, versions: Sequence[str], *, falls: bool) -> tuple[SeriesChange, ...]:
+    told = [(change.after, _told(change, versions, falls=falls)) for change in series.changes]
+    told += [(shift.after, _better(shift, versions, falls=falls)) for shift in series.better]
+    return tuple(change for _, change in sorted(told, key=lambda one: one[0]))
+
+
+def _told(change: Change, versions: Sequence[str], *, falls: bool) -> SeriesChange:
+    assert change.effect is not None, "levels have sizes"
+    return SeriesChange(
+        kind=change.kind,
+        before=None if change.before is None else versions[change.before],
+        after=versions[change.after],
+        between=() if change.before is None else tuple(versions[change.before + 1 : change.after]),
+        effect=_inverse(change.effect) if falls else change.effect,
+        p=change.p,
+    )
+
+
+def _better(shift: Changepoint, versions: Sequence[str], *, falls: bool) -> SeriesChange:
+    low, high = shift.interval
+    effect = Effect(value=math.exp(shift.size), unit="ratio", ci=(math.exp(low), math.exp(high)))
+    return SeriesChange(
+        kind="better",
+        before=versions[shift.before],
+        after=versions[shift.after],
+        between=tuple(versions[shift.before + 1 : shift.after]),
+        effect=_inverse(effect) if falls else effect,
+        p=shift.p,
+    )
+
+
+def _inverse(effect: Effect) -> Effect:
+    ci = None if effect.ci is None else (1 / effect.ci[1], 1 / effect.ci[0])
+    return Effect(value=1 / effect.value, unit=effect.unit, ci=ci)
+
+
+def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
+    """As `--json` prints it."""
+    return {
+        "history": found.history,
+        "verdict": found.verdict,
+        "versions": len(found.versions),
+        "rounds": found.rounds,
+        "worse": "less" if found.falls else "more",
+        "limit": found.limit,
+        "changes": [_described(change) for change in found.changes],
+        "noise": found.noise,
+        "noise_of": None if found.noise is None else "neighbours" if found.alone else "rounds",
+        "smallest_visible": found.visible,
+        "smallest_visible_lasting": found.lasting,
+        "odd": list(found.odd),
+        "left_out": list(found.left_out),
+        "why": "" if found.noise is not None else too_few(found),
+    }
+
+
+def _described(change: SeriesChange) -> Mapping[str, Any]:
+    return {
+        "kind": change.kind,
+        "before": change.before,
+        "after": change.after,
+        "between": list(change.between),
+        "effect": {
+            "value": change.effect.value,
+            "unit": change.effect.unit,
+            "ci": None if change.effect.ci is None else list(change.effect.ci),
+        },
+        "p": change.p,
+    }
+
+
+def too_few(found: SeriesVerdict) -> str:
+    """What is missing where nothing could be judged."""
+    return (
+        f"{len(found.versions)} versions of one value each tell no noise: measure all of them again in a second and a "
+        f"third round, or give {FEWEST_ALONE} versions"
+    )

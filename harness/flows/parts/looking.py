@@ -1,0 +1,137 @@
+"""One look: what the registries have now, beside what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from harness.model import Image, Matrix, Pull
+from harness.model.seen import ImageRef
+from harness.plan import make_plan
+from harness.registry import RegistryDenied, TagSource
+from harness.store.watch_state import Memory
+
+Digests = Literal["some", "all"]
+SMALL_REPOSITORY = 100
+"""Of a repository with as many tags, all digests are asked for at every look."""
+MOST_REQUESTS = 5
+"""Of a larger one, as many as make up to so many requests, those asked longest ago first: public registries count."""
+
+
+class ImageRegistry(TagSource, Protocol):
+    """What is asked of registries: `harness.registry.Registry`."""
+
+    @property
+    def requests(self) -> int: ...
+
+    def digest(self, reference: str) -> str | None: ...
+
+
+@dataclass(kw_only=True)
+class Listing:
+    """The tags of every repository, asked once a look."""
+
+    images: ImageRegistry
+    found: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    cost: dict[str, int] = field(default_factory=dict)
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        if repository not in self.found:
+            before = self.images.requests
+            self.found[repository] = self.images.tags(repository)
+            self.cost[repository] = self.images.requests - before
+        return self.found[repository]
+
+    def lacks(self, reference: str) -> bool:
+        """Whether its repository was listed, and has no such tag."""
+        repository, tag = _split(reference)
+        return repository in self.found and tag not in self.found[repository]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What was found. `digests` are of the images that were asked for; None: the registry has no such tag."""
+
+    new: tuple[ImageRef, ...]
+    republished: tuple[ImageRef, ...]
+    gone: tuple[ImageRef, ...]
+    digests: Mapping[ImageRef, str | None]
+    notes: tuple[str, ...]
+
+
+def watched(matrix: Matrix) -> dict[ImageRef, Image]:
+    """The images that a sweep of the matrix would run, in its order."""
+    cells = make_plan(matrix, seed=0).cells
+    return {ImageRef(cell.image.series, cell.image.version): cell.image for cell in cells if not cell.excluded}
+
+
+def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests) -> View:
+    """Ask for the digests that are due, and compare. Raises RegistryTrouble: then nothing is known."""
+    asked: dict[ImageRef, str | None] = {}
+    notes = []
+    for spot, reference in _due(images, memory, listing, digests=digests):
+        try:
+            asked[spot] = listing.images.digest(reference)
+        except RegistryDenied as error:  # it may be on the engines all the same
+            notes.append(f"{spot.series} {spot.version}: {error}")
+    unknown = [spot for spot in images if memory.of(spot) is None]
+    absent = [spot for spot in unknown if spot in asked and asked[spot] is None]
+    notes += [f"{spot.series} {spot.version}: the registry has no such tag" for spot in absent]
+    return View(
+        new=tuple(spot for spot in unknown if spot not in absent),
+        republished=tuple(spot for spot, digest in asked.items() if _differs(memory, spot, digest)),
+        gone=tuple(_gone(asked, memory, listing)),
+        digests=asked,
+        notes=tuple(notes),
+    )
+
+
+def tagged(images: Mapping[ImageRef, Image]) -> dict[ImageRef, str]:
+    """The references that may point to something else tomorrow."""
+    pulled = {spot: image.source.reference for spot, image in images.items() if isinstance(image.source, Pull)}
+    return {spot: reference for spot, reference in pulled.items() if "@" not in reference}
+
+
+def _due(
+    images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests
+) -> Iterator[tuple[ImageRef, str]]:
+    by_repository: dict[str, list[tuple[ImageRef, str]]] = {}
+    for spot, reference in tagged(images).items():
+        if memory.of(spot) is None:
+            yield spot, reference
+        else:
+            by_repository.setdefault(_split(reference)[0], []).append((spot, reference))
+    for repository, known in by_repository.items():
+        size = len(listing.found.get(repository, known))
+        if digests == "all" or size <= SMALL_REPOSITORY:
+            yield from known
+        else:
+            allowed = max(1, MOST_REQUESTS - listing.cost.get(repository, 0))
+            yield from _longest_ago(known, memory)[:allowed]
+
+
+def _longest_ago(known: Sequence[tuple[ImageRef, str]], memory: Memory) -> list[tuple[ImageRef, str]]:
+    """Those asked longest ago first; of those asked at one time the newest versions, which change most often."""
+    newest_first = list(reversed(known))
+    return sorted(newest_first, key=lambda each: found.asked if (found := memory.of(each[0])) else "")
+
+
+def _differs(memory: Memory, spot: ImageRef, digest: str | None) -> bool:
+    known = memory.of(spot)
+    return known is not None and None not in (known.digest, digest) and known.digest != digest
+
+
+def _gone(asked: Mapping[ImageRef, str | None], memory: Memory, listing: Listing) -> Iterator[ImageRef]:
+    """Known images whose tag was there before and is not now. One that the matrix no longer names is not asked for."""
+    for spot, known in memory.spots():
+        missing = spot in asked and asked[spot] is None
+        if not known.gone and (missing or (known.reference and listing.lacks(known.reference))):
+            yield spot
+
+
+def _split(reference: str) -> tuple[str, str]:
+    """`host:5000/repository`, `tag`"""
+    head, slash, tail = reference.rpartition("/")
+    repository, _, tag = tail.partition(":")
+    return f"{head}{slash}{repository}", tag

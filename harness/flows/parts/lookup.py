@@ -1,0 +1,129 @@
+"""Finds what a user names: a run, a cell, a finding. What is not clear is answered with what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from harness.errors import UsageError
+from harness.model import Cell, Finding, Trial, written
+from harness.store.saved_run import StoredRun, newest, read_run
+
+MOST_LISTED = 20
+Thing = TypeVar("Thing")
+Place = Cell | Finding
+
+
+def open_run(text: str, *, out: Path) -> StoredRun:
+    """The run that `text` names: a directory, `latest`, or a matrix's name or a run's id below `out`."""
+    return read_run(find_run(text, out=out))
+
+
+def find_run(text: str, *, out: Path) -> Path:
+    """The directory of that run; of a name that fits several, the newest that has come to its report, if one has.
+
+    Raises UsageError with the newest runs that there are.
+    """
+    if Path(text).is_dir():
+        return newest(Path(text))
+    runs = sorted((plan.parent for plan in out.glob("*/[0-9]*/plan.json")), key=lambda run: run.name, reverse=True)
+    fitting = [run for run in runs if text in ("latest", run.name, run.parent.name)]
+    if fitting:
+        return next((run for run in fitting if (run / "summary.json").exists()), fitting[0])
+    there = ", ".join(str(run) for run in runs[:5]) or f"none in {out} (see --out)"
+    raise UsageError(f"{text}: no run of that name; give a run's directory, its id, or `latest`. There are: {there}")
+
+
+def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
+    """The cell that is meant by its id, or by words that together fit no other: series, version, host, GPU, scenario,
+    params as `name=value` or by their values (`true` or `True`). Raises UsageError with the candidates."""
+    cells = run.plan.cells
+    by_id = [cell for cell in cells if words and cell.id == words[0]]
+    return _the_only(
+        by_id or _fitting(cells, words, _names_of_cell, lambda cell: cell),
+        run=run,
+        what="cell",
+        of=cells,
+        tell=_tell_cell,
+    )
+
+
+def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Finding], str]) -> tuple[int, Finding]:
+    """The finding that is meant by its number (from 1, in the order of the reports), or by words that together fit no
+    other: those of a cell, `memory`, `first_bad`. With its number. Raises UsageError with the candidates, as
+    `tell` has them."""
+    numbered = list(enumerate(run.findings, start=1))
+    if not numbered:
+        raise UsageError(f"{run.path}: this run has no finding: nothing changed in what it measured")
+    by_number = [entry for entry in numbered if [str(entry[0])] == list(words)]
+    found = by_number or _fitting(numbered, words, lambda entry: _names_of_finding(entry[1]), lambda entry: entry[1])
+    return _the_only(found, run=run, what="finding", of=numbered, tell=lambda entry: f"{entry[0]}  {tell(entry[1])}")
+
+
+def _names_of_cell(cell: Cell) -> set[str]:
+    return {cell.id, cell.image.series, cell.image.version} | _names_of_place(cell)
+
+
+def _names_of_finding(finding: Finding) -> set[str]:
+    versions = {finding.before or "", finding.after}
+    return {finding.series, finding.metric, finding.kind, finding.verdict, *versions} | _names_of_place(finding)
+
+
+def _names_of_place(of: Place) -> set[str]:
+    lane, variant = of.lane, of.variant
+    params = {f"{name}={text}" for name, value in variant.params for text in (str(value), written(value))}
+    return {str(lane), lane.host.name, lane.gpu or "", variant.scenario.name, str(variant), *params}
+
+
+def _fitting(
+    things: Sequence[Thing], words: Sequence[str], names: Callable[[Thing], set[str]], place: Callable[[Thing], Place]
+) -> list[Thing]:
+    """Those that have every word among their names; one argument may hold several words. The bare value of a param is
+    a name only where nothing else is meant: it may look like a version."""
+    for wanted in (set(words), {part for word in words for part in word.split()}):
+        for loose in (False, True):
+            found = [one for one in things if wanted <= names(one) | (_values(place(one)) if loose else set())]
+            if found:
+                return found
+    return []
+
+
+def _values(of: Place) -> set[str]:
+    return {text for _, value in of.variant.params for text in (str(value), written(value))}
+
+
+def _the_only(
+    found: Sequence[Thing], *, run: StoredRun, what: str, of: Sequence[Thing], tell: Callable[[Thing], str]
+) -> Thing:
+    if len(found) == 1:
+        return found[0]
+    listed = [f"  {_one_line(tell(thing))}" for thing in (found or of)[:MOST_LISTED]]
+    more = len(found or of) - len(listed)
+    rest = [f"  and {more} more"] if more else []
+    which = f"that fits {len(found)} {what}s; say more, or give one of these" if found else f"no such {what}; there are"
+    raise UsageError("\n".join([f"{run.path}: {which}:", *listed, *rest]))
+
+
+def _one_line(text: str) -> str:
+    """A param may hold line feeds, or what a terminal would act on."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _tell_cell(cell: Cell) -> str:
+    return f"{cell.id}    {cell}"
+
+
+def cell_of(run: StoredRun, finding: Finding, version: str) -> Cell | None:
+    """The cell of a version in a finding's history."""
+    for block in run.plan.blocks:
+        if (block.series.name, block.lane, block.variant) == (finding.series, finding.lane, finding.variant):
+            return next((cell for cell in block.cells if cell.image.version == version), None)
+    return None
+
+
+def telling_trial(trials: Sequence[Trial]) -> Trial | None:
+    """The launch that says most: one that failed, if any did, else the one with the most steps."""
+    measured = [trial for trial in trials if trial.measured]
+    failed = [trial for trial in measured if not trial.ended_well]
+    return max(failed or measured, key=lambda trial: trial.last_step, default=None)

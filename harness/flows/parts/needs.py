@@ -1,0 +1,176 @@
+"""What the images of a matrix need: their sizes, and what they say of themselves, by their registries before a pull."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.model import Build, Host, Image, Pull
+from harness.model.doctor import Wanted
+from harness.registry import PublishedImage, Registry, RegistryDenied, RegistrySilent, RegistryTrouble
+from harness.registry.names import parse
+from harness.run.engine import Engine
+from harness.run.images.disk_budget import Disk, Name, name_of, total_bytes
+
+UNPACKED = 3.0
+"""How much larger images are on an engine than in a registry, about: 2.4 (Debian, Python) to 3.7 (TensorFlow)."""
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # as the kernel, and as registries name them
+NO_SIZE = {"Build": "built there", "Install": "installed there"}
+
+Layers = Mapping[str, int]
+
+
+@dataclass(kw_only=True)
+class RegistryAnswers:
+    """Asks registries, each thing once: several hosts want the same images. Not thread-safe.
+
+    A registry that does not answer is not asked for another image: each time it would be waited for. `say` is told
+    what is asked.
+    """
+
+    registry: Registry
+    say: Callable[[str], None] = lambda text: None
+    _found: dict[tuple[str, str], Layers | RegistryTrouble] = field(default_factory=dict)
+    _facts: dict[tuple[str, str], PublishedImage] = field(default_factory=dict)
+    _silent: dict[str, RegistrySilent] = field(default_factory=dict)
+
+    def layers(self, reference: str, architecture: str) -> Layers | str:
+        """Bytes by layer, packed; or why nothing is known."""
+        found = self._ask(reference, architecture)
+        return str(found) if isinstance(found, RegistryTrouble) else found
+
+    def facts(self, reference: str, architecture: str) -> PublishedImage | None:
+        """Labels and environment; None if they are not known, and `layers` may say why."""
+        self._ask(reference, architecture)
+        return self._facts.get((reference, architecture))
+
+    def is_denied(self, reference: str, architecture: str) -> bool:
+        """Whether its registry says that there is no such image, or not for us."""
+        return isinstance(self._ask(reference, architecture), RegistryDenied)
+
+    def _ask(self, reference: str, architecture: str) -> Layers | RegistryTrouble:
+        asked, host = (reference, architecture), parse(reference).host
+        if asked not in self._found:
+            self._found[asked] = self._silent.get(host) or self._answer(reference, architecture)
+            found = self._found[asked]
+            if isinstance(found, RegistrySilent):
+                self._silent[host] = found
+        return self._found[asked]
+
+    def _answer(self, reference: str, architecture: str) -> Layers | RegistryTrouble:
+        self.say(f"asking the registry for {reference}")
+        try:
+            layers = self.registry.layers(reference, architecture=architecture)
+            self._facts[reference, architecture] = self.registry.facts(reference, architecture=architecture)
+        except RegistryTrouble as error:
+            return error
+        return {layer.digest: layer.size_bytes for layer in layers}
+
+
+def architecture_of(facts: Mapping[str, object]) -> str:
+    """As registries name the one of an engine."""
+    machine = str(facts.get("architecture") or "x86_64")
+    return ARCHITECTURES.get(machine, machine)
+
+
+def reference_of(image: Image) -> str | None:
+    """What a registry can be asked for: an image that is pulled, or the base of one that is not."""
+    match image.source:
+        case Pull(reference=reference):
+            return reference
+        case Build():
+            return None
+        case source:
+            return source.base
+
+
+def wanted(
+    images: Sequence[Image],
+    missing: Sequence[Image],
+    told: RegistryAnswers,
+    *,
+    architecture: str,
+    at_hand: Collection[str] = (),
+) -> Wanted:
+    """What getting the `missing` ones of `images` fetches; what builds and installs add to that is not known.
+
+    `at_hand`: references of bases that are there already.
+    """
+    layers: dict[str, int] = {}
+    unknown: dict[str, str] = {}
+    for image in missing:
+        reference = reference_of(image)
+        if reference in at_hand:
+            found: Layers | str = {}
+        else:
+            found = NO_SIZE["Build"] if reference is None else told.layers(reference, architecture)
+        if isinstance(found, str):
+            unknown[f"{image.series} {image.version}"] = found
+            continue
+        layers.update(found)
+        if not isinstance(image.source, Pull):
+            unknown[f"{image.series} {image.version}"] = NO_SIZE["Install"]
+    packed = sum(layers.values())
+    return Wanted(
+        images=len(images),
+        missing=len(missing),
+        missing_bytes=packed,
+        unpacked_bytes=round(UNPACKED * packed),
+        unknown=unknown,
+    )
+
+
+def disk_of(
+    host: Host,
+    engine: Engine,
+    images: Sequence[Image],
+    *,
+    registry: Callable[[], Registry],
+    note: Callable[[str], None],
+) -> Disk:
+    """The room that the matrix gives to images on a host. If they cannot all be there at once, `note` is told so."""
+    if host.disk_bytes is None:
+        return Disk()
+    missing = [image for image in images if not engine.at_hand(image)]
+    told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
+    expected = _expected([image for image in missing if isinstance(image.source, Pull)], told, architecture)
+    bases = bases_of(images) if host.is_process else ()
+    needs = wanted(images, missing, told, architecture=architecture, at_hand=bases)
+    all_bytes = total_bytes(engine.kept()) + needs.unpacked_bytes
+    if all_bytes > host.disk_bytes:
+        note(_too_much(host, all_bytes, host.disk_bytes))
+    return Disk(limit_bytes=host.disk_bytes, expected_bytes=expected, stay=bases_of(images))
+
+
+def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[Name, int]:
+    """What each pull will add, unpacked, where that is known: layers that several have are there after the first."""
+    layers: dict[Name, Layers] = {}
+    for image in pulls:
+        found = told.layers(str(reference_of(image)), architecture)
+        if not isinstance(found, str):
+            layers[name_of(image)] = found
+    times = Counter(layer for found in layers.values() for layer in found)
+    return {
+        name: round(UNPACKED * sum(size for layer, size in found.items() if times[layer] == 1))
+        for name, found in layers.items()
+    }
+
+
+def _too_much(host: Host, all_bytes: int, limit_bytes: int) -> str:
+    return (
+        f"{host.where}.disk: the images that the harness keeps on {host.name} will take about {_gib(all_bytes)}, and "
+        f"{_gib(limit_bytes)} are allowed: some are removed and pulled again, which takes time in every round; raise "
+        "`disk`, run fewer at a time (--series), or search (--search bisect)"
+    )
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 30):.3g} GiB"
+
+
+def bases_of(images: Sequence[Image]) -> frozenset[str]:
+    """Images that others are made from in this run."""
+    return frozenset(
+        reference for image in images if not isinstance(image.source, Pull) and (reference := reference_of(image))
+    )

@@ -1,0 +1,209 @@
+"""A plan being run: a thread for every host, block by block, and each block judged as soon as it is done."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
+from harness.errors import HarnessError, Interrupted
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts import OpenHost, at_once, images_on, side_by_side
+from harness.flows.parts.needs import disk_of
+from harness.flows.parts.registries import open_registries
+from harness.model import Block, Host, Noise, Plan
+from harness.plan import most_launches
+from harness.run.engine import Engine, Lease
+from harness.run.hosts import other_sweeps
+from harness.run.hosts.lanes import HostRun
+from harness.run.images.disk_budget import Disk
+from harness.run.images.prefetch import HostImages
+from harness.run.scheduler import BlockRun, CellRun
+from harness.schedule import oracle
+from harness.schedule.bisect_scheduler import BisectScheduler
+from harness.schedule.full_scheduler import FullScheduler
+from harness.store import RunDirectory
+
+
+@dataclass(kw_only=True)
+class _Work:
+    """A block on its way: who decides its launches, what became of its cells, and the verdict once they are done."""
+
+    block: Block
+    scheduler: FullScheduler | BisectScheduler
+    run: BlockRun
+    judged: JudgedBlock | None = None
+
+    def conclusion(self) -> tuple[str, ...]:
+        """What a search came to, for those who would otherwise take "not launched" for "good"."""
+        found = self.scheduler.conclusion
+        place = f"{self.block.series.name} on {self.block.lane}, {self.block.variant}"
+        return (f"{place}: searched: {found}",) if found else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A plan being run on hosts that are open: a thread for each, so that a slow or lost one holds up no other."""
+
+    plan: Plan
+    hosts: Sequence[OpenHost]
+    journal: RunDirectory
+    context: RunContext
+    reuse: bool = True
+    only: frozenset[str] | None = None
+    """The cells that may be launched; None: all."""
+    works: dict[int, _Work] = field(default_factory=dict)
+    """By the identity of their BlockRun, in the plan's order."""
+    noises: dict[tuple[str, str], Noise] = field(default_factory=dict)
+    """A/A noise by lane and scenario."""
+
+    def run(self) -> None:
+        """Launch what is not known yet. Returns early once the world is stopped; a host that is lost has a problem."""
+        self.works.update({id(work.run): work for work in self._works()})
+        trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
+        exact = trials.least == trials.most and not searched
+        self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact)
+        side_by_side([functools.partial(self._run_host, each) for each in self.hosts], self.context.stopped)
+
+    def judged(self) -> list[JudgedBlock]:
+        """Every block, in the plan's order; those that were not finished as far as they came."""
+        return [work.judged or self._judge(work) for work in self.works.values()]
+
+    def _works(self) -> list[_Work]:
+        """Every block with its policy. One block of each scenario and lane measures the noise."""
+        works = []
+        measuring: set[tuple[str, str]] = set()
+        for block in self.plan.blocks:
+            runs = tuple(CellRun(cell=cell) for cell in block.cells)
+            if self.plan.searched(block) and self.only is None:
+                scheduler: FullScheduler | BisectScheduler = self._search(block, runs)
+            else:
+                noise = place_of(block) not in measuring
+                scheduler = FullScheduler(
+                    runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise, blocks=self._blocks(block)
+                )
+                measuring.add(place_of(block))
+            works.append(_Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler)))
+        return works
+
+    def _search(self, block: Block, runs: Sequence[CellRun]) -> BisectScheduler:
+        """What chooses the launches of a block, or judges those that another search left and `--decide` added to."""
+        return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
+
+    def _blocks(self, block: Block) -> int:
+        """How many blocks the scenario of this one has."""
+        name = block.variant.scenario.name
+        return sum(other.variant.scenario.name == name for other in self.plan.blocks)
+
+    def _finish(self, run: BlockRun) -> None:
+        """Judge a block whose launches are done, and let go of its traces."""
+        work = self.works[id(run)]
+        work.judged = self._judge(work)
+        for each, result in zip(run.cells, work.judged.cells, strict=True):
+            each.trials[:] = result.trials
+
+    def _judge(self, work: _Work) -> JudgedBlock:
+        place = place_of(work.block)
+        noise = work.scheduler.noise()
+        if noise is not None:
+            self.noises[place] = noise
+        least = 1 if self.plan.searched(work.block) else self.plan.trials.least
+        judged = judge_block(
+            work.block,
+            work.run.cells,
+            least=least,
+            seed=self.plan.seed,
+            noise=self.noises.get(place),
+            searched=self._search(work.block, work.run.cells) if self.plan.searched(work.block) else None,
+            rows=shown_rows(len(self.plan.cells) * self.plan.trials.least),
+            blocks=self._blocks(work.block),
+        )
+        unfound = () if judged.changes else work.conclusion()
+        return replace(judged, warnings=(*judged.warnings, *unfound))
+
+    def _run_host(self, each: OpenHost) -> None:
+        runs = [work.run for work in self.works.values() if work.block.lane.host == each.host]
+        try:
+            if each.engine is not None and each.problem is None:
+                self._use(each.engine, each.host, runs)
+        except Interrupted:
+            raise
+        except HarnessError as error:  # the other hosts go on, and what is known is reported
+            each.problem = str(error)
+        if each.problem is not None:
+            _give_up(runs, each.problem, least=self.plan.trials.least)
+            self.context.progress.note(each.problem)
+
+    def _use(self, engine: Engine, host: Host, blocks: Sequence[BlockRun]) -> None:
+        def say(text: str) -> None:
+            self.context.progress.preparing(lane=host.name, image="lease", text=text)
+
+        announced = other_sweeps.announced(
+            host.name, engine.facts, is_process=host.is_process, note=self.context.progress.note
+        )
+        with engine.lease(say, self.context.stopped.is_set) as lease, announced:
+            removed = engine.remove_leftovers()
+            if removed:
+                self.context.progress.note(f"{host.name}: removed {removed} left behind by a run that was killed")
+            self._run_lanes(engine, host, lease, blocks)
+
+    def _run_lanes(self, engine: Engine, host: Host, lease: Lease, blocks: Sequence[BlockRun]) -> None:
+        """One trial at a time; on a host with `parallel: true` one on each lane, each with a connection of its own."""
+        lanes: dict[str, list[BlockRun]] = {}
+        for block in blocks:
+            lanes.setdefault(str(block.cells[0].cell.lane) if host.parallel else host.name, []).append(block)
+        disk = disk_of(
+            host,
+            engine,
+            images_on(self.plan, host),
+            registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
+            note=self.context.progress.note,
+        )
+        first, *others = lanes.values()
+        opened = [self.context.open_engine(host, environ=self.context.environ, say=_unheard) for _ in others]
+        try:
+            at_once(
+                [
+                    functools.partial(self._host_run(each, host, lease, disk).run, lane)
+                    for each, lane in zip([engine, *opened], [first, *others], strict=True)
+                ]
+            )
+        finally:
+            for each in opened:
+                each.close()
+
+    def _host_run(self, engine: Engine, host: Host, lease: Lease, disk: Disk) -> HostRun:
+        images = HostImages(
+            engine=engine,
+            open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=_unheard),
+            progress=self.context.progress,
+            stopped=self.context.stopped.is_set,
+            disk=disk,
+        )
+        return HostRun(
+            engine=engine,
+            lease=lease,
+            images=images,
+            run_id=self.journal.id,
+            trials=self.plan.trials,
+            rng=random.Random(f"{self.plan.seed} {host.name}"),
+            oracle=oracle.oracle(),
+            journal=self.journal,
+            progress=self.context.progress,
+            stopped=self.context.stopped.is_set,
+            reuse=self.reuse,
+            finished=self._finish,
+        )
+
+
+def _unheard(text: str) -> None:
+    """A second connection to an engine that has answered already has nothing to tell."""
+
+
+def _give_up(blocks: Sequence[BlockRun], problem: str, *, least: int) -> None:
+    """The host is gone: every cell of it that lacks trials says why."""
+    for run in (run for block in blocks for run in block.cells):
+        if not run.problem and len(run.measured) < least:
+            run.problem = problem

@@ -1,0 +1,355 @@
+"""`harness probe`: looks into scenarios from inside, in launches of their own, and keeps what they find."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts import OpenHost, at_once, using_hosts
+from harness.flows.sweep import SweepOptions, with_lanes
+from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
+from harness.probes import Unreadable, leaks, lines, ops, read_oom, search_largest
+from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
+from harness.store import RunDirectory
+from harness.store.saved_probes import keep
+
+MOST_FILE_CHARACTERS = 64 << 20
+MOST_STEPS = 10**6
+"""Of a command that is left to end by itself."""
+NO_OPS = (
+    "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
+    "scenario in graph mode, or let trace_step() tell"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """One launch with a probe of `steps` steps: how it ended, and the files that it left. Of a script that made all of
+    them no further step failed, but what the probe asks then. `left_out`: files that are too large.
+    """
+
+    trial: Trial
+    files: Mapping[str, str]
+    steps: int
+    is_script: bool
+    left_out: Sequence[str] = ()
+
+    @property
+    def problem(self) -> str:
+        if self.trial.ended_well:
+            most = f"left out: with it the files are larger than {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
+            return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
+        # The failure's own line is the last: of a traceback, and after notes of how the process went down.
+        told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
+        if self.is_script and self.trial.last_step == self.steps:
+            told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
+        if not self.is_script and self.trial.output_tail.strip():
+            told += f": {self.trial.output_tail.strip().splitlines()[-1]}"
+        return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
+
+
+def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
+    """Run the probes that the plan's scenarios ask for (of `names`, if there are any), one after the other.
+
+    Returns what they found, and the directory with it: `probes.json`, and a folder of files for each. Raises UsageError
+    if there is nothing to do, Interrupted, EngineUnreachable.
+    """
+    asked = [(cell, each) for cell in plan.cells for each in _probes(cell.variant, names) if not cell.excluded]
+    if not asked:
+        raise UsageError(_nothing(plan, names))
+    with using_hosts(plan, context) as opened:
+        if context.stopped.is_set():
+            raise Interrupted("interrupted; nothing was started")
+        directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=context.now())
+        found: list[Probed] = []
+        for each in _all(with_lanes(plan, opened, options), opened, names, context):
+            found.append(each)
+            keep(found, directory)  # at once: an interruption loses nothing that was found
+    return found, directory.path
+
+
+def _probes(variant: Variant, names: Sequence[str]) -> list[Probe]:
+    return [each for each in variant.scenario.probes if not names or each.name in names]
+
+
+def _nothing(plan: Plan, names: Sequence[str]) -> str:
+    scenarios = {cell.variant.scenario.name: cell.variant.scenario for cell in plan.cells}
+    known = "; ".join(f"{name}: {', '.join(x.name for x in each.probes) or 'none'}" for name, each in scenarios.items())
+    what = f"probe {' or '.join(names)}" if names else "probes"
+    return f"{plan.matrix.path}: no scenario that was chosen has {what} (scenarios.NAME.probes); they have: {known}"
+
+
+Images = dict[tuple[str, str, str], Prepared | InfrastructureError]
+"""By host, series and version: what is had, or why it cannot be had."""
+
+
+def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: RunContext) -> Iterator[Probed]:
+    """Cell by cell in the plan's order; of cells that differ only in the size that is searched for, the first."""
+    searched: set[str] = set()
+    images: Images = {}
+    for cell in plan.cells:
+        (host,) = (each for each in hosts if each.host == cell.lane.host)
+        for each in _probes(cell.variant, names):
+            if cell.excluded:
+                continue
+            if each.name == "largest":
+                family = f"{cell.image} {cell.lane} {_without(cell.variant, _param(each))}"
+                if family in searched:
+                    continue
+                searched.add(family)
+            yield _one(cell, each, host, context, images)
+
+
+def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: Images) -> Probed:
+    """One probe of a cell, while the host is leased: what it starts would be in the figures of a sweep there."""
+
+    def say(text: str) -> None:
+        context.progress.preparing(lane=host.host.name, image="lease", text=text)
+
+    blank = Probed(probe=each, image=cell.image, lane=cell.lane, variant=cell.variant)
+    if host.engine is None or host.problem is not None:
+        return replace(blank, problem=host.problem or "the host could not be opened")
+    try:
+        looking = _Looking(
+            engine=host.engine, cell=cell, context=context, prepared=_prepared(host.engine, cell, context, images)
+        )
+        with host.engine.lease(say, context.stopped.is_set):
+            return FINDERS[each.name](looking, blank)
+    except (EngineUnreachable, Interrupted):
+        raise
+    except (InfrastructureError, Unreadable) as error:
+        return replace(blank, problem=str(error))
+
+
+def _prepared(engine: Engine, cell: Cell, context: RunContext, images: Images) -> Prepared:
+    """The cell's image; one that cannot be had is asked for once. Raises InfrastructureError, Interrupted."""
+
+    def say(text: str) -> None:
+        if context.stopped.is_set():
+            raise Interrupted("interrupted")
+        context.progress.preparing(lane=str(cell.lane), image=f"{cell.image.series} {cell.image.version}", text=text)
+
+    name = (cell.lane.host.name, cell.image.series, cell.image.version)
+    if name not in images:
+        try:
+            images[name] = engine.prepare(cell.image, say)
+        except EngineUnreachable:
+            raise
+        except InfrastructureError as error:
+            images[name] = error
+    found = images[name]
+    if isinstance(found, InfrastructureError):
+        raise found
+    return found
+
+
+class _Files:
+    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS; of one that does not fit nothing is kept."""
+
+    def __init__(self) -> None:
+        self.left_out: list[str] = []
+        self._parts: dict[str, list[str]] = {}
+        self._room = MOST_FILE_CHARACTERS
+
+    def note(self, name: str, text: str) -> None:
+        if name in self.left_out:
+            return
+        self._room -= len(text)
+        if self._room >= 0:
+            self._parts.setdefault(name, []).append(text)
+        else:
+            self._room += len(text) + sum(map(len, self._parts.pop(name, ())))
+            self.left_out.append(name)
+
+    def whole(self) -> dict[str, str]:
+        return {name: "".join(parts) for name, parts in self._parts.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Looking:
+    """Launches of one cell. `aside`: what a second one beside the first is called where progress is told."""
+
+    engine: Engine
+    cell: Cell
+    context: RunContext
+    prepared: Prepared
+    aside: str = ""
+
+    @contextlib.contextmanager
+    def beside(self, name: str) -> Iterator[_Looking]:
+        """The same by a connection of its own, to launch in another thread. Raises InfrastructureError."""
+        engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=lambda text: None)
+        try:
+            yield replace(self, engine=engine, aside=f" ({name})")
+        finally:
+            engine.close()
+
+    def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
+        """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
+        files = _Files()
+        cell, progress = self.cell, self.context.progress
+        lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
+        progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
+        trial = run_trial(
+            self.engine,
+            LaunchRequest(
+                prepared=self.prepared,
+                scenario=variant.scenario,
+                payload=pack(variant, extras={"looks": [steps], "probe": probe}),
+                gpus=cell.lane.gpus,
+                labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
+            ),
+            cell_id=cell.id,
+            number=1,
+            key="",
+            round=0,
+            decide=lambda trace: "go",
+            on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
+            cancelled=self.context.stopped.is_set,
+            on_file=files.note,
+        )
+        if trial.end == "interrupted":
+            raise Interrupted("interrupted")
+        looked = Looked(
+            trial=trial,
+            files=files.whole(),
+            left_out=files.left_out,
+            steps=steps,
+            is_script=variant.scenario.script is not None,
+        )
+        told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or trial.end}"
+        progress.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
+        return looked
+
+
+# ---------------------------------------------------------------- each probe
+
+
+def _plain(looking: _Looking, blank: Probed) -> tuple[Probed, Looked]:
+    probe = blank.probe
+    looked = looking.launch(blank.variant, steps=probe.steps, probe={"name": probe.name, **dict(probe.settings)})
+    return replace(blank, problem=looked.problem, files=looked.files), looked
+
+
+def _ops(looking: _Looking, blank: Probed) -> Probed:
+    probed, looked = _plain(looking, blank)
+    if "optrace.json" not in looked.files:
+        return probed
+    found = ops(looked.files["optrace.json"])
+    return replace(probed, ops=found, problem=probed.problem or ("" if found else NO_OPS))
+
+
+def _lines(looking: _Looking, blank: Probed) -> Probed:
+    probed, looked = _plain(looking, blank)
+    if "lines.json" not in looked.files:
+        return probed
+    functions = lines(looked.files["lines.json"])
+    idle = [each.name for each in functions if not any(row.hits or row.occurrences for row in each.rows)]
+    uncalled = f"{', '.join(idle)}: not called in {blank.probe.steps} steps, in the scenario's own process"
+    return replace(probed, functions=functions, problem=probed.problem or (uncalled if idle else ""))
+
+
+def _artifacts(looking: _Looking, blank: Probed) -> Probed:
+    return _plain(looking, blank)[0]
+
+
+def _leaks(looking: _Looking, blank: Probed) -> Probed:
+    """The cell, and beside it the same with one step: what is in both is lost once. Valgrind keeps one processor busy
+    and counts blocks, not seconds, so neither disturbs the other.
+    """
+    if blank.variant.scenario.script is None:
+        return _leaks_of_command(looking, blank)
+    tables: list[tuple[Probed, Looked]] = []
+    controls: list[Looked] = []
+    with looking.beside("control") as other:
+        at_once(
+            [
+                lambda: tables.append(_plain(looking, blank)),
+                lambda: controls.append(other.launch(blank.variant, steps=1, probe={"name": "valgrind"})),
+            ]
+        )
+    ((probed, looked),), (control,) = tables, controls
+    if probed.problem or "valgrind.json" not in looked.files:
+        return probed
+    if control.problem or "valgrind.json" not in control.files:
+        return replace(probed, problem=f"the control: {control.problem or 'valgrind left no report'}")
+    found, errors, problem = leaks(
+        looked.files["valgrind.json"], control.files["valgrind.json"], further_steps=blank.probe.steps - 1
+    )
+    files = {**looked.files, "control.valgrind.json": control.files["valgrind.json"]}
+    # A process that does not end by itself is made to: its notes say so, whole report or not.
+    problem = ": ".join(dict.fromkeys(filter(None, (problem, looked.trial.message, control.trial.message))))
+    return replace(probed, leaks=found, errors=errors, problem=problem, files=files)
+
+
+def _leaks_of_command(looking: _Looking, blank: Probed) -> Probed:
+    """A command is run once, to its end, which it finds by itself; what it loses in all is divided by its steps, of
+    which one without `step_pattern` has one. One that failed has a report too, unless it was killed.
+    """
+    looked = looking.launch(blank.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
+    probed = replace(blank, problem=looked.problem, files=looked.files)
+    if "valgrind.json" not in looked.files:
+        missing = ": ".join(filter(None, ("valgrind left no report", looked.trial.message)))
+        return replace(probed, problem=looked.problem or missing)
+    steps = looked.trial.last_step if blank.variant.scenario.step_pattern else 1
+    found, errors, problem = leaks(looked.files["valgrind.json"], None, further_steps=max(1, steps))
+    if problem:  # at the time limit it was killed
+        problem = ": ".join(filter(None, (problem, looked.trial.message)))
+    return replace(probed, leaks=found, errors=errors, problem=probed.problem or problem)
+
+
+def _largest(looking: _Looking, blank: Probed) -> Probed:
+    """Tries sizes in launches of their own, under the scenario's limit of memory; any other failure ends the search."""
+    param = _param(blank.probe)
+    sizes = [value for name, values in blank.variant.scenario.params if name == param for value in values]
+    problems: list[str] = []
+
+    def attempt(size: int) -> SizeTry:
+        if problems:
+            return SizeTry(size=size, fits=False, end="not tried")
+        looked = looking.launch(_with(blank.variant, param, size), steps=blank.probe.steps, probe=None)
+        trial = looked.trial
+        if looked.problem and not out_of_memory(trial):
+            problems.append(f"{param}={size}: {looked.problem}")
+        return SizeTry(
+            size=size,
+            fits=not looked.problem,
+            end=trial.end,
+            peak_rss_kib=trial.peak_rss_kib,
+            message=looked.problem,
+            oom=read_oom(f"{trial.message}\n{trial.output_tail}") if looked.problem else None,
+        )
+
+    tries = search_largest(attempt, [size for size in sizes if isinstance(size, int)])
+    told = tuple(each for each in tries if each.end != "not tried")
+    return replace(blank, tries=told, problem="; ".join(problems))
+
+
+FINDERS: Mapping[str, Callable[[_Looking, Probed], Probed]] = {
+    "optrace": _ops, "lines": _lines, "valgrind": _leaks, "artifacts": _artifacts, "largest": _largest,
+}  # fmt: skip
+
+
+def out_of_memory(trial: Trial) -> bool:
+    """Also in setup, where weights are made: that says as much about what fits."""
+    return trial.end == "oom" or (trial.end == "setup" and "out of memory" in trial.message)
+
+
+def _param(probe: Probe) -> str:
+    return str(dict(probe.settings)["param"])
+
+
+def _with(variant: Variant, param: str, value: int) -> Variant:
+    return replace(variant, params=tuple((name, value if name == param else old) for name, old in variant.params))
+
+
+def _without(variant: Variant, param: str) -> str:
+    return str(replace(variant, params=tuple(pair for pair in variant.params if pair[0] != param)))

@@ -1,0 +1,1 @@
+"""Whose fault it is: the image, the GPU, the host, or both together; and with which params."""

@@ -1,0 +1,231 @@
+"""Whose fault it is: the image, the GPU, the host, or both together; and with which params. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.judge.attribution.cell_states import episodes_in, metric_of, signs, states_of
+from harness.judge.attribution.factorial import Square, SquareAnswer, SquareCell, answer, model_of
+from harness.judge.attribution.faults import Fault, Place, Row, alike, faults_of
+from harness.judge.attribution.param_rules import find_rule
+from harness.judge.cell.verdict import AGREE
+from harness.model import GOOD, Attribution, Block, Cell, CellResult, Episode, Finding, Install, Lane, Plan, Variant
+from harness.model.episodes import Sign
+
+
+def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
+    """For each fault of each series, scenario and metric: whose it is, and with which params.
+
+    A fault is an episode, merged over lanes and variants (`judge/attribution/faults.py`): each has a rule of its own.
+    Findings that are consequences of others are none. In the plan's order, and for each metric from old to new.
+    """
+    known = {entry.cell.id: entry for entry in cells}
+    found = []
+    for (series, scenario), blocks in _by_scenario(plan).items():
+        here = [one for one in findings if (one.series, one.variant.scenario.name) == (series, scenario)]
+        for sign in signs(here):
+            rows = {(block.variant, block.lane): states_of(block, known, here, sign=sign) for block in blocks}
+            for faults in _faults(blocks, rows, here, sign=sign):
+                group = _Group(
+                    plan=plan, blocks=blocks, known=known, findings=findings, sign=sign, rows=rows, faults=faults
+                )
+                found.append(group.attribution())
+    return tuple(found)
+
+
+def _faults(
+    blocks: Sequence[Block], rows: Mapping[Place, Row], findings: Sequence[Finding], *, sign: Sign
+) -> list[list[Fault]]:
+    order = {cell.image.version: place for place, cell in enumerate(blocks[0].cells)}
+    of: dict[Variant, dict[Lane, Sequence[Episode]]] = {}
+    for block in blocks:
+        place = (block.variant, block.lane)
+        of.setdefault(block.variant, {})[block.lane] = episodes_in(block, rows[place], findings, sign=sign)
+    each = [
+        fault
+        for variant, episodes in of.items()
+        for fault in faults_of(variant, episodes, {lane: rows[variant, lane] for lane in episodes}, order)
+        if any(True in row for row in fault.rows.values())  # not so if findings contradict each other
+    ]
+    return alike(each, order)
+
+
+def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
+    """The cells that would settle the causes that are undecided, each once. One may be `excluded` by the matrix."""
+    undecided = [one for one in attributions if one.cause == "undecided"]
+    return tuple({cell.id: cell for one in undecided for cell in one.missing}.values())
+
+
+def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[Block]]:
+    blocks: dict[tuple[str, str], list[Block]] = {}
+    for block in plan.blocks:
+        blocks.setdefault((block.series.name, block.variant.scenario.name), []).append(block)
+    return blocks
+
+
+# ---------------------------------------------------------------- one group of variants
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """One fault in the variants of a scenario that have it, with all that is known of the scenario in that series.
+
+    `rows` are how each variant stands on each lane, whatever the fault.
+    """
+
+    plan: Plan
+    blocks: Sequence[Block]
+    known: Mapping[str, CellResult]
+    findings: Sequence[Finding]
+    sign: Sign
+    rows: Mapping[Place, Row]
+    faults: Sequence[Fault]
+
+    @cached_property
+    def variants(self) -> list[Variant]:
+        """In the plan's order."""
+        having = {fault.variant for fault in self.faults}
+        return [one for one in dict.fromkeys(block.variant for block in self.blocks) if one in having]
+
+    @cached_property
+    def places(self) -> dict[Place, Row]:
+        """How they stand with this fault; of variants that do not have it, with any."""
+        own = {(fault.variant, lane): row for fault in self.faults for lane, row in fault.rows.items()}
+        return {**self.rows, **own}
+
+    def attribution(self) -> Attribution:
+        square = self._square()
+        told = answer(square)
+        series, versions = self.blocks[0].series, [cell.image.version for cell in self.blocks[0].cells]
+        asked = len({block.variant for block in self.blocks})
+        good, unknown, otherwise = self._others(square)
+        rule = find_rule(self.variants, good, unknown, otherwise=otherwise) if asked > 1 else None
+        lanes = square.lanes
+        return Attribution(
+            series=series.name,
+            scenario=self.variants[0].scenario.name,
+            metric=metric_of(self.sign),
+            cause=told.cause,
+            variants=tuple(self.variants),
+            episodes=tuple(self._episodes([lanes[place] for place in sorted(told.bad)])),
+            bad_lanes=tuple(lanes[place] for place in sorted(told.bad)),
+            good_lanes=tuple(lanes[place] for place in sorted(told.good)),
+            open_lanes=(*(lanes[n] for n in range(len(lanes)) if n not in told.bad | told.good), *self._not_planned()),
+            cleared=tuple(lanes[place] for place in sorted(told.cleared)),
+            images=tuple(versions[image] for image in square.images if square.lanes_at(image, True)),
+            apart=told.apart,
+            alike=len({model_of(lanes[place]) for place in told.bad}) == 1,
+            unseen=tuple(self._unseen([lanes[place] for place in sorted(told.bad)])),
+            doubt=told.doubt,
+            rule=rule,
+            unruly=asked > 1 and rule is None,
+            layer=self._layer(),
+            controls=tuple(self._controls([lanes[place] for place in told.bad])),
+            missing=self._missing(square, told),
+        )
+
+    def _episodes(self, lanes: Sequence[Lane]) -> Iterator[Episode]:
+        of = {fault.variant: fault.episodes for fault in self.faults}
+        for variant in self.variants:
+            for lane in lanes:
+                yield from of[variant].get(lane, ())
+
+    def _square(self) -> Square:
+        """What is known of any of the variants: nothing of it differs from one to the other."""
+        lanes = list(dict.fromkeys(block.lane for block in self.blocks))
+        merged = []
+        for lane in lanes:
+            rows = [self.places[one, lane] for one in self.variants if (one, lane) in self.places]
+            width = len(self.blocks[0].cells)
+            merged.append([next((row[n] for row in rows if row[n] is not None), None) for n in range(width)])
+        return Square(lanes=lanes, states=merged)
+
+    def _others(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant]]:
+        """The variants that are good where these are bad, those not known there, and those that are only bad there."""
+        good: list[Variant] = []
+        unknown: list[Variant] = []
+        otherwise: list[Variant] = []
+        bad = [(lane, image) for lane in range(len(square.lanes)) for image in square.images_of(lane, True)]
+        for variant in dict.fromkeys(block.variant for block in self.blocks):
+            rows = {n: self.places.get((variant, lane)) for n, lane in enumerate(square.lanes)}
+            states = {row[image] for lane, image in bad if (row := rows[lane]) is not None}
+            if variant in self.variants:
+                continue
+            (good if False in states else otherwise if True in states else unknown).append(variant)
+        return good, unknown, otherwise
+
+    def _unseen(self, lanes: Sequence[Lane]) -> Iterator[tuple[Variant, Lane]]:
+        for variant in self.variants:
+            for lane in lanes:
+                if True not in self.places.get((variant, lane), ()):
+                    yield variant, lane
+
+    def _not_planned(self) -> Iterator[Lane]:
+        """The hosts of the matrix that were left out of this run."""
+        planned = {block.lane.host.name for block in self.blocks}
+        allowed = self.variants[0].scenario.hosts
+        for host in self.plan.matrix.hosts:
+            if host.name not in planned and host.name in (allowed or (host.name,)):
+                yield Lane(host=host)
+
+    def _layer(self) -> str | None:
+        """The one layer that all bad cells of a leak name."""
+        if self.sign != "memory":
+            return None
+        layers = {
+            self.known[cell.id].verdict.layer
+            for block in self.blocks
+            if block.variant in self.variants
+            for cell, state in zip(block.cells, self.places[block.variant, block.lane], strict=True)
+            if state
+        }
+        return layers.pop() if len(layers) == 1 else None
+
+    def _controls(self, lanes: Sequence[Lane]) -> Iterator[str]:
+        """Other scenarios of the series that ran on all these lanes, were good in all that ran there, and of which
+        nothing is found: a cell may be good alone and worse than the one before.
+        """
+        series = self.blocks[0].series.name
+        others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks if block.series.name == series)
+        worse = {one.variant.scenario.name for one in self.findings if one.lane in lanes}
+        for name in others:
+            verdicts = [self._verdicts(name, lane) for lane in lanes]
+            if name not in worse and all(names and names <= GOOD for names in verdicts):
+                yield name
+
+    def _verdicts(self, scenario: str, lane: Lane) -> set[str]:
+        """Of a scenario on a lane, without what could not run."""
+        cells = [cell for cell in self.plan.cells if cell.variant.scenario.name == scenario and cell.lane == lane]
+        verdicts = {self.known[cell.id].verdict.verdict for cell in cells if cell.id in self.known}
+        return {str(name) for name in verdicts - {"untested", "incompatible"}}
+
+    def _missing(self, square: Square, told: SquareAnswer) -> tuple[Cell, ...]:
+        """The one cell that would tell most: one that was launched, and stays undecided, only if no other tells, and
+        what the matrix leaves out only if nothing else does.
+        """
+        cells = [cell for spot in told.wanted if (cell := self._cell(square, spot)) is not None]
+        return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, self._was_tried(cell)))[:1])
+
+    def _was_tried(self, cell: Cell) -> bool:
+        entry = self.known.get(cell.id)
+        return entry is not None and entry.verdict.trials >= AGREE
+
+    def _cell(self, square: Square, spot: SquareCell) -> Cell | None:
+        """The cell at a place of the square, of the first variant that was seen bad; None if it can never run, or is
+        known to be bad in another way: then it says nothing of this fault.
+        """
+        lane, image = spot
+        blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}
+        variant = next((one for one in self.variants if one in blocks), None)
+        if variant is None or self.rows[variant, square.lanes[lane]][image] is not None:
+            return None
+        cell = blocks[variant].cells[image]
+        return cell if self._runnable(cell) else None
+
+    def _runnable(self, cell: Cell) -> bool:
+        if cell.lane.host.is_process and not isinstance(cell.image.source, Install):
+            return False
+        entry = self.known.get(cell.id)
+        return entry is None or entry.verdict.verdict != "incompatible"

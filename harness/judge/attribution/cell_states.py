@@ -1,0 +1,91 @@
+"""How each cell of a block stands with one sign of trouble: bad, good, or not known. From verdicts and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.judge.cell.verdict import FAILURES
+from harness.judge.history.transitions import UNTOLD
+from harness.model import SIGNALS, Block, CellResult, CellVerdict, Episode, Finding, Metric, signal_of
+from harness.model.episodes import Sign, episodes_of, sign_of
+from harness.model.judged import State
+
+_FIRST: tuple[Sign, ...] = ("outcome", "memory", "slowdown")
+
+
+def signs(findings: Sequence[Finding]) -> list[Sign]:
+    """Those of which there is a finding, in the order of the table of signals; a scenario's own metrics come last."""
+    present = dict.fromkeys(map(sign_of, findings))
+    return [sign for sign in dict.fromkeys((*_FIRST, *SIGNALS, *present)) if sign in present]
+
+
+def metric_of(sign: Sign) -> Metric:
+    return "step_time" if sign == "slowdown" else sign
+
+
+def states_of(
+    block: Block, known: Mapping[str, CellResult], findings: Sequence[Finding], *, sign: Sign
+) -> tuple[State, ...]:
+    """Of each image of a block. What its history says, where the cell itself can be told: only that is good or bad.
+
+    Findings know the baseline that bad is measured against, and of good launches that may be luck. The two sides of a
+    finding can always be told.
+    """
+    here = _of(block, findings, sign)
+    versions = [cell.image.version for cell in block.cells]
+    sides = {version for one in here for version in (one.before, one.after)}
+    told = [
+        cell.image.version in sides or (cell.id in known and _told(known[cell.id].verdict, sign))
+        for cell in block.cells
+    ]
+    if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(told) < 2:
+        return (None,) * len(told)  # a level is only bad or good beside another version
+    unclear = {version for one in here for version in one.untestable} - sides
+    return tuple(
+        state if ok and version not in unclear else None
+        for version, ok, state in zip(versions, told, _history(versions, here), strict=True)
+    )
+
+
+def episodes_in(
+    block: Block, states: Sequence[State], findings: Sequence[Finding], *, sign: Sign
+) -> tuple[Episode, ...]:
+    """The block's episodes that are nobody's consequence, oldest first; `states` are its own."""
+    versions = [cell.image.version for cell in block.cells]
+    order = {version: place for place, version in enumerate(versions)}
+    found = episodes_of(_of(block, findings, sign), order, states)
+    return tuple(one for one in found if not one.finding.consequence_of)
+
+
+def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
+    place = (block.series.name, block.lane, block.variant)
+    return [one for one in findings if (one.series, one.lane, one.variant) == place and sign_of(one) == sign]
+
+
+def _told(verdict: CellVerdict, sign: Sign) -> bool:
+    """Whether a cell says anything of this sign. A peak says nothing of a leak: it is a matter of how long it ran."""
+    failed = bool(FAILURES & set(verdict.verdicts))
+    seen = verdict.signals.get(sign)
+    if seen is not None and sign not in _FIRST:
+        if signal_of(sign).kind == "level":
+            return seen.value is not None and not failed
+        return seen.seen in ("good", "bad")
+    if verdict.verdict in UNTOLD or sign == "outcome":
+        return verdict.verdict not in UNTOLD
+    own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)
+    if own is not None:
+        return not failed or own in verdict.verdicts
+    leaks = sign == "peak_memory" and "leak" in verdict.verdicts
+    figures = {"step_time": verdict.step_ms, "peak_memory": verdict.peak_rss_mib}
+    return figures.get(sign, 0.0) is not None and not failed and not leaks
+
+
+def _history(versions: Sequence[str], findings: Sequence[Finding]) -> list[bool]:
+    """Whether each version lies where the findings have it bad."""
+    changes = {one.after: one.kind != "first_fixed" for one in findings}
+    first = next((changes[version] for version in versions if version in changes), True)
+    bad, states = not first, []
+    for version in versions:
+        bad = changes.get(version, bad)
+        states.append(bad)
+    return states

@@ -1,0 +1,196 @@
+"""Image or lane: what the square of images × lanes says, where it is bad, good, or not known. Pure, on states alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.model import Cause, Doubt, Lane
+from harness.model.judged import State
+
+SquareCell = tuple[int, int]
+"""(lane, image), as positions in a square."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square:
+    """`states[lane][image]`, images oldest first."""
+
+    lanes: Sequence[Lane]
+    states: Sequence[Sequence[State]]
+
+    def lanes_at(self, image: int, state: bool) -> set[int]:
+        return {lane for lane, row in enumerate(self.states) if row[image] is state}
+
+    def images_of(self, lane: int, state: State) -> list[int]:
+        return [image for image, known in enumerate(self.states[lane]) if known is state]
+
+    @property
+    def images(self) -> range:
+        return range(len(self.states[0]))
+
+    def with_any(self, state: bool) -> set[int]:
+        return {lane for lane, row in enumerate(self.states) if state in row}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquareAnswer:
+    """`bad`, `good`, `cleared`: positions of lanes, as in an Attribution. `wanted`: what would tell, best first."""
+
+    cause: Cause
+    bad: frozenset[int]
+    good: frozenset[int] = frozenset()
+    cleared: frozenset[int] = frozenset()
+    apart: bool = False
+    doubt: Doubt | None = None
+    wanted: tuple[SquareCell, ...] = ()
+
+
+def answer(square: Square) -> SquareAnswer:
+    """Whose fault it is that some of the square is bad; at least one of it must be."""
+    split = [image for image in square.images if square.lanes_at(image, True) and square.lanes_at(image, False)]
+    return _where_lanes_differ(square, split) if split else _where_lanes_agree(square)
+
+
+def model_of(lane: Lane) -> str | None:
+    """The kind of GPU of a lane, of several all of them: `all` is another thing on each host. None without one."""
+    return " + ".join(sorted(gpu.short_name for gpu in lane.gpus)) or lane.gpu
+
+
+# ---------------------------------------------------------------- no image is good here and bad there
+
+
+def _where_lanes_agree(square: Square) -> SquareAnswer:
+    bad = square.with_any(True)
+    turned = bad & square.with_any(False)
+    if turned:
+        proven = _reached(square, turned)
+        return SquareAnswer(cause="image", bad=frozenset(proven), cleared=frozenset(proven - turned))
+    alike = next(
+        (lanes for lanes in (square.lanes_at(image, True) for image in square.images) if _differ(square, lanes)), None
+    )
+    if alike is not None:
+        return SquareAnswer(cause="image", bad=frozenset(alike), cleared=frozenset(alike))
+    return _undecided(square, bad)
+
+
+def _reached(square: Square, turned: set[int]) -> set[int]:
+    """The lanes where an image is bad that is bad on a lane where the image alone made the difference, and so on."""
+    reached = set(turned)
+    while True:
+        images = {image for lane in reached for image in square.images_of(lane, True)}
+        more = reached | {lane for image in images for lane in square.lanes_at(image, True)}
+        if more == reached:
+            return reached
+        reached = more
+
+
+def _differ(square: Square, lanes: set[int]) -> bool:
+    """Whether these share neither the kind of card nor the host: what is bad on all of them is then neither's fault."""
+    kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
+    return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
+
+
+def _undecided(square: Square, bad: set[int]) -> SquareAnswer:
+    """Bad and good never met: on no lane, in no image."""
+    good = square.with_any(False)
+    if good:
+        wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
+        return SquareAnswer(cause="undecided", bad=frozenset(bad), doubt="image or lane", wanted=wanted)
+    others = set(range(len(square.lanes))) - bad
+    wanted = (*_neighbours_on(square, bad), *_bad_images_on(square, bad, others))
+    return SquareAnswer(cause="undecided", bad=frozenset(bad), doubt="nothing good", wanted=wanted)
+
+
+def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[SquareCell]:
+    images = dict.fromkeys(image for lane in sorted(bad) for image in square.images_of(lane, True))
+    return ((other, image) for image in images for other in sorted(others) if square.states[other][image] is None)
+
+
+def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[SquareCell]:
+    """The newest good image first: it is the nearest to the bad ones."""
+    images = {image for lane in good for image in square.images_of(lane, False)}
+    return (
+        (lane, image)
+        for image in sorted(images, reverse=True)
+        for lane in sorted(bad)
+        if square.states[lane][image] is None
+    )
+
+
+def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[SquareCell]:
+    """Images that are not known on these lanes: older ones than the oldest bad one first, nearest first."""
+    for lane in sorted(lanes):
+        oldest = square.images_of(lane, True)[0]
+        unknown = square.images_of(lane, None)
+        yield from ((lane, image) for image in reversed(unknown) if image < oldest)
+        yield from ((lane, image) for image in unknown if image > oldest)
+
+
+# ---------------------------------------------------------------- an image is bad here and good there
+
+
+def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
+    bad = square.with_any(True)
+    turned = bad & square.with_any(False)
+    clean = {lane for image in split for lane in square.lanes_at(image, False)} - bad
+    if not clean:
+        return _bad_everywhere_in_the_end(square, bad, turned)
+    if turned and not _bad_before(square, bad - turned, turned):
+        return SquareAnswer(cause="interaction", bad=frozenset(bad), good=frozenset(clean))
+    cause = None if turned else _gpu_or_host(square, bad, clean)
+    if cause is not None:
+        return SquareAnswer(cause=cause, bad=frozenset(bad), good=frozenset(clean))
+    return SquareAnswer(
+        cause="undecided",
+        bad=frozenset(bad),
+        good=frozenset(clean),
+        apart=bool(turned),
+        doubt="lane or both",
+        wanted=tuple(_neighbours_on(square, bad - turned)),
+    )
+
+
+def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) -> SquareAnswer:
+    """Lanes that became bad in different versions; or that are never bad in the same one, which is no history."""
+    if bad == turned and any(square.lanes_at(image, True) == bad for image in square.images):
+        return SquareAnswer(cause="image", bad=frozenset(bad), apart=True)
+    open_images = [image for image in square.images if not bad & square.lanes_at(image, False)]
+    if bad == turned and not open_images:
+        return SquareAnswer(cause="interaction", bad=frozenset(bad), apart=True)
+    missing = [(lane, image) for image in open_images for lane in sorted(bad) if square.states[lane][image] is None]
+    return SquareAnswer(
+        cause="undecided",
+        bad=frozenset(bad),
+        apart=True,
+        doubt="image or lane",
+        wanted=(*missing, *_neighbours_on(square, bad - turned)),
+    )
+
+
+def _bad_before(square: Square, lanes: set[int], turned: set[int]) -> bool:
+    """Whether one of these lanes, on which nothing is good, is bad with an image that others turned bad only after:
+    theirs is another fault."""
+    early = {image for lane in turned for image in square.images_of(lane, False)}
+    return any(early & set(square.images_of(lane, True)) for lane in lanes)
+
+
+def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause | None:
+    """The host, if the bad lanes have no GPU, or another host has one of the same kind and is good. None if that is so
+    of some hosts only, or if one of what is blamed was tried with a single image: it may take that one.
+    """
+    lanes, good = ([square.lanes[lane] for lane in chosen] for chosen in (bad, clean))
+    hosts = {
+        lane.host
+        for lane in lanes
+        if lane.gpu is None or any(model_of(one) == model_of(lane) and one.host != lane.host for one in good)
+    }
+    if hosts and hosts != {lane.host for lane in lanes}:
+        return None
+    tried: dict[object, set[int]] = {}
+    for lane in bad:
+        blamed = square.lanes[lane].host if hosts else model_of(square.lanes[lane])
+        tried.setdefault(blamed, set()).update(square.images_of(lane, True))
+    if any(len(images) < min(2, len(square.images)) for images in tried.values()):
+        return None
+    return "host" if hosts else "gpu"

@@ -1,0 +1,147 @@
+"""One fault: the episodes of one sign that are one, on all lanes and in all variants of a scenario. Pure.
+
+On several lanes of a variant, episodes are one fault where they may share a version: an image that is bad on two lanes
+is bad for one reason. In several variants they are one where they may have begun and ended at the same versions, and no
+version is known to be bad in one and good in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.model import Episode, Lane, Variant
+from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, span
+from harness.model.judged import State
+
+Place = tuple[Variant, Lane]
+Row = Sequence[State]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A fault of one variant: its episodes by lane, and `rows`: for each lane, in which versions it is there.
+
+    A version that is bad in another episode says nothing of this one: it is not known there.
+    """
+
+    variant: Variant
+    depth: int
+    episodes: Mapping[Lane, Sequence[Episode]]
+    rows: Mapping[Lane, Row]
+
+
+def faults_of(
+    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], rows: Mapping[Lane, Row], order: Order
+) -> list[Fault]:
+    """The faults of a variant, by its episodes and by how its versions stand on each of its lanes."""
+    linked: list[list[tuple[Lane, Episode]]] = []
+    for lane, found in episodes.items():
+        for episode in found:
+            near = [group for group in linked if any(_shares(episode, other, order) for _, other in group)]
+            linked = [group for group in linked if group not in near]
+            linked.append([*(entry for group in near for entry in group), (lane, episode)])
+    return [_fault(variant, group, rows, order) for group in linked]
+
+
+def _shares(one: Episode, other: Episode, order: Order) -> bool:
+    """Whether they are alike, and one version may be bad in both."""
+    return one.depth == other.depth and bool(set(span(one, order)) & set(span(other, order)))
+
+
+def _fault(variant: Variant, group: Sequence[tuple[Lane, Episode]], rows: Mapping[Lane, Row], order: Order) -> Fault:
+    by_lane = {lane: [episode for at, episode in group if at == lane] for lane in rows}
+    return Fault(
+        variant=variant,
+        depth=group[0][1].depth,
+        episodes={
+            lane: sorted(found, key=lambda one: span(one, order).start) for lane, found in by_lane.items() if found
+        },
+        rows={lane: _row(by_lane[lane], row, order, depth=group[0][1].depth) for lane, row in rows.items()},
+    )
+
+
+def _row(episodes: Sequence[Episode], row: Row, order: Order, *, depth: int) -> Row:
+    """A lane's versions, of this fault alone. Before something got worse, it was not yet that bad."""
+    inside = {place for one in episodes for place in span(one, order)}
+    first = min(inside, default=0)
+    milder = depth > 0 and bool(episodes)
+    return tuple(
+        state if not state or place in inside else False if milder and place < first else None
+        for place, state in enumerate(row)
+    )
+
+
+# ---------------------------------------------------------------- in several variants
+
+
+def alike(faults: Sequence[Fault], order: Order) -> list[list[Fault]]:
+    """The faults of all variants, those that may be one together, oldest first.
+
+    The most precise come first, so that the order in which they were found makes no difference; a vague one that may
+    be any of several is told for itself.
+    """
+    groups: list[_Group] = []
+    for fault in sorted(faults, key=lambda one: _precision(one, order)):
+        bounds = {lane: [bounds_of(one, order) for one in found] for lane, found in fault.episodes.items()}
+        fitting = [group for group in groups if group.fits(fault, bounds, order)]
+        chosen = [group for group in fitting if group.first == bounds] or fitting
+        if len(chosen) != 1:
+            groups.append(_Group(first=bounds))
+            chosen = groups[-1:]
+        chosen[0].add(fault, bounds, order)
+    return [group.members for group in sorted(groups, key=lambda group: _precision(group.members[0], order)[1:])]
+
+
+def _precision(fault: Fault, order: Order) -> tuple[int, int, list[tuple[int, int, int, int, int]]]:
+    """How widely its ends are known, where it begins, and all its ends: two that are equal in this are equal."""
+    known = [bounds_of(one, order) for found in fault.episodes.values() for one in found]
+    ends = [(*(one.begins or (-1, -1)), *(one.ends or (len(order), len(order))), one.seen) for one in known]
+    start = min(span(one, order).start for found in fault.episodes.values() for one in found)
+    return sum(high - low for one in ends for low, high in (one[:2], one[2:4])), start, ends
+
+
+Ends = Mapping[Lane, Sequence[EpisodeBounds]]
+"""Of each lane: where its episodes began and ended."""
+
+
+@dataclass(kw_only=True)
+class _Group:
+    """Faults that may be one, and what they allow together. Intervals that all meet in pairs have a place in common."""
+
+    first: Ends
+    members: list[Fault] = field(default_factory=list)
+    _bounds: dict[Lane, Sequence[EpisodeBounds]] = field(default_factory=dict)
+    _rows: dict[Lane, Row] = field(default_factory=dict)
+    _places: set[int] = field(default_factory=set)
+
+    def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
+        lanes = [lane for lane in bounds if lane in self._bounds]
+        if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault, order)):
+            return False
+        if any(_together(bounds[lane], self._bounds[lane]) is None for lane in lanes):
+            return False
+        known = [zip(row, self._rows[lane], strict=True) for lane, row in fault.rows.items() if lane in self._rows]
+        return not any({True, False} == set(pair) for pairs in known for pair in pairs)
+
+    def add(self, fault: Fault, bounds: Ends, order: Order) -> None:
+        self.members.append(fault)
+        self._places |= _places(fault, order)
+        for lane, found in bounds.items():
+            self._bounds[lane] = _together(found, self._bounds.get(lane, found)) or found
+        for lane, row in fault.rows.items():
+            known = self._rows.get(lane, row)
+            self._rows[lane] = [new if old is None else old for old, new in zip(known, row, strict=True)]
+
+
+def _together(some: Sequence[EpisodeBounds], others: Sequence[EpisodeBounds]) -> list[EpisodeBounds] | None:
+    """What both allow, if the episodes of one lane may be the same ones."""
+    if len(some) != len(others):
+        return None
+    found = [both for pair in zip(some, others, strict=True) if (both := met(pair)) is not None]
+    return found if len(found) == len(some) else None
+
+
+def _places(fault: Fault, order: Order) -> set[int]:
+    """Where a version may be bad by it, on whatever lane."""
+    return {place for found in fault.episodes.values() for each in found for place in span(each, order)}

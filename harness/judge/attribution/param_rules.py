@@ -1,0 +1,183 @@
+"""Which params make a scenario bad: the smallest rule over them that separates bad variants from good ones.
+
+A rule is a few conditions, each a set of values of one param, of which all or any must hold. For given params there is
+one smallest rule of each kind: the box that just holds all bad variants, and the complement of the box that just holds
+all good ones. If these do not separate, no rule over these params does, so trying the sets of params is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.model import ParamCondition, Rule, Scalar, Variant
+
+MOST_PARAMS = 3
+FEWEST_FOR_EXCEPTIONS = 10
+"""With fewer variants an exception is as likely the rule."""
+EXCEPTIONS = 0.1
+"""The largest share of variants that a rule may get wrong, if none gets all right."""
+
+Value = tuple[str, Scalar]
+"""A value with its type's name: 1, 1.0 and True are three values."""
+Row = Mapping[str, Value]
+
+
+def find_rule(
+    bad: Sequence[Variant],
+    good: Sequence[Variant],
+    unknown: Sequence[Variant] = (),
+    *,
+    otherwise: Sequence[Variant] = (),
+) -> Rule | None:
+    """The smallest rule over the params of these variants of one scenario that holds for `bad` and not for `good`.
+
+    It does not hold for those that are bad `otherwise` either: these have another fault, and a rule of their own.
+    Fewest params first, then those of which all must hold, then fewest values. Values that were only seen where nothing
+    is known are in no rule. If none of up to MOST_PARAMS params separates, one of a single param with few exceptions;
+    else None. Without a good variant there is nothing to separate: a rule without conditions.
+    """
+    rest = [*good, *otherwise]
+    known = _Known(bad=bad, good=good, unknown=unknown, otherwise=otherwise)
+    if not rest:
+        return _described(Rule(conditions=()), known)
+    bad_rows, good_rows = [_row(one) for one in bad], [_row(one) for one in rest]
+    names = [name for name in _names([*bad, *rest]) if len(_values([*bad_rows, *good_rows], name)) > 1]
+    for size in range(1, min(MOST_PARAMS, len(names)) + 1):
+        found = list(_separating(names, size, bad_rows, good_rows))
+        if found:
+            best, *others = sorted(found, key=lambda rule: (rule.any_of, _extent(rule)))
+            also = tuple(rule.conditions for rule in others if not _same(rule, best) and not rule.any_of)
+            rule = Rule(conditions=best.conditions, any_of=best.any_of, also=also)
+            return _described(rule, known)
+    rough = _rough(names, bad_rows, good_rows)
+    return None if rough is None else _described(rough, known)
+
+
+def holds(rule: Rule, variant: Variant) -> bool:
+    """Whether a rule says that a variant is bad."""
+    row = _row(variant)
+    met = [row.get(one.param, _MISSING) in [_value(value) for value in one.values] for one in rule.conditions]
+    return any(met) if rule.any_of else all(met)
+
+
+def _separating(names: Sequence[str], size: int, bad: Sequence[Row], good: Sequence[Row]) -> Iterator[Rule]:
+    for chosen in itertools.combinations(names, size):
+        inside = {name: _values(bad, name) for name in chosen}
+        if not any(all(row[name] in inside[name] for name in chosen) for row in good):
+            yield _rule(inside, any_of=False)
+        outside = {name: [v for v in _values(bad, name) if v not in _values(good, name)] for name in chosen}
+        if size > 1 and all(any(row[name] in outside[name] for name in chosen) for row in bad):
+            yield _rule(_needed(outside, bad), any_of=True)
+
+
+def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[Row]) -> dict[str, list[Value]]:
+    """Without values, the rarest first, whose bad rows others explain: nothing shows that these alone would do."""
+    kept = {name: list(chosen) for name, chosen in values.items()}
+    spots = [(name, value) for name, chosen in values.items() for value in chosen]
+    for name, value in sorted(spots, key=lambda spot: sum(row[spot[0]] == spot[1] for row in bad)):
+        fewer = {**kept, name: [one for one in kept[name] if one != value]}
+        if all(any(row[each] in fewer[each] for each in fewer) for row in bad):
+            kept = fewer
+    return kept
+
+
+def _rough(names: Sequence[str], bad: Sequence[Row], good: Sequence[Row]) -> Rule | None:
+    """The rule of one param that gets the fewest variants wrong, if they are few: each value goes with its majority."""
+    allowed = int(EXCEPTIONS * (len(bad) + len(good)))
+    if len(bad) + len(good) < FEWEST_FOR_EXCEPTIONS:
+        return None
+    best: tuple[int, Rule] | None = None
+    for name in names:
+        wrong, kept = 0, []
+        for value in _values(bad, name):
+            hits, misses = (sum(row[name] == value for row in rows) for rows in (bad, good))
+            wrong += min(hits, misses)
+            if hits > misses:
+                kept.append(value)
+        if kept and wrong <= allowed and (best is None or wrong < best[0]):
+            best = (wrong, _rule({name: kept}, any_of=False))
+    return None if best is None else best[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    bad: Sequence[Variant]
+    good: Sequence[Variant]
+    unknown: Sequence[Variant]
+    otherwise: Sequence[Variant]
+
+
+def _described(rule: Rule, known: _Known) -> Rule:
+    """The rule with what it rests on."""
+    rest = [*known.good, *known.otherwise]
+    missed = [one for one in known.bad if not holds(rule, one)]
+    wrong = missed + [one for one in rest if rule.conditions and holds(rule, one)]
+    rows = [_row(one) for one in known.bad]
+    return Rule(
+        conditions=rule.conditions,
+        any_of=rule.any_of,
+        indifferent=() if wrong else tuple(_indifferent(rule, [*known.bad, *rest], rows)),
+        bad=len(known.bad),
+        good=len(known.good),
+        otherwise=len(known.otherwise),
+        exceptions=tuple(wrong),
+        never_run=tuple(known.unknown),
+        also=rule.also,
+    )
+
+
+def _indifferent(rule: Rule, known: Sequence[Variant], bad: Sequence[Row]) -> Iterator[str]:
+    """Params that the rule does not name, of which every value that ran was seen bad: it takes more than their good."""
+    used = {one.param for one in rule.conditions}
+    for name in _names(known):
+        values = _values([_row(one) for one in known], name)
+        if name not in used and len(values) > 1 and len(_values(bad, name)) == len(values):
+            yield name
+
+
+# ---------------------------------------------------------------- variants as rows
+
+_MISSING: Value = ("", None)
+"""Of a param that a variant does not have."""
+
+
+def _row(variant: Variant) -> dict[str, Value]:
+    return _Row({name: _value(value) for name, value in variant.params})
+
+
+class _Row(dict[str, Value]):
+    def __missing__(self, name: str) -> Value:
+        return _MISSING
+
+
+def _value(value: Scalar) -> Value:
+    return type(value).__name__, value
+
+
+def _names(variants: Sequence[Variant]) -> list[str]:
+    return list(dict.fromkeys(name for variant in variants for name, _ in variant.params))
+
+
+def _values(rows: Sequence[Row], name: str) -> list[Value]:
+    """In the order in which they come."""
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def _rule(values: Mapping[str, Collection[Value]], *, any_of: bool) -> Rule:
+    conditions = [
+        ParamCondition(param=name, values=tuple(value for _, value in chosen))
+        for name, chosen in values.items()
+        if chosen
+    ]
+    return Rule(conditions=tuple(conditions), any_of=any_of and len(conditions) > 1)
+
+
+def _extent(rule: Rule) -> int:
+    return sum(len(one.values) for one in rule.conditions)
+
+
+def _same(one: Rule, other: Rule) -> bool:
+    """Whether they name the same params: then it is one rule told in two ways."""
+    return {c.param for c in one.conditions} == {c.param for c in other.conditions}

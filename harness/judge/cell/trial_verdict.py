@@ -1,0 +1,119 @@
+"""One launch: what a trial says, by how it ended and by its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.judge.trace.counts import CountGrowth, judge_counts
+from harness.judge.trace.gpu_memory import is_shared, with_gpu
+from harness.judge.trace.verdict import judge_trace
+from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedTrial:
+    """A trial that says something, with the verdict on its trace, what its counts do, by signal, and the failure that
+    it ended in, if any. `exit_only`: its steps say nothing, not even where it failed.
+    """
+
+    trial: Trial
+    found: TraceVerdict | None
+    failure: VerdictName | None
+    exit_only: bool = False
+    growths: Mapping[str, CountGrowth] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        return self.found.steps if self.found is not None else self.trial.last_step
+
+    @property
+    def verdicts(self) -> tuple[VerdictName, ...]:
+        """All that this launch shows. One without a trace that ended well is flat: it did what it was asked."""
+        own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
+        if any(growth.state == "bad" for growth in self.growths.values()):
+            own = (*own, "growth")
+        if self.found is not None and (self.failure is None or BAD & set(self.found.verdicts)):
+            return (*own, *self.found.verdicts)
+        return own or ("flat",)
+
+    def whole(self, steps: Steps) -> bool:
+        return self.trial.end == "completed" or self.steps >= steps.budget
+
+
+def judge_launches(
+    trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False
+) -> tuple[JudgedTrial, ...]:
+    """The trials in which the image was really asked. `exit_only`: their traces are not judged, only how they ended."""
+
+    def said_so(trial: Trial) -> bool:
+        """Whether the scenario itself said that it could not be asked, as only an exit code can."""
+        return exit_only and trial.exit_code == 125
+
+    asked = [
+        trial
+        for trial in trials
+        if trial.measured and (trial.end != "setup" or (limits.setup_bad and not said_so(trial)))
+    ]
+    return tuple(
+        JudgedTrial(
+            trial=trial,
+            found=None if exit_only else _trace(trial, limits=limits, steps=steps),
+            failure=_failure(trial),
+            exit_only=exit_only,
+            growths={} if exit_only else _growths(trial, limits=limits, steps=steps),
+        )
+        for trial in asked
+    )
+
+
+def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
+    """What the counts of a whole launch do: in one that was stopped a cache that fills looks as what piles up."""
+    if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
+        return {}
+    return judge_counts(trial.trace, limits=limits)
+
+
+def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
+    if trial.trace is None or not len(trial.trace.step):
+        return None
+    alone = judge_trace(trial.trace, limits=limits, steps=steps)
+    found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
+    if trial.buffered:
+        return _without_steps(found, trial)
+    return _without_times(found, trial) if trial.unsteady else found
+
+
+def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:
+    """What is left of a verdict where rows are no steps, because output came in bursts: the peak of memory."""
+    return replace(
+        found,
+        verdict="inconclusive",
+        verdicts=("inconclusive",),
+        why=f"its rows are no steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
+        rate_kib_per_step=None,
+        rate_ci=None,
+        excluded_kib_per_step=None,
+        plateau_mib=None,
+        step_ms=None,
+        step_drift=None,
+        layer=None,
+    )
+
+
+def _without_times(found: TraceVerdict, trial: Trial) -> TraceVerdict:
+    """What is left of a verdict where something disturbed the step times: memory is judged as ever. A rise beside a
+    pull may be the pull's or the version's: another launch has to tell.
+    """
+    kept = tuple(name for name in found.verdicts if name != "slowdown")
+    by_pull = not trial.disturbed
+    if not kept or (by_pull and "slowdown" in found.verdicts and not BAD & set(kept)):
+        kept = ("inconclusive",)
+    silent = by_pull and "slowdown" not in found.verdicts
+    told = found.why if silent else f"step times are not judged ({trial.unsteady}); {found.why}"
+    return replace(found, verdict=kept[0], verdicts=kept, why=told, step_ms=None, step_drift=None)
+
+
+def _failure(trial: Trial) -> VerdictName | None:
+    failures: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang", "setup": "crash"}
+    return failures.get(trial.end)

@@ -1,0 +1,189 @@
+"""One cell: the verdict over its trials. Each trial is one launch, and counts once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from harness.judge.cell.own_signals import signals_of
+from harness.judge.cell.summary import cell_of, gist
+from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
+from harness.model import BAD, GOOD, GROWTHS, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
+
+BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
+FAILURES: frozenset[VerdictName] = frozenset({"oom", "crash", "hang"})
+GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
+AGREE = 2
+"""Trials that must agree before a cell is called bad."""
+SAME_RATE = 2.0
+"""The factor within which two leaks are the same leak."""
+
+
+def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> CellVerdict:
+    """The verdict on a cell. Trials that infrastructure sank say nothing; if there are no others it is untested.
+
+    `exit_only`: how the launches ended decides alone, whatever their traces show (a scenario with `judge: exit`).
+    """
+    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+    if not launches:
+        return _untested(trials)
+    names, support = _judged(launches, steps=steps)
+    cell = cell_of(names, launches=launches, support=support, steps=steps)
+    return replace(cell, signals=signals_of(cell, launches, limits=limits, steps=steps, agreeing=growing))
+
+
+def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
+    """All that holds of a cell, the strongest first, and the launches that this rests on."""
+    agreed = tuple(name for name in BAD_NAMES if _agreeing(launches, name))
+    if not agreed:
+        return _without_bad(launches, steps=steps)
+    support = _agreeing(launches, agreed[0])
+    quiet = [name for name in GOOD_NAMES if all(name in launch.verdicts for launch in support)]
+    return (*agreed, *quiet[:1]), support
+
+
+def wants_more(
+    trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps, exit_only: bool = False
+) -> str | None:
+    """Why another trial of this cell should run, or None: it has enough, or more would not settle it."""
+    measured = [trial for trial in trials if trial.measured]
+    if len(measured) >= trials_asked.most or (trials and not measured):
+        return None
+    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+    if measured and not launches:
+        return None if len(measured) >= min(AGREE, trials_asked.least) else "setup failed once"
+    if len(measured) < trials_asked.least:
+        return f"{len(measured)} of at least {trials_asked.least} trials"
+    return _unsettled(launches, steps=steps)
+
+
+def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
+    """What another trial could settle."""
+    if any(_agreeing(launches, name) for name in BAD_NAMES):
+        return None
+    bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
+    if bad:
+        return f"{' and '.join(bad)} without two trials that agree"
+    if _outnumbered(launches, steps=steps):
+        return None
+    if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
+        return "a step returned NaN in one launch, and two must agree"
+    good = [launch for launch in launches if launch.verdicts[0] in GOOD]
+    if 0 < len(good) < len(launches):
+        return "the trials disagree"
+    return "no trial ran the whole budget" if good and not _out_of_time(launches, steps) else None
+
+
+def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
+    """Whether the next trial must not stop early: none ran the whole budget, or one showed something to confirm.
+    Where the exit code decides, every trial must come to it.
+    """
+    if exit_only or any(trial.not_finite for trial in trials):
+        return True
+    launches = judge_launches(trials, limits=limits, steps=steps)
+    if not any(launch.whole(steps) for launch in launches):
+        return True
+    return any(launch.verdicts[0] not in GOOD for launch in launches)
+
+
+def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
+    """Whether one of these launches, of any version, failed after the first look: one that stops there would not."""
+    return any(trial.end in FAILURES and trial.last_step >= steps.first for trial in trials)
+
+
+def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[JudgedTrial]:
+    """The launches that agree on a bad verdict, or none: two at least, alike, and more than those that deny it."""
+    shown = [launch for launch in launches if name in launch.verdicts]
+    if name == "leak":
+        shown = _same_rate(shown, _rate)
+    elif name == "growth":
+        shown = max((growing(launches, signal) for signal in GROWTHS), key=len)
+    elif name == "crash":
+        signals = Counter((launch.trial.end, launch.trial.signal) for launch in shown)
+        shown = [k for k in shown if (k.trial.end, k.trial.signal) == signals.most_common(1)[0][0]]
+    if len(shown) < AGREE:
+        return []
+    denied = _denying(launches, name, least_steps=min(launch.steps for launch in shown))
+    return shown if len(shown) > denied else []
+
+
+def growing(launches: Sequence[JudgedTrial], signal: str) -> list[JudgedTrial]:
+    """The launches that agree that a count grows: two at least, within one rate of each other, and more than those as
+    long that deny it.
+    """
+
+    def pace(launch: JudgedTrial) -> float:
+        return launch.growths[signal].rate
+
+    shown = _same_rate([k for k in launches if _grows(k, signal) == "bad"], pace)
+    if len(shown) < AGREE:
+        return []
+    least_steps = min(launch.steps for launch in shown)
+    denied = sum(1 for k in launches if k.steps >= least_steps and _grows(k, signal) == "good")
+    return shown if len(shown) > denied else []
+
+
+def _grows(launch: JudgedTrial, signal: str) -> str:
+    return launch.growths[signal].state if signal in launch.growths else "unknown"
+
+
+def _denying(launches: Sequence[JudgedTrial], name: VerdictName, *, least_steps: int) -> int:
+    """How many launches deny a leak or slowdown: clean ones as long as those that show it. A crash needs no majority:
+    one that comes in two launches of eight is one. Growths have been asked of all launches already.
+    """
+    if name not in ("leak", "slowdown"):
+        return 0
+    clean = [k for k in launches if k.found is not None and k.failure is None and k.steps >= least_steps]
+    if name == "leak":
+        return sum(1 for k in clean if GOOD & set(k.verdicts))
+    return sum(1 for k in clean if k.found is not None and k.found.step_drift is not None and name not in k.verdicts)
+
+
+def _same_rate(launches: Sequence[JudgedTrial], rate_of: Callable[[JudgedTrial], float]) -> list[JudgedTrial]:
+    """The largest group of leaks whose rates lie within SAME_RATE of each other."""
+    ordered = sorted(launches, key=rate_of)
+    groups = [[k for k in ordered[i:] if rate_of(k) <= SAME_RATE * rate_of(first)] for i, first in enumerate(ordered)]
+    return max(groups, key=len, default=[])
+
+
+def _rate(launch: JudgedTrial) -> float:
+    rate = launch.found.rate_kib_per_step if launch.found is not None else None
+    return 0.0 if rate is None else rate
+
+
+def _without_bad(
+    launches: Sequence[JudgedTrial], *, steps: Steps
+) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
+    """What a cell is when no bad verdict is agreed on, and the launches that this rests on."""
+    bad = [launch for launch in launches if BAD & set(launch.verdicts)]
+    if bad:
+        single = len(bad) == 1 and not any(
+            GOOD & set(k.verdicts) and (k.steps >= bad[0].steps or k.whole(steps)) for k in launches if k is not bad[0]
+        )
+        return ("suspect",) if single else ("inconclusive",), bad
+    if _outnumbered(launches, steps=steps):
+        whole = [launch for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD]
+        risen = any(launch.verdicts[0] == "plateau" for launch in whole)
+        return ("plateau",) if risen else ("flat",), whole
+    unsure = [launch for launch in launches if launch.verdicts[0] not in GOOD] or list(launches)
+    suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
+    return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
+
+
+def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
+    """Whether more launches were good over the whole budget than were unsure: one noisy launch does not undo them."""
+    whole = sum(1 for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD)
+    return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
+
+
+def _out_of_time(launches: Sequence[JudgedTrial], steps: Steps) -> bool:
+    """Whether a trial was ended by its time limit, between two looks: the next would be, too."""
+    return any(launch.trial.end == "stopped" and launch.steps not in steps.looks() for launch in launches)
+
+
+def _untested(trials: Sequence[Trial]) -> CellVerdict:
+    setups = [trial for trial in trials if trial.end == "setup"]
+    told = setups or [trial for trial in trials if trial.message]
+    why = gist(told[-1].message) if told else "no trial was run"
+    return CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(setups), failed=0)

@@ -1,0 +1,65 @@
+"""How much launches differ though nothing does: from A/A pairs, one image launched twice in a round under two names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from harness.judge.comparison.level_figures import EXACT
+from harness.judge.comparison.round_effects import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread, together
+from harness.judge.comparison.round_tables import differences
+from harness.judge.intervals import CONFIDENCE
+from harness.model import LEVELS, Noise, Steps, Trial
+
+Pair = tuple[Trial, Trial]
+"""A launch and its twin: the same image in the same round, under another name."""
+
+
+def noise_of(pairs: Sequence[Pair], *, steps: Steps) -> Noise | None:
+    """The noise that the pairs show, or None if nothing of them can be compared."""
+    return _noise({name: _of_pairs(differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT})
+
+
+def pooled(noises: Iterable[Noise | None]) -> Noise | None:
+    """The noise of several variants of one lane together."""
+    known = [noise for noise in noises if noise is not None]
+    metrics = sorted({metric for noise in known for metric in noise.spread})
+    return _noise({metric: together(*(spread_of(noise, metric) for noise in known)) for metric in metrics})
+
+
+def spread_of(noise: Noise | None, metric: str) -> Spread | None:
+    if noise is None or metric not in noise.spread:
+        return None
+    return Spread(deviation=noise.spread[metric], freedom=noise.freedom[metric])
+
+
+def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
+    """The difference, a log, that two equal images may show over `rounds` on this lane; 0 where that is unknown."""
+    spread = spread_of(noise, metric)
+    return 0.0 if spread is None else spread.half_width(rounds, share=0.5 + CONFIDENCE / 2)
+
+
+def _of_pairs(differences: Sequence[float]) -> Spread | None:
+    """The rms of the pairs' differences, over the square root of two: a difference has the noise of two launches.
+
+    One pair that is far out, a neighbour's doing, is drawn in: it would hide every change on the lane.
+    """
+    if not differences:
+        return None
+    sizes = np.abs(differences)
+    far = FAR_BY_ROUND * 1.4826 * float(np.median(sizes))
+    if len(sizes) >= ROUNDS_TO_CLEAN and far > NEGLIGIBLE:
+        sizes = np.minimum(sizes, far)
+    return Spread(deviation=math.sqrt(float((sizes**2).mean()) / 2), freedom=len(sizes))
+
+
+def _noise(spreads: Mapping[str, Spread | None]) -> Noise | None:
+    known = {metric: spread for metric, spread in spreads.items() if spread is not None}
+    if not known:
+        return None
+    return Noise(
+        spread={metric: spread.deviation for metric, spread in known.items()},
+        freedom={metric: spread.freedom for metric, spread in known.items()},
+    )

@@ -1,0 +1,308 @@
+"""The figure of each level signal: which launches have one, and how it is had from a launch.
+
+A figure is compared between launches over what all of them have: steps up to the shortest launch, looks that all took.
+So each rule first sees all launches that may be compared (`prepare`), and then gives the figure of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
+from harness.model import SIGNALS, Floats, Steps, Trace, Trial
+
+Launches = Sequence[Sequence[Trial]]
+"""The launches of each version, oldest version first."""
+Figure = Callable[[Trial], float | None]
+"""The figure of a launch, positive, in the unit of its signal; None if it has none."""
+WARM_UP = 0.25
+"""The share of the steps that is not compared."""
+TAIL = 0.99
+TAIL_ROWS = 100
+"""With fewer rows nobody can say what one step in a hundred takes."""
+LATE = 0.125
+"""The share of a whole launch, at its end, in which it shows whether steps are slower late."""
+SHORT_SHARE = 0.5
+MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
+"""The level signals of which a figure of zero is one: no items; of others it means that nothing was told."""
+NOTHING = 1e-9
+"""What stands for a figure of nothing, which has no logarithm: no items at all, a setup that took no time."""
+EXACT = frozenset({"image_size"})
+"""The level signals whose figure no launch changes."""
+SHORTEST_CPU_S = 0.2
+"""Less processor time than this in a launch is hardly told from what the agent itself takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureRule:
+    """`usable` launches take part; `prepare` sees all of them and returns what gives the figure of one."""
+
+    usable: Callable[[Trial, Steps], bool]
+    prepare: Callable[[Launches], Figure]
+
+
+def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
+    """The launches of each version that take part in the comparison of the level signal `name`. One that is shorter
+    than the first look, and than half of the others, would leave nothing to compare.
+    """
+    rule = RULES[name]
+    chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in launches]
+    if rule.usable in (_is_warm, _is_measured):
+        return chosen
+    longest = max((_last(trial.trace) for version in chosen for trial in version), default=0.0)
+    least = SHORT_SHARE * min(longest, steps.first)
+    return [[trial for trial in version if trial.trace is None or _last(trial.trace) >= least] for version in chosen]
+
+
+def figure_of(name: str, launches: Launches) -> Figure:
+    """What gives the figure of each of these launches, which are `usable`; the larger one is the worse."""
+    figure, falls = RULES[name].prepare(launches), SIGNALS[name].falls
+
+    def positive(trial: Trial) -> float | None:
+        value = figure(trial)
+        if value is None or not math.isfinite(value) or value < 0:
+            return None
+        if value == 0 and name not in MAY_BE_NOTHING:
+            return None
+        value = max(value, NOTHING)
+        return 1 / value if falls else value
+
+    return positive
+
+
+def median_step_s(trace: Trace, common: int) -> float | None:
+    settled = _settled(trace, "step_s", common)
+    return float(np.median(settled)) if len(settled) else None
+
+
+def best_step_s(trace: Trace, common: int) -> float | None:
+    """The least of the block medians: a neighbour that takes the machine for a while does not move it."""
+    settled = _settled(trace, "step_s", common)
+    return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
+
+
+def common_steps(launches: Launches) -> int:
+    """The steps that all have."""
+    return int(min((_last(trial.trace) for version in launches for trial in version), default=0))
+
+
+# ---------------------------------------------------------------- which launches
+
+
+def is_clean(trial: Trial, steps: Steps) -> bool:
+    """Whether it made the steps that it was asked for. One that its time limit cut short would shorten the comparison
+    for all; a command that ended by itself made all that it has.
+    """
+    if not trial.made_its_steps or trial.trace is None:
+        return False
+    return _last(trial.trace) >= steps.first or (trial.end == "completed" and _last(trial.trace) > 0)
+
+
+def has_step_times(trial: Trial) -> bool:
+    """Whether its rows are steps, and were timed."""
+    durations = None if trial.trace is None else trial.trace.column("step_s")
+    return not trial.buffered and durations is not None and bool(np.isfinite(durations).any())
+
+
+def is_timed(trial: Trial, steps: Steps) -> bool:
+    """Whether its step times say something: the machine did not hold them down."""
+    return is_clean(trial, steps) and not trial.disturbed and has_step_times(trial)
+
+
+def is_in_turn(trial: Trial, steps: Steps) -> bool:
+    """Whether its step times can be compared by rounds: launched in its turn."""
+    return is_timed(trial, steps) and trial.pulled != "awaited"
+
+
+def _is_whole(trial: Trial, steps: Steps) -> bool:
+    return is_in_turn(trial, steps) and trial.trace is not None and _last(trial.trace) >= steps.budget
+
+
+def _is_warm(trial: Trial, steps: Steps) -> bool:
+    """Whether its files were in memory when it started; how it went on does not matter."""
+    return trial.measured and not trial.cold and not trial.disturbed and trial.pulled != "awaited"
+
+
+def _is_measured(trial: Trial, steps: Steps) -> bool:
+    return trial.measured
+
+
+# ---------------------------------------------------------------- step times
+
+
+def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launches], Figure]:
+    """A figure of the steps that all launches have."""
+
+    def prepare(launches: Launches) -> Figure:
+        common = common_steps(launches)
+        return lambda trial: None if trial.trace is None else figure(trial.trace, common)
+
+    return prepare
+
+
+def _tail_s(trace: Trace, common: int) -> float | None:
+    settled = _settled(trace, "step_s", common)
+    return float(np.quantile(settled, TAIL)) if len(settled) >= TAIL_ROWS else None
+
+
+def _late_ratio(trace: Trace, common: int) -> float | None:
+    """The median of the last eighth of the steps by that of the second quarter."""
+    early = _between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
+    late = _between(trace, "step_s", common * (1 - LATE), common)
+    if min(len(early), len(late)) < BLOCKS:
+        return None
+    before = float(np.median(early))
+    return float(np.median(late)) / before if before > 0 else None
+
+
+def _throughput(trace: Trace, common: int) -> float | None:
+    """Items a second."""
+    columns = [trace.column(name) for name in ("items", "step_s")]
+    items, step_s = (None if column is None else _rows(trace, column, common * WARM_UP, common) for column in columns)
+    if items is None or step_s is None:
+        return None
+    both = np.isfinite(items) & np.isfinite(step_s)
+    total_s = float(step_s[both].sum())
+    return float(items[both].sum()) / total_s if total_s > 0 else None
+
+
+def _cpu(launches: Launches) -> Figure:
+    """Processor seconds a step, up to the last look that all launches took; none where launches take too little."""
+    traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
+    told = [each for trace in traces if (each := _told(trace, "cpu_s"))]
+    common = max(set.intersection(*map(set, told)), default=0) if told else 0
+    is_enough = bool(common) and float(np.median([each[common] for each in told])) >= SHORTEST_CPU_S
+
+    def per_step(trial: Trial) -> float | None:
+        cpu_s = None if trial.trace is None or not is_enough else _told(trial.trace, "cpu_s").get(common)
+        return None if cpu_s is None else cpu_s / common
+
+    return per_step
+
+
+# ---------------------------------------------------------------- memory
+
+
+def _peak_of(column: str, inside: str) -> Callable[[Launches], Figure]:
+    """The highest of a column, which tells of the ends of steps, and of what the looks tell of the peak inside them, up
+    to the last look that all these launches have.
+    """
+
+    def prepare(launches: Launches) -> Figure:
+        traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
+        told = [_told(trace, inside) for trace in traces]
+        looked, common = max(set.intersection(*map(set, told)), default=0) if told else 0, common_steps(launches)
+
+        def peak(trial: Trial) -> float | None:
+            if trial.trace is None:
+                return None
+            peaks = [kib for step, kib in _told(trial.trace, inside).items() if step <= looked]
+            return max([*peaks, *filter(None, [_highest(trial.trace, column, common)])], default=None)
+
+        return peak
+
+    return prepare
+
+
+def _highest_of(*columns: str) -> Callable[[Launches], Figure]:
+    """The highest of the first of these columns that a launch has, over the steps that all have."""
+
+    def prepare(launches: Launches) -> Figure:
+        common = common_steps(launches)
+
+        def highest(trial: Trial) -> float | None:
+            found = (_highest(trial.trace, name, common) for name in columns) if trial.trace is not None else ()
+            return next(filter(None, found), None)
+
+        return highest
+
+    return prepare
+
+
+def _highest(trace: Trace, name: str, common: int) -> float | None:
+    rows = _between(trace, name, 0, common)
+    return float(rows.max()) if len(rows) else None
+
+
+# ---------------------------------------------------------------- start-up and the rest
+
+
+def _of_fact(name: str) -> Callable[[Launches], Figure]:
+    """What the agent said of the start."""
+
+    def prepare(launches: Launches) -> Figure:
+        def told(trial: Trial) -> float | None:
+            value = trial.facts.get(name)
+            return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+        return told
+
+    return prepare
+
+
+def _output(launches: Launches) -> Figure:
+    """Bytes a step, and no less than what counts: a figure of nothing has no ratio."""
+
+    def bytes_a_step(trial: Trial) -> float | None:
+        if trial.output_bytes is None or not trial.last_step:
+            return None
+        return max(trial.output_bytes / trial.last_step, SIGNALS["output"].least)
+
+    return bytes_a_step
+
+
+def _image_size(launches: Launches) -> Figure:
+    return lambda trial: None if trial.image_bytes is None else float(trial.image_bytes)
+
+
+RULES: Mapping[str, FigureRule] = {
+    "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s)),
+    "late_step_time": FigureRule(usable=_is_whole, prepare=_of_steps(_late_ratio)),
+    "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s)),
+    "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu),
+    "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput)),
+    "setup_time": FigureRule(usable=_is_warm, prepare=_of_fact("setup_s")),
+    "first_step": FigureRule(usable=_is_warm, prepare=_of_fact("first_step_s")),
+    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
+    "gpu_peak": FigureRule(usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib")),
+    "pool_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib")),
+    "output": FigureRule(usable=is_clean, prepare=_output),
+    "image_size": FigureRule(usable=_is_measured, prepare=_image_size),
+}
+"""By the name of a level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
+BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _settled(trace: Trace, name: str, common: int) -> Floats:
+    """The rows after the warm-up quarter of the steps that all launches have."""
+    return _between(trace, name, common * WARM_UP, common)
+
+
+def _between(trace: Trace, name: str, after: float, last: float) -> Floats:
+    """The rows that hold a number, of the steps after `after` up to `last`."""
+    values = trace.column(name)
+    if values is None:
+        return np.empty(0)
+    rows = _rows(trace, values, after, last)
+    return np.asarray(rows[np.isfinite(rows)], dtype=np.float64)
+
+
+def _rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
+    first, stop = np.searchsorted(trace.step, (after, last), side="right")
+    return values[int(first) : int(stop)]
+
+
+def _told(trace: Trace, name: str) -> Mapping[int, float]:
+    """By the step of a look, what it tells."""
+    return {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}
+
+
+def _last(trace: Trace | None) -> float:
+    return float(trace.step[-1]) if trace is not None and len(trace.step) else 0.0

@@ -1,0 +1,166 @@
+"""What is compared between the versions of one block: a figure of each launch, as a table of rounds and versions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.judge.comparison import level_figures
+from harness.judge.comparison.level_figures import BEST, Figure, Launches, median_step_s
+from harness.model import Floats, Steps, Trial
+
+Round = tuple[str, int]
+"""(run, round): trials that ran side by side. Those of two days never did, whatever their number."""
+Columns = Mapping[int, Mapping[Round, float]]
+"""Position -> round -> figure."""
+BothWays = tuple[list[float], list[float]]
+"""Figures of a version's launches: of those in their turn, and of those while images were awaited."""
+FEWEST_ROUNDS = 2
+WANTED_ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundTable:
+    """Logs of a figure, shape (rounds, len(positions)); `positions` are the versions' places in the series. The larger
+    figure is the worse: of a signal that falls, a figure is one by itself.
+    """
+
+    values: Floats
+    positions: tuple[int, ...]
+
+
+def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | None:
+    """Of a level signal; None if there are not two versions with rounds in common."""
+    return table_of(_columns(name, launches, steps=steps))
+
+
+def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
+    """Of the step times of each launch's best block."""
+    timed = level_figures.usable("step_time", launches, steps=steps)
+    return table_of(often(_by_place(timed, BEST.prepare(timed))))
+
+
+def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
+    """What can be compared of a level signal, of each version and round. For a search, which has no full rounds."""
+    chosen = level_figures.usable(name, launches, steps=steps)
+    return _by_place(chosen, level_figures.figure_of(name, chosen))
+
+
+def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
+    """By how much the logs of a level signal's figures of each pair differ; without those that cannot be compared."""
+    both = [pair for pair in level_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
+    told = [[level_figures.figure_of(name, [pair])(trial) for trial in pair] for pair in both]
+    return [math.log(one / twin) for one, twin in told if one and twin]
+
+
+def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
+    """The median step times of each version, in seconds: of launches in their turn, and while images were awaited."""
+    timed = [[trial for trial in version if level_figures.is_timed(trial, steps)] for version in launches]
+    common = level_figures.common_steps(timed)
+
+    def told(version: Sequence[Trial], *, awaited: bool) -> list[float]:
+        chosen = [trial.trace for trial in version if (trial.pulled == "awaited") == awaited]
+        return [value for trace in chosen if trace is not None and (value := median_step_s(trace, common))]
+
+    return [(told(version, awaited=False), told(version, awaited=True)) for version in timed]
+
+
+def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
+    """The positions that level_table leaves out though they were measured often enough: not in the others' rounds.
+
+    All of them where no two versions have rounds in common. One that did run in the others' rounds, and is left out as
+    some of its launches were too short, is not among them.
+    """
+    columns = _columns("step_time", launches, steps=steps)
+    wanted = _wanted(columns)
+    kept = _with_enough_rounds(columns)
+    compared = kept if len(kept) > 1 else {}
+    often = [place for place, column in columns.items() if len(column) >= wanted]
+    ran = [{(trial.run, trial.round) for trial in each} for each in launches]
+
+    def is_apart(place: int) -> bool:
+        others = [other for other in compared or often if other != place]
+        return place not in compared and all(len(ran[place] & ran[other]) < wanted for other in others)
+
+    return tuple(place for place in often if is_apart(place)) if len(often) > 1 else ()
+
+
+def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | None:
+    """How many rounds have a figure of every version that has any, be it of a launch that waited for images; None if
+    those are not two. Versions that failed do not count: their rounds stay incomplete.
+    """
+    sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
+    usable = level_figures.usable(name, sound, steps=steps)
+    known = [
+        [trial for trial in version if level_figures.is_timed(trial, steps)] if name == "step_time" else chosen
+        for version, chosen in zip(sound, usable, strict=True)
+    ]
+    both = zip(known, usable, strict=True)
+    rounds = [{(trial.run, trial.round) for trial in chosen} for any_way, chosen in both if any_way]
+    return len(set.intersection(*rounds)) if len(rounds) > 1 else None
+
+
+# ---------------------------------------------------------------- columns and tables
+
+
+def _columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
+    return often(level_columns(name, launches, steps=steps))
+
+
+def often(columns: Columns) -> Columns:
+    """The versions with two figures or more."""
+    return {place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS}
+
+
+def _by_place(launches: Launches, figure: Figure) -> dict[int, dict[Round, float]]:
+    return {place: _by_round(version, figure) for place, version in enumerate(launches)}
+
+
+def _by_round(version: Sequence[Trial], figure: Figure) -> dict[Round, float]:
+    told = {(trial.run, trial.round): figure(trial) for trial in version}
+    return {number: value for number, value in told.items() if value is not None and value > 0}
+
+
+def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) -> RoundTable | None:
+    """Only rounds that all versions have; None if there are not two versions with such rounds. `scale` is that of the
+    table's values: levels are compared by their logs.
+    """
+    known = _with_enough_rounds(columns)
+    if len(known) < 2:
+        return None
+    rounds = sorted(_shared(known))
+    values = [[scale(column[number]) for column in known.values()] for number in rounds]
+    return RoundTable(values=np.array(values), positions=tuple(known))
+
+
+def _with_enough_rounds(columns: Columns) -> Columns:
+    """Without the versions that ran beside the others least often, as long as too few rounds have all versions; unless
+    the table of those before, with a round less, is the larger one.
+
+    Of those that are alike the newest goes: it may have been measured on a later day than the rest of the history.
+    """
+    known, larger = dict(columns), dict[int, Mapping[Round, float]]()
+    while known and len(_shared(known)) < _wanted(known):
+        if len(_shared(known)) >= FEWEST_ROUNDS and _size(known) > _size(larger):
+            larger = dict(known)
+        beside = Counter(number for column in known.values() for number in column)
+        del known[min(known, key=lambda place: (sum(beside[number] - 1 for number in known[place]), -place))]
+    return larger if _size(larger) > _size(known) else known
+
+
+def _size(columns: Columns) -> int:
+    """How many figures a table of these has; one version is no table."""
+    return len(columns) * len(_shared(columns)) if len(columns) > 1 else 0
+
+
+def _wanted(columns: Columns) -> int:
+    """How many rounds all versions should have: as many as were run, up to WANTED_ROUNDS."""
+    return min(WANTED_ROUNDS, max(map(len, columns.values()), default=0))
+
+
+def _shared(columns: Columns) -> set[Round]:
+    return set.intersection(*(set(column) for column in columns.values()))

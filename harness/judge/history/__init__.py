@@ -1,0 +1,1 @@
+"""One series: at which version something changed."""

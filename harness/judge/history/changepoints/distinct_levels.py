@@ -1,0 +1,124 @@
+"""Levels that differ from both of their neighbours by more than chance, whatever the rest of the series does.
+
+The likeliest pieces of the series are found at once, and those that a test cannot tell from their neighbour are joined
+with it, the least distinct first. A level that comes and goes is found so, whose stretches hardly differ from the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.judge.comparison.round_effects import Spread
+from harness.judge.history.changepoints.boundary_test import Test, places_tried
+from harness.judge.history.changepoints.optimal_partition import pieces, usual_penalty
+from harness.model import Floats
+
+WOBBLE = 0.1
+"""Of the least change that counts: versions that differ by less are alike for the search, however quiet the host."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laid:
+    """A table without its rounds' levels, shape (rounds, versions): `values` drawn in, `raw` as they are."""
+
+    values: Floats
+    raw: Floats
+    spread: Spread
+
+    @property
+    def rounds(self) -> int:
+        return len(self.values)
+
+    @property
+    def versions(self) -> int:
+        return int(self.values.shape[1])
+
+    def naming_spread(self) -> Spread:
+        """The noise that versions are named by."""
+        return self.spread.cautious(self.rounds) if self.rounds > 1 else self.spread
+
+    def part(self, begin: int, end: int) -> Laid:
+        """The versions [begin, end) with the noise of all."""
+        return Laid(values=self.values[:, begin:end], raw=self.raw[:, begin:end], spread=self.spread)
+
+    def variance(self, least: float) -> float:
+        """Of the mean of a version, where what is far below `least` is no matter."""
+        return float(max(self.spread.deviation**2 / self.rounds, (WOBBLE * least) ** 2))
+
+
+def distinct_levels(laid: Laid, *, least: float, alpha: float) -> dict[int, float]:
+    """The first version of each new level, with its p-value; `alpha` is the chance of one where there is none."""
+    penalty = usual_penalty(laid.versions)
+    likeliest = pieces(laid.values.mean(axis=0), variance=laid.variance(least), penalty=penalty)
+    bounds = [piece.begin for piece in likeliest[1:]]
+    tests = _Tests(laid=laid, least=least, alpha=alpha)
+    found = {bound: tests.at(bounds, number) for number, bound in enumerate(bounds)}
+    while found:
+        worst = max(found, key=found.__getitem__)
+        if not found[worst].too_small and found[worst].p < alpha:
+            break
+        number = bounds.index(worst)
+        del bounds[number], found[worst]
+        for near in range(max(0, number - 2), min(number + 2, len(bounds))):
+            found[bounds[near]] = tests.at(bounds, near)
+    return {bound: difference.p for bound, difference in found.items()}
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class _Difference:
+    """Of the levels on both sides of a bound; the largest is the one that is least distinct."""
+
+    too_small: bool
+    p: float
+    minus_size: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tests:
+    laid: Laid
+    least: float
+    alpha: float
+
+    def at(self, bounds: Sequence[int], number: int) -> _Difference:
+        """The levels beside a bound differ; or the shorter one does from both of its neighbours, which tell more
+        together. The longer one may differ from its other neighbour only, and vouches for nothing.
+        """
+        edges = (0, *bounds, self.laid.versions)
+        begin, first, end = edges[number : number + 3]
+        size = self._size(begin, first, end)
+        p = self._p([(begin, first)], (first, end))
+        if number > 0 and first - begin <= end - first:
+            p = min(p, self._p_between(edges[number - 1], begin, first, end))
+        if number + 3 < len(edges) and end - first <= first - begin:
+            p = min(p, self._p_between(begin, first, end, edges[number + 3]))
+        return _Difference(too_small=abs(size) < self.least, p=p, minus_size=-abs(size))
+
+    def _p_between(self, begin: int, first: int, end: int, after: int) -> float:
+        """Of the level [first, end), which is above both of its neighbours or below them; else 1."""
+        if self._size(begin, first, end) * self._size(first, end, after) >= 0:
+            return 1.0
+        return self._p([(begin, first), (end, after)], (first, end))
+
+    def _size(self, begin: int, first: int, end: int) -> float:
+        values = self.laid.values
+        return float(values[:, first:end].mean() - values[:, begin:first].mean())
+
+    def _p(self, others: Sequence[tuple[int, int]], inside: tuple[int, int]) -> float:
+        laid = self.laid
+        rest, level = np.concatenate([np.arange(*other) for other in others]), np.arange(*inside)
+        smaller = min(len(rest), len(level))
+        tried = places_tried(laid.versions, smaller)
+        test = Test(spread=laid.spread, rounds=laid.rounds, smaller=smaller, tried=tried, alpha=self.alpha)
+        # What is far out was drawn in to the other launches of its version: of few it is to be seen as it was.
+        old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[:, rest]
+        new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
+        if laid.rounds > 1:
+            error = laid.spread.deviation * math.sqrt(1 / len(rest) + 1 / len(level))
+            return test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
+        few, many = (old, new) if len(rest) == smaller else (new, old)
+        error = laid.spread.deviation * math.sqrt(1 + smaller / many.size)
+        return test.p_value((few - many.mean()).ravel() / error)

@@ -1,0 +1,197 @@
+"""Which version it was: the probability of each place where a level may change, given how many changes there are.
+
+Every split of the versions into that many levels counts, and into one more, as a small change may have been overlooked.
+The levels themselves and the noise are integrated out: all places are equally likely beforehand, the levels have flat
+priors over the range that is seen, and the noise is what launches differ by within their round and version (scaled
+inverse chi-squared). Sums over all splits by the forward-backward recursion.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import chdtri
+
+from harness.judge.comparison.round_effects import Spread
+from harness.model import Floats
+
+NAMED = 0.97
+"""A version is named if it is the one with this probability,"""
+HOLDS = 0.998
+"""else the answer is the smallest interval that holds it with this one."""
+OVERLOOKED = 0.2
+"""The odds, beforehand, that there is one change more than was found."""
+NOISES = 9
+"""Values of the noise that stand for its distribution."""
+NEAR = 100
+"""In long series, how far from where a change seems to be its place is looked for; less where there are several."""
+TOGETHER = 5
+"""So many changes are placed at once; of more, each with its neighbours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangepointPlace:
+    """Where a level changes: `first` is the likeliest first version of the new level.
+
+    It is surely one of `low` to `high`: the same version if it can be named.
+    """
+
+    first: int
+    low: int
+    high: int
+
+
+def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
+    """A place for each change near `near` (increasing, each in 1 … versions - 1), in the same order: no two overlap.
+
+    `means` are the versions' means over `rounds`, logs; `spread` is the noise of one launch.
+    """
+    found: list[ChangepointPlace] = []
+    for number in range(len(near)):
+        if number == 0 or len(near) > TOGETHER:
+            begin, end, chosen = _section(near, number, len(means))
+            inside = [each - begin for each in near[chosen]]
+            candidates = _candidates(end - begin, inside)
+            splits = _splits(means[begin:end], candidates, rounds=rounds, spread=spread, changes=len(inside))
+        place = _place(candidates[1:-1], splits, number - chosen.start)
+        found.append(ChangepointPlace(first=begin + place.first, low=begin + place.low, high=begin + place.high))
+    return _in_order(found, near)
+
+
+def _section(near: Sequence[int], number: int, versions: int) -> tuple[int, int, slice]:
+    """The versions that tell where a change is, and which changes are among them: all of a few, else its neighbours.
+
+    A section ends halfway between two changes.
+    """
+    if len(near) <= TOGETHER:
+        return 0, versions, slice(0, len(near))
+    reach = TOGETHER // 2
+    first, last = max(0, number - reach), min(len(near), number + reach + 1)
+    begin = (near[first - 1] + near[first]) // 2 if first else 0
+    end = (near[last - 1] + near[last] + 1) // 2 if last < len(near) else versions
+    return begin, end, slice(first, last)
+
+
+def _in_order(places: Sequence[ChangepointPlace], near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
+    """Places of which each lies before the next: those that were looked near to are, if the likeliest are not."""
+    likeliest = [place.first for place in places]
+    ordered = all(one < other for one, other in itertools.pairwise(likeliest))
+    firsts = likeliest if ordered else near
+    lows = [min(place.low, first) for place, first in zip(places, firsts, strict=True)]
+    highs = [max(place.high, first) for place, first in zip(places, firsts, strict=True)]
+    for number in range(1, len(lows)):
+        lows[number] = max(lows[number], lows[number - 1] + 1)
+        highs[-1 - number] = min(highs[-1 - number], highs[-number] - 1)
+    return tuple(
+        ChangepointPlace(first=first, low=low, high=high) for first, low, high in zip(firsts, lows, highs, strict=True)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splits:
+    """The splits by one value of the noise: `weight` is how likely that value is, with the number of changes.
+
+    `chances[i, j]`: that change i is at the inner candidate j. `pairs[i, j, k]`, if one change more is assumed: that
+    change i is at j and the next one at k.
+    """
+
+    weight: float
+    chances: Floats
+    pairs: Floats | None = None
+
+
+def _splits(means: Floats, candidates: Sequence[int], *, rounds: int, spread: Spread, changes: int) -> list[Splits]:
+    variances = spread.deviation**2 * spread.freedom / chdtri(spread.freedom, _shares()) / rounds
+    extra = len(candidates) - 2 > changes
+    found = []
+    for variance in map(float, variances):
+        segments = _segments(means, candidates, variance=variance)
+        found.append(_splits_at(segments, changes, pairs=False))
+        if extra:
+            width = max(float(np.ptp(means)), math.sqrt(variance))
+            odds = math.log(OVERLOOKED / width * (changes + 1) / (len(means) - 1 - changes))
+            one_more = _splits_at(segments, changes + 1, pairs=True)
+            found.append(replace(one_more, weight=one_more.weight + odds))
+    total = float(np.logaddexp.reduce([each.weight for each in found]))
+    return [replace(each, weight=math.exp(each.weight - total)) for each in found]
+
+
+def _shares() -> Floats:
+    return (np.arange(NOISES) + 0.5) / NOISES
+
+
+def _candidates(versions: int, near: Sequence[int]) -> list[int]:
+    far = NEAR if versions <= 2 * NEAR else NEAR // len(near)
+    inside = [place for place in range(1, versions) if any(abs(place - each) <= far for each in near)]
+    return [0, *inside, versions]
+
+
+def _segments(means: Floats, candidates: Sequence[int], *, variance: float) -> Floats:
+    """The log evidence for one level from candidate i up to candidate j; minus infinity where j <= i."""
+    edges = np.asarray(candidates)
+    sums = np.concatenate([[0.0], np.cumsum(means)])[edges]
+    squares = np.concatenate([[0.0], np.cumsum(means**2)])[edges]
+    count = edges[None, :] - edges[:, None]
+    known = np.maximum(count, 1)
+    scatter = squares[None, :] - squares[:, None] - (sums[None, :] - sums[:, None]) ** 2 / known
+    evidence = -np.maximum(scatter, 0) / (2 * variance) - 0.5 * np.log(known)
+    evidence -= 0.5 * (known - 1) * math.log(2 * math.pi * variance)
+    return np.where(count > 0, evidence, -np.inf)
+
+
+def _splits_at(segments: Floats, changes: int, *, pairs: bool) -> Splits:
+    """With the log evidence for that many changes as `weight`."""
+    forward, backward = [segments[0]], [segments[:, -1]]
+    for _ in range(changes):
+        forward.append(np.logaddexp.reduce(forward[-1][:, None] + segments, axis=0))
+        backward.append(np.logaddexp.reduce(segments + backward[-1][None, :], axis=1))
+    total = float(forward[changes][-1])
+    rows = [forward[number] + backward[changes - 1 - number] for number in range(changes)]
+    joint = [
+        forward[number][:, None] + segments + backward[changes - 2 - number][None, :] for number in range(changes - 1)
+    ]
+    return Splits(
+        weight=total,
+        chances=np.exp(np.array(rows)[:, 1:-1] - total),
+        pairs=np.exp(np.array(joint)[:, 1:-1, 1:-1] - total) if pairs else None,
+    )
+
+
+def _place(places: Sequence[int], splits: Sequence[Splits], number: int) -> ChangepointPlace:
+    held = _held(splits, number, count=len(places))
+    single = np.diagonal(held)
+    likeliest = int(single.argmax())
+    if single[likeliest] >= NAMED:
+        return ChangepointPlace(first=places[likeliest], low=places[likeliest], high=places[likeliest])
+    low, high = np.nonzero(np.triu(held >= min(HOLDS, held[0, -1])))
+    best = int(np.lexsort((-held[low, high], high - low))[0])  # the shortest, and of these the surest
+    return ChangepointPlace(first=places[likeliest], low=places[int(low[best])], high=places[int(high[best])])
+
+
+def _held(splits: Sequence[Splits], number: int, *, count: int) -> Floats:
+    """[i, j]: the chance that candidates i to j hold change `number`; where one more is assumed, it or the next."""
+    total = np.zeros((count, count))
+    for each in splits:
+        held = _between(each.chances[number])
+        if each.pairs is not None:
+            held = held + _between(each.chances[number + 1]) - _both_between(each.pairs[number])
+        total += each.weight * held
+    return total
+
+
+def _between(chances: Floats) -> Floats:
+    """[i, j]: the sum from i to j."""
+    sums = np.concatenate([[0.0], np.cumsum(chances)])
+    return np.asarray(sums[None, 1:] - sums[:-1, None])
+
+
+def _both_between(pairs: Floats) -> Floats:
+    """[i, j]: the sum over both from i to j."""
+    sums = np.zeros((len(pairs) + 1, len(pairs) + 1))
+    sums[1:, 1:] = pairs.cumsum(axis=0).cumsum(axis=1)
+    ends, diagonal = sums[1:, 1:].diagonal(), sums.diagonal()[:-1]
+    return np.asarray(ends[None, :] - sums[:-1, 1:] - sums[1:, :-1].T + diagonal[:, None])

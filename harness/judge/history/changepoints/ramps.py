@@ -1,0 +1,79 @@
+"""Levels that rise or fall from version to version: no single one is to blame, and together they may be far apart.
+
+A ramp is told only where a straight line through the versions is far likelier than any steps are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from harness.judge.comparison.round_effects import NEGLIGIBLE
+from harness.judge.history.changepoints.distinct_levels import Laid
+from harness.judge.history.changepoints.optimal_partition import FEWEST_ON_A_LINE, Piece, pieces, usual_penalty
+from harness.judge.intervals import CONFIDENCE
+from harness.model import Interval
+
+MISFIT = 3.0
+"""What a line may leave, in variances of a version's mean: stairs that are short, but plain, are no line."""
+MARGIN = 6.0
+"""By how much a line must be better than steps as good for their number, in twice the log likelihood."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ramp:
+    """The versions [begin, end), whose level goes from `first` to `last` (logs); `interval` is of the difference."""
+
+    begin: int
+    end: int
+    first: float
+    last: float
+    interval: Interval
+    p: float
+
+    @property
+    def middle(self) -> int:
+        return (self.begin + self.end) // 2
+
+
+def ramps_of(laid: Laid, *, least: float, alpha: float) -> list[Ramp]:
+    """Those that rise or fall by `least` or more (a log), oldest first; `alpha`: the chance of one that is none."""
+    if laid.versions < FEWEST_ON_A_LINE:
+        return []
+    penalty = usual_penalty(laid.versions)
+    found = pieces(
+        laid.values.mean(axis=0), variance=laid.variance(least), penalty=penalty, line_penalty=2 * penalty + MARGIN
+    )
+    ramps = [_ramp(laid, piece) for piece in found if piece.line and abs(piece.last - piece.first) >= least]
+    return [ramp for ramp in ramps if ramp.p < alpha and _fits(laid, ramp, least=least)]
+
+
+def _fits(laid: Laid, ramp: Ramp, *, least: float) -> bool:
+    means = laid.values[:, ramp.begin : ramp.end].mean(axis=0)
+    rest = means - np.linspace(ramp.first, ramp.last, len(means))
+    return float((rest**2).mean()) <= MISFIT * laid.variance(least)
+
+
+def _ramp(laid: Laid, piece: Piece) -> Ramp:
+    """With the t-test of the slope, among all stretches of the versions that a line may be drawn through."""
+    count = piece.end - piece.begin
+    size = piece.last - piece.first
+    squares = count * (count**2 - 1) / 12
+    error = max(laid.spread.deviation, NEGLIGIBLE) * (count - 1) / math.sqrt(squares * laid.rounds)
+    tried = laid.versions**2 / 2
+    return Ramp(
+        begin=piece.begin,
+        end=piece.end,
+        first=piece.first,
+        last=piece.last,
+        interval=_interval(size, error, freedom=laid.spread.freedom),
+        p=float(min(1.0, 2 * tried * float(stdtr(laid.spread.freedom, -abs(size) / error)))),
+    )
+
+
+def _interval(size: float, error: float, *, freedom: int) -> Interval:
+    margin = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
+    return float(np.subtract(size, margin)), size + margin

@@ -1,0 +1,138 @@
+"""How many changes of level a table has, and about where: what is distinct, and what else chance does not make.
+
+Within what is not distinct the search is circular binary segmentation (Olshen and others, 2004): the stretch of
+versions that differs most from the rest, then the same within the pieces. One split into "before" and "after" would
+miss a single bad version in the middle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr
+
+from harness.judge.comparison.round_effects import NEGLIGIBLE, Spread, by_round_alone
+from harness.judge.history.changepoints.arc_statistics import RESAMPLES, Arcs, permutation_p, welch_p
+from harness.judge.history.changepoints.distinct_levels import Laid, distinct_levels
+from harness.model import Floats
+
+FEWEST_VERSIONS = 4
+"""With fewer there are too few permutations."""
+DISTINCT_SHARE = 0.5
+"""Of the chance of a false alarm: what is added to it where distinct levels are looked for first."""
+SMALLEST = 0.001
+"""A permutation test that cannot go below this cannot decide."""
+PIECE_SHARE = 1 / 6
+"""Of the chance of a false alarm, for each of three pieces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """`laid` is the table without its rounds' levels and what is far out."""
+
+    table: Floats
+    laid: Laid
+    least: float
+    rng: np.random.Generator
+
+    @property
+    def values(self) -> Floats:
+        return self.laid.values
+
+    @property
+    def spread(self) -> Spread:
+        return self.laid.spread
+
+    def found(self, *, alpha: float) -> dict[int, float]:
+        """What is distinct at once, and what else there is between, with their p-values; pieces share half of `alpha`
+        where something was found.
+        """
+        versions = self.table.shape[1]
+        if versions < FEWEST_VERSIONS:
+            return self.within(0, versions, alpha=alpha)
+        found = distinct_levels(self.laid, least=self.least, alpha=alpha * DISTINCT_SHARE)
+        share = alpha / (2 * (len(found) + 1)) if found else alpha
+        for begin, end in itertools.pairwise((0, *found, versions)):
+            found = found | self.within(begin, end, alpha=share)
+        return found
+
+    def within(self, begin: int, end: int, *, alpha: float) -> dict[int, float]:
+        """The first version of each new level among [begin, end), with the p-value of the stretch that it bounds.
+
+        `alpha` is the chance of finding one where there is none. What is found leaves pieces, which share half of it.
+        """
+        if end - begin < 2:
+            return {}
+        arcs = Arcs.of(end - begin, unit=self.spread.deviation**2 / len(self.table))
+        score, size = arcs.compare(self.values[:, begin:end].mean(axis=0)[:, None])
+        counts = np.abs(size[:, 0]) >= max(self.least, NEGLIGIBLE)
+        # Most series are quiet: no test is needed where no stretch differs by enough to count.
+        if not counts.any():
+            return {}
+        best = int(np.where(counts, score[:, 0], -np.inf).argmax())
+        p = self._p_value(begin, end, arcs, best=best, size=abs(float(size[best, 0])))
+        if p >= alpha:
+            return {}
+        first, stop = begin + int(arcs.first[best]), begin + int(arcs.end[best])
+        found = {bound: p for bound in (first, stop) if begin < bound < end}
+        for low, high in ((begin, first), (first, stop), (stop, end)):
+            found |= self.within(low, high, alpha=alpha * PIECE_SHARE)
+        return found
+
+    def _p_value(self, begin: int, end: int, arcs: Arcs, *, best: int, size: float) -> float:
+        rounds, versions = len(self.table), end - begin
+        first, last = int(arcs.first[best]), int(arcs.end[best])
+        tried = int(arcs.rivals[best])
+        cautious = self.spread.cautious(rounds)
+        # One launch of a version vouches for nothing: only what chance would have to arrange can be told.
+        score = size * float(arcs.weight[best])
+        by_t_test = self._t_test_p(score, tried=tried, spread=cautious) if cautious.freedom else 1.0
+        if self.table.shape[1] < FEWEST_VERSIONS:
+            return min(1.0, 2 * min(by_t_test, tried * welch_p(self.table[:, begin:end], first=first, end=last)))
+        smallest = len(arcs.first) / math.comb(versions, last - first) ** rounds
+        if versions < FEWEST_VERSIONS or smallest >= SMALLEST:
+            return by_t_test
+        p = permutation_p(by_round_alone(self.table[:, begin:end]), arcs, best=best, rng=self.rng)
+        # Where no permutation does as well, how rare that is stays unknown.
+        return min(p, by_t_test) if p < 2 / RESAMPLES else p
+
+    def _t_test_p(self, score: float, *, tried: int, spread: Spread) -> float:
+        """Of a difference, by the noise of the whole table, where it is the largest of so many that were tried."""
+        t = score * math.sqrt(len(self.values)) / spread.deviation
+        return min(1.0, 2 * float(stdtr(spread.freedom, -t)) * tried)
+
+    def prune(self, found: Mapping[int, float], *, alpha: float) -> dict[int, float]:
+        """Without the bounds between levels that differ by less than `least`, or by chance: the worst one first.
+
+        A stretch that differs has two ends, and only one of them may be a change: the last one needs no other test. The
+        p-values are those of the bounds themselves where these are larger.
+        """
+        kept = dict(sorted(found.items()))
+        while kept:
+            sizes, own = self._sizes(list(kept))
+            worst = max(range(len(own)), key=lambda number: (sizes[number] < self.least, own[number], -sizes[number]))
+            if sizes[worst] >= self.least and len(kept) == 1:
+                return kept
+            if sizes[worst] >= self.least and own[worst] < alpha:
+                return {bound: max(p, one) for (bound, p), one in zip(kept.items(), own, strict=True)}
+            del kept[list(kept)[worst]]
+        return kept
+
+    def _sizes(self, bounds: Sequence[int]) -> tuple[list[float], list[float]]:
+        """The difference of the levels at each bound, and its p-value."""
+        edges = (0, *bounds, self.values.shape[1])
+        levels = levels_of(self.values.mean(axis=0), edges)
+        sizes = [abs(new - old) for old, new in itertools.pairwise(levels)]
+        counts = np.diff(edges)
+        weights = np.sqrt(counts[:-1] * counts[1:] / (counts[:-1] + counts[1:]))
+        places = counts[:-1] + counts[1:] - 1
+        tests = zip((weights * sizes).tolist(), places.tolist(), strict=True)
+        return sizes, [self._t_test_p(score, tried=tried, spread=self.spread) for score, tried in tests]
+
+
+def levels_of(means: Floats, bounds: Sequence[int]) -> tuple[float, ...]:
+    return tuple(float(means[begin:end].mean()) for begin, end in itertools.pairwise(bounds))

@@ -1,0 +1,166 @@
+"""A series: at which version it became bad, or good again, for each metric. Positions are places in the series."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from harness.judge.comparable import Difference, set_apart
+from harness.judge.comparison.aa_noise import floor, noise_of, spread_of
+from harness.judge.comparison.compared import Compared
+from harness.judge.comparison.round_tables import RoundTable, never_side_by_side
+from harness.judge.history.flaky import MISS
+from harness.judge.history.level_changes import LevelRule, log_of, signal_changes, step_time_changes
+from harness.judge.history.precision import visible, wants_round
+from harness.judge.history.transitions import (
+    growth_changes,
+    memory_changes,
+    outcome_changes,
+    slowdown_changes,
+    wants_launches,
+)
+from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise, Steps, Trial
+
+__all__ = [
+    "find_changes",
+    "holm",
+    "noise_of",
+    "not_comparable",
+    "refused",
+    "visible",
+    "wants_launches",
+    "wants_round",
+]
+
+
+def find_changes(
+    compared: Compared,
+    *,
+    limits: Limits,
+    seed: int,
+    baseline: int | None = None,
+    noise: Noise | None = None,
+    exit_only: bool = False,
+    miss: float = MISS,
+) -> tuple[Change, ...]:
+    """All changes of one block.
+
+    Versions between two that differ and that cannot be said to be good or bad are `untestable`: none of them is named.
+    `baseline` is the position of the image that bad is measured against. `noise` is what two equal images on this lane
+    seem to differ by: a change of a level must be larger. `exit_only`: how launches end decides alone. `miss`: the
+    chance of having missed a failure that the last good version is allowed to have; a search has its own, and no
+    launches left for another. The same seed gives the same answer.
+    """
+    cells = compared.cells
+    outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
+    if exit_only:
+        return outcome
+    block = _Block(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
+    memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
+    slowdown = slowdown_changes(cells, baseline=baseline)
+    step_time = [change for change in _merged(_step_times(block), slowdown) if not _is_symptom(change, memory, cells)]
+    return (*outcome, *memory, *_growths(block), *step_time, *_others(block))
+
+
+def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:
+    """The positions whose step times were measured but not compared: not in the rounds of the others (another day).
+
+    `trials` are those of one block, oldest version first. Changes of the step time say nothing about these versions.
+    """
+    return never_side_by_side(trials, steps=steps)
+
+
+def refused(trials: Sequence[Sequence[Trial]]) -> tuple[Difference, ...]:
+    """Why some trials of a block are not compared with the others: the host, card, driver or settings that differ."""
+    return set_apart(trials)[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """What is compared of one series on one lane, and how to judge it."""
+
+    compared: Compared
+    limits: Limits
+    seed: int
+    baseline: int | None
+    noise: Noise | None
+
+    def rule(self, metric: Metric, table: RoundTable, *, limit: float, drifting: Collection[int] = ()) -> LevelRule:
+        """What counts is the limit or more, and more than equal images seem to differ by on this lane."""
+        least = max(log_of(metric, limit), floor(self.noise, metric, rounds=len(table.values)))
+        noise = spread_of(self.noise, metric)
+        return LevelRule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
+
+
+def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:
+    """Which of the hypotheses are rejected at the family-wise error `alpha`, in the order given (Holm, 1979).
+
+    `weights`: the shares of alpha that they have, in proportion; equal ones if there are none.
+    """
+    shares = list(weights) or [1.0] * len(p_values)
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index] / shares[index])
+    rejected, left = [False] * len(p_values), sum(shares)
+    for index in order:
+        if p_values[index] > alpha * shares[index] / left:
+            break
+        rejected[index], left = True, left - shares[index]
+    return rejected
+
+
+# ---------------------------------------------------------------- levels that change
+
+
+def _step_times(block: _Block) -> list[Change]:
+    limit = block.limits.step_time
+    if limit is None:
+        return []
+    medians, best = block.compared.tables.get("step_time"), block.compared.best
+    if medians is None or best is None or medians.positions != best.positions:
+        return []
+    drifting = {place for place, cell in enumerate(block.compared.cells) if "slowdown" in cell.verdicts}
+    return step_time_changes(medians, best, block.rule("step_time", medians, limit=limit, drifting=drifting))
+
+
+def _growths(block: _Block) -> list[Change]:
+    """What piles up, of all counts that have a limit."""
+    limits = {name: block.limits.of(name) for name in GROWTHS}
+    return [
+        change
+        for name, limit in limits.items()
+        if limit is not None
+        for change in growth_changes(name, block.compared.cells, baseline=block.baseline, limit=limit)
+    ]
+
+
+def _others(block: _Block) -> list[Change]:
+    """Changes of all the other level signals that have a limit."""
+    found: list[Change] = []
+    for name, table in block.compared.tables.items():
+        limit = block.limits.of(name)
+        if name != "step_time" and limit is not None:
+            found += signal_changes(name, table, block.rule(name, table, limit=limit))
+    return found
+
+
+# ---------------------------------------------------------------- one cause, one finding
+
+
+def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change]:
+    """Levels and drifts of the step time; where both change at one version, one finding with the level's figures."""
+    drifts = {(change.kind, change.after): change for change in slowdown}
+    both = [
+        replace(change, verdict="slowdown") if (change.kind, change.after) in drifts else change for change in levels
+    ]
+    told = {(change.kind, change.after) for change in levels}
+    return sorted(
+        [*both, *(change for change in slowdown if (change.kind, change.after) not in told)],
+        key=lambda change: change.after,
+    )
+
+
+def _is_symptom(change: Change, memory: Sequence[Change], cells: Sequence[CellVerdict]) -> bool:
+    """Whether a slowdown only comes and goes with a leak: a leak often slows things down, and is one finding."""
+    if (change.kind, change.before, change.after) not in {(leak.kind, leak.before, leak.after) for leak in memory}:
+        return False
+    leaking = change.before if change.kind == "first_fixed" and change.before is not None else change.after
+    return "slowdown" in cells[leaking].verdicts

@@ -1,0 +1,143 @@
+"""Failures that come in a part of the launches: a good version next to one may have been lucky."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, takewhile
+
+from harness.failure_rate import luck
+from harness.judge.cell.verdict import FAILURES
+from harness.model import CellVerdict, Trial, Trials
+
+MISS = 1e-3
+"""The chance of having missed the failure that a good version is allowed to have. `benchmarks/accuracy_failures.py`: at
+0.01 a wrong version is named in 2 to 3 of 100 histories, at 0.002 in 1, here in up to 6 of 1,000. Where four launches
+failed and none of a bad version ended well, it takes three good ones.
+"""
+MISS_BETWEEN = 3e-4
+"""The same for good versions between two bad ones: two changes more are rare beforehand, too."""
+
+ENOUGH = 4
+"""So many launches should have failed where none of a bad version ended well: of three, a failure of every fifth launch
+comes in all now and then. One more that is lucky tells.
+"""
+
+State = bool | None
+"""Whether a cell is bad; None if it cannot be said."""
+
+
+def outliving(
+    states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
+) -> list[CellVerdict]:
+    """The cells, the good ones without launches that stopped before the latest failure of the bad ones had come: those
+    say nothing about it. What ran to its own end counts whole, as it must where steps are not counted.
+    """
+    bad = (trial for state, each in zip(states, trials, strict=True) if state for trial in each)
+    latest = max((trial.last_step + 1 for trial in bad if trial.end in FAILURES), default=0)
+    short = [sum(trial.end == "stopped" and trial.last_step < latest for trial in each) for each in trials]
+    return [
+        replace(cell, trials=cell.trials - count) if state is False else cell
+        for state, cell, count in zip(states, cells, short, strict=True)
+    ]
+
+
+def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float = MISS) -> list[State]:
+    """The states without the good ones that may be luck, with a chance of more than `miss`."""
+    history = _History(states=states, cells=cells, miss=miss)
+    doubtful = {near for bad, direction in history.sides for near in history.doubtful(bad, direction)}
+    return [None if place in doubtful else state for place, state in enumerate(states)]
+
+
+def wanted(
+    states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, asked: Trials
+) -> Mapping[int, str]:
+    """The versions whose launches could settle where a failure began or ended, with the reason: the nearest doubtful
+    one on each side of a bad version that has fewer launches than `asked.most`; and a bad one, if few have failed yet.
+    """
+    history = _History(states=states, cells=cells)
+    left = [sum(trial.measured for trial in each) < asked.most for each in trials]
+    reasons: dict[int, str] = {}
+    for bad, direction in history.sides:
+        able = [near for near in history.doubtful(bad, direction) if left[near]]
+        if able:
+            reasons.setdefault(able[0], history.words(bad, able[0]))
+        if left[bad] and history.seldom:
+            reasons.setdefault(bad, "all its launches failed, but they are few: does it always fail?")
+    return reasons
+
+
+@dataclass(frozen=True)
+class _History:
+    """Which cells fail, before good ones are doubted."""
+
+    states: Sequence[State]
+    cells: Sequence[CellVerdict]
+    miss: float = MISS
+
+    @property
+    def sides(self) -> list[tuple[int, int]]:
+        """Every bad place, with each direction away from it."""
+        return [(place, direction) for place, bad in enumerate(self.states) if bad for direction in (-1, 1)]
+
+    @property
+    def seldom(self) -> bool:
+        """Whether few launches failed, all of the bad versions, beside good ones."""
+        failed = sum(cell.failed for cell in self._failing)
+        return failed < ENOUGH and failed == sum(cell.trials for cell in self._failing) and False in self.states
+
+    def doubtful(self, bad: int, direction: int) -> list[int]:
+        """The good places from a bad one on, up to the next, that may only have been lucky; nearest first.
+
+        Good launches add up on the way until missing the failure is less likely than `miss`. Between two bad versions
+        all are doubtful unless luck is less likely than MISS_BETWEEN.
+        """
+        good, _ = self._outwards(bad, direction)
+        if self._lucky.issuperset(good):
+            return good
+        launches = accumulate(self.cells[place].trials for place in good)
+        return [place for place, count in zip(good, launches, strict=True) if self._luck(bad, count) > self.miss]
+
+    def words(self, bad: int, near: int) -> str:
+        count, own = self.cells[near].trials, self.cells[bad]
+        return (
+            f"{count} good launches miss a failure that came in {own.failed} of {own.trials} launches beside them "
+            f"with {self._luck(bad, count):.0%} chance"
+        )
+
+    def _outwards(self, bad: int, direction: int) -> tuple[list[int], bool]:
+        """The good places from a bad one on, and whether another bad one ends them."""
+        places = range(bad + direction, len(self.states) if direction > 0 else -1, direction)
+        run = list(takewhile(lambda place: not self.states[place], places))
+        return [place for place in run if self.states[place] is False], len(run) < len(places)
+
+    @cached_property
+    def _failing(self) -> list[CellVerdict]:
+        """Those that failed at all: to leave out those that did once would make the failure seem more frequent."""
+        return [cell for cell, bad in zip(self.cells, self.states, strict=True) if bad or (bad is None and cell.failed)]
+
+    @cached_property
+    def _lucky(self) -> frozenset[int]:
+        """The good places between two bad ones that may be bad as well."""
+        found: set[int] = set()
+        for bad, direction in self.sides:
+            good, between = self._outwards(bad, direction)
+            launches = sum(self.cells[place].trials for place in good)
+            if between and _missed(self.cells[bad], self._failing, launches) > MISS_BETWEEN:
+                found |= set(good)
+        return frozenset(found)
+
+    def _luck(self, bad: int, launches: int) -> float:
+        """The chance that so many launches of a version that is bad like that one all end well."""
+        return _missed(self.cells[bad], [*self._failing, *(self.cells[near] for near in sorted(self._lucky))], launches)
+
+
+def _missed(own: CellVerdict, alike: Sequence[CellVerdict], launches: int) -> float:
+    """The chance that so many launches miss a failure: at the share of one version's launches in which it came, or by
+    all that failed together, whichever is larger. A version whose few launches all failed may have been unlucky, and
+    another one may fail for another reason.
+    """
+    failed = sum(cell.failed for cell in alike)
+    together = luck(failed, sum(cell.trials for cell in alike) - failed, more=launches)
+    return max(together, float((1 - own.failed / max(1, own.trials)) ** launches))

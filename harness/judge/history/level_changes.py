@@ -1,0 +1,190 @@
+"""Changes of levels: which of them along a series are findings. Tables in, changes out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from harness.judge.comparison.round_effects import Spread, without_rounds
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels
+from harness.model import LEVELS, SIGNALS, Change, Effect, Interval, Kind, Metric, signal_of
+
+ALPHA = 0.008
+"""The chance of a change that is none in a series, for each metric."""
+MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
+"""Of ALPHA, for the two tables of step times."""
+FAMILY_ALPHA = 0.01
+"""The chance that any level of any block of a scenario is found to change though none does (Holm)."""
+_VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
+
+
+def log_of(name: str, share: float) -> float:
+    """A change by a share as the log by which figures are compared: of a signal that falls, a drop by that share."""
+    if not SIGNALS[name].falls:
+        return math.log1p(share)
+    return -math.log1p(-min(share, LARGEST_DROP))
+
+
+def share_of(name: str, log: float) -> float:
+    """The opposite of `log_of`."""
+    return -math.expm1(-log) if SIGNALS[name].falls else math.expm1(log)
+
+
+LARGEST_DROP = 0.999
+"""Nothing falls by more than all of it."""
+
+
+def strictest(name: str, *, blocks: int) -> float:
+    """The chance of an error by which a change of the level signal `name` is surely found: that of the search, or what
+    is left of the family's for the first one, whichever is less. `blocks`: how many the scenario has.
+    """
+    search = ALPHA * (MEDIANS_SHARE if name == "step_time" else 1.0)
+    return min(search, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * blocks))
+
+
+TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelRule:
+    """How tables are judged. `least` is the smallest change that counts, a log.
+
+    `baseline` is the position that bad is measured against; None for what was good so far. `drifting` are positions
+    whose step times drift within a trial. `noise` is what equal images were seen to differ by.
+    """
+
+    least: float
+    seed: int
+    baseline: int | None = None
+    noise: Spread | None = None
+    drifting: Collection[int] = field(default_factory=frozenset)
+
+
+def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) -> list[Change]:
+    """Changes that the trials' medians and their best blocks both show, oldest first: what only the medians show is a
+    neighbour's load, unless the step time drifts. Either may be the one that decides, at its share of ALPHA.
+    """
+    kept: list[Change] = []
+    for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
+        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed, noise=rule.noise)
+        for shift, change in level_changes("step_time", table, levels, rule=rule):
+            drifts = change.after in rule.drifting
+            if (drifts or _agrees(other, shift)) and not any(_overlap(change, one) for one in kept):
+                kept.append(replace(change, p=min(1.0, shift.p / share)))
+    return _in_turn(sorted(kept, key=lambda change: change.after))
+
+
+def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
+    """Changes of a level signal, oldest first; none smaller than what counts of it at all."""
+    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed, noise=rule.noise)
+    found = level_changes(metric, table, levels, rule=rule)
+    return [change for shift, change in found if _step_of(metric, table, shift) > SIGNALS[metric].least]
+
+
+def _overlap(one: Change, other: Change) -> bool:
+    """Whether two changes may be at one place: then they are the same one, or one of them is wrong."""
+    begin, other_begin = (-1 if change.before is None else change.before for change in (one, other))
+    return begin < other.after and other_begin < one.after
+
+
+def _in_turn(changes: Sequence[Change]) -> list[Change]:
+    """Without what ends nothing: where two tables tell of changes, the one that began it may not have been kept."""
+    kept: list[Change] = []
+    bad = False
+    for change in changes:
+        if bad or change.kind != "first_fixed":
+            kept.append(change)
+        bad = change.kind != "first_fixed"
+    return kept
+
+
+def _agrees(other: RoundTable, shift: Changepoint) -> bool:
+    """Whether another figure of the same trials differs the same way, by half as much at least."""
+    begin, end = shift.stretch
+    values = without_rounds(other.values)
+    size = float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean())
+    return (2 if shift.drift else 1) * size / shift.size >= 0.5  # the halves of a line are half its rise apart
+
+
+def _step_of(metric: Metric, table: RoundTable, shift: Changepoint) -> float:
+    """The difference of the two levels, in the signal's unit."""
+    begin, end = shift.stretch
+    figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
+    size = abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
+    return (2 if shift.drift else 1) * size
+
+
+def level_changes(
+    metric: Metric, table: RoundTable, levels: Levels, *, rule: LevelRule
+) -> list[tuple[Changepoint, Change]]:
+    """The shifts that are findings. Worse is more. An improvement is one only if it ends something bad."""
+    fixed = _level_at(table, levels, rule.baseline)
+    good = levels.means[0] if fixed is None else fixed
+    bad = levels.means[0] > good + rule.least
+    found: list[tuple[Changepoint, Change]] = []
+    if bad:
+        found.append((levels.shifts[0], _from_start(metric, table, levels, good=good)))
+    for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
+        worse = level > good + rule.least
+        if worse and shift.size > 0:
+            kind: Kind = "drift" if shift.drift else "first_bad"
+            found.append((shift, _level_change(metric, kind, table, shift)))
+        elif bad and not worse:
+            found.append((shift, _level_change(metric, "first_fixed", table, shift)))
+        if not worse and fixed is None:
+            good = level
+        bad = worse
+    return found
+
+
+def _from_start(metric: Metric, table: RoundTable, levels: Levels, *, good: float) -> Change:
+    """The oldest level is worse than the baseline's, which differs from it by all the shifts between."""
+    between = itertools.takewhile(lambda pair: pair[1] != good, zip(levels.shifts, levels.means, strict=False))
+    return Change(
+        metric=metric,
+        kind="bad_from_start",
+        before=None,
+        after=table.positions[0],
+        untestable=tuple(range(table.positions[0])),
+        effect=_ratio(metric, levels.means[0] - good),
+        p=max(shift.p for shift, _ in between),
+        verdict=_VERDICTS.get(metric, metric),
+    )
+
+
+def _level_at(table: RoundTable, levels: Levels, baseline: int | None) -> float | None:
+    if baseline is None or baseline not in table.positions:
+        return None
+    place = table.positions.index(baseline)
+    return levels.means[sum(1 for bound in levels.bounds[1:-1] if bound <= place)]
+
+
+def _level_change(metric: Metric, kind: Kind, table: RoundTable, shift: Changepoint) -> Change:
+    before, after = table.positions[shift.before], table.positions[shift.after]
+    return Change(
+        metric=metric,
+        kind=kind,
+        before=before,
+        after=after,
+        untestable=between(table.positions, before, after),
+        effect=_ratio(metric, shift.size, shift.interval),
+        p=shift.p,
+        verdict=_VERDICTS.get(metric, metric),
+    )
+
+
+def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
+    """The ratio of the new level to the old one: of a signal that falls it is below one where that is worse."""
+    sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
+    ci = None if interval is None else sorted(math.exp(sign * bound) for bound in interval)
+    return Effect(value=math.exp(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
+
+
+def between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:
+    """What lies between two versions and was not compared."""
+    return tuple(place for place in range(before + 1, after) if place not in positions)

@@ -1,0 +1,329 @@
+"""The numbers that a scenario returns: NaN where there was none, and values that differ between versions.
+
+A value is *exact* where all launches of a version return the same numbers at the same steps. Any difference of an exact
+value between versions is told; only a limit of the matrix file makes it bad. A value that differs from launch to launch
+is compared as a level is: by the medians of the launches, in rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from harness.judge.comparison.level_figures import WARM_UP, Launches, common_steps, is_clean
+from harness.judge.comparison.round_effects import spread_within, without_rounds
+from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
+from harness.judge.history.changepoints.detectable_change import least_found
+from harness.judge.history.changepoints.segmentation import Levels, find_levels
+from harness.judge.history.level_changes import ALPHA, between, strictest
+from harness.judge.history.transitions import transitions
+from harness.model import (
+    METRIC_PREFIX,
+    Change,
+    Effect,
+    Floats,
+    Kind,
+    Limits,
+    MetricLimit,
+    Observed,
+    SignalVerdict,
+    Steps,
+    Trial,
+)
+
+OURS = frozenset(
+    {"rss_kib", "heap_kib", "blocks", "step_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
+)
+"""The columns that are the agent's own."""
+TOLD_CHANGE = 0.05
+"""A value that differs from launch to launch, and has no limit, is told where its level changes by this share."""
+AGREE = 2
+"""Launches that must return NaN before their version is said to."""
+NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """What a block's versions show of one metric: changes, what each version shows, and what is only told. `is_tested`:
+    its levels were searched for a change, which chance may have made.
+    """
+
+    changes: tuple[Change, ...]
+    seen: Mapping[int, SignalVerdict]
+    observed: tuple[Observed, ...]
+    is_tested: bool
+
+
+def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int) -> Mapping[str, Values]:
+    """By signal (`metrics.NAME`), for each number that the scenario returned or the matrix file has a limit for."""
+    clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
+    returned = {name for version in launches for trial in version for name in _names(trial)}
+    given = {limit.metric: limit for limit in limits.metrics}
+    found = {}
+    for name in sorted(returned | set(given)):
+        limit = given.get(name)
+        if limit is None or limit.rule != "none":
+            metric = _Metric(name=name, limit=limit, launches=launches, clean=clean, seed=seed, returned=returned)
+            found[metric.signal] = metric.judged()
+    return found
+
+
+def _names(trial: Trial) -> set[str]:
+    return {*(() if trial.trace is None else trial.trace.columns), *trial.not_finite} - OURS
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Metric:
+    """One metric of a block. `clean` are the launches whose values can be compared; `returned` are all metrics."""
+
+    name: str
+    limit: MetricLimit | None
+    launches: Launches
+    clean: Launches
+    seed: int
+    returned: set[str]
+
+    @property
+    def signal(self) -> str:
+        return f"{METRIC_PREFIX}{self.name}"
+
+    @cached_property
+    def common(self) -> int:
+        """The steps that all launches have."""
+        return common_steps(self.clean)
+
+    def judged(self) -> Values:
+        nan = self._nan_changes()
+        rows = [[self._rows(trial) for trial in version] for version in self.clean]
+        exact = [_exact(version) for version in rows]
+        is_noisy = any(len(version) >= AGREE and one is None for version, one in zip(rows, exact, strict=True))
+        if is_noisy:
+            changes, observed, visible = self._of_noisy(rows)
+        else:
+            changes, observed = self._of_exact({place: one for place, one in enumerate(exact) if one is not None})
+            visible = 0.0
+        seen = {
+            place: self._seen(place, rows[place], visible=visible if is_noisy or exact[place] is not None else None,
+                              is_noisy=is_noisy)
+            for place in range(len(rows))
+        }  # fmt: skip
+        return Values(
+            changes=(*nan, *changes),
+            seen=seen,
+            observed=() if self.first_nan else observed,
+            is_tested=is_noisy and visible is not None,
+        )
+
+    # ------------------------------------------------------------ NaN
+
+    def _nan_changes(self) -> tuple[Change, ...]:
+        """Where NaN or an infinity came or went; a series whose first version has it already says nothing."""
+        states = [self._is_nan(version) for version in self.launches]
+        return tuple(
+            Change(metric=self.signal, kind=kind, before=before, after=after, verdict="nan",
+                   untestable=tuple(place for place in range(before + 1, after) if states[place] is None))
+            for kind, before, after in transitions(states)
+            if before is not None
+        )  # fmt: skip
+
+    @cached_property
+    def first_nan(self) -> int:
+        """The first step at which any version returned NaN; 0 if none did."""
+        told = [
+            trial.not_finite[self.name][1] for each in self.launches for trial in each if self.name in trial.not_finite
+        ]
+        return min(told, default=0)
+
+    def _is_nan(self, version: Sequence[Trial]) -> bool | None:
+        """Launches that ended before it first came anywhere say nothing."""
+        asked = [trial for trial in version if trial.measured and self.name in _names(trial)]
+        told = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_nan]
+        if not told or (any(told) and sum(told) < AGREE):
+            return None
+        return any(told)
+
+    # ------------------------------------------------------------ exact values
+
+    def _of_exact(self, rows: Mapping[int, Floats | None]) -> tuple[tuple[Change, ...], tuple[Observed, ...]]:
+        """Changes by the limit, and every difference of neighbours that no change tells."""
+        known = {place: values for place, values in rows.items() if values is not None}
+        if not known:
+            return (), ()
+        good = next(iter(known.values()))
+        states: list[bool | None] = [None] * len(self.launches)
+        for place, values in known.items():
+            states[place] = self._is_worse(good, values)
+            if not states[place]:
+                good = values
+        changes = tuple(
+            self._change(kind, before, after, known)
+            for kind, before, after in transitions(states)
+            if before is not None
+        )
+        named = {change.after for change in changes}
+        differ = [(a, b) for a, b in pairwise(known) if not _same(known[a], known[b]) and b not in named]
+        return changes, tuple(self._observed(a, b, _median(known[a]), _median(known[b])) for a, b in differ)
+
+    def _is_worse(self, first: Floats, values: Floats) -> bool:
+        if self.limit is None:
+            return False
+        if self.limit.rule == "equal":
+            return not _same(first, values)
+        return self._is_beyond(_relative(_median(first), _median(values)))
+
+    def _is_beyond(self, relative: float) -> bool:
+        limit = self.limit or NO_LIMIT
+        worse = {"change": abs(relative), "rise": relative, "drop": -relative}.get(limit.rule, 0.0)
+        return worse > limit.limit
+
+    def _change(self, kind: Kind, before: int, after: int, known: Mapping[int, Floats]) -> Change:
+        old, new = _median(known[before]), _median(known[after])
+        effect = _ratio(old, new)
+        return Change(
+            metric=self.signal,
+            kind=kind,
+            before=before,
+            after=after,
+            untestable=between(known, before, after),
+            effect=effect,
+            verdict="value",
+        )
+
+    def _observed(self, before: int, after: int, old: float, new: float) -> Observed:
+        text = f"{self.name} {old:.6g} → {new:.6g}" if old != new else f"{self.name} differs in single steps"
+        return Observed(signal=self.signal, before=before, after=after, text=text)
+
+    # ------------------------------------------------------------ values that differ from launch to launch
+
+    def _of_noisy(
+        self, rows: Sequence[Sequence[Floats]]
+    ) -> tuple[tuple[Change, ...], tuple[Observed, ...], float | None]:
+        """Changes by the limit, or levels that are only told; and the smallest change that would have shown."""
+        both = [list(zip(trials, own, strict=True)) for trials, own in zip(self.clean, rows, strict=True)]
+        columns = {
+            place: {(trial.run, trial.round): _median(values) for trial, values in version if np.isfinite(values).any()}
+            for place, version in enumerate(both)
+        }
+        scale = _scale(columns)
+        table = table_of(often(columns), scale=lambda value: value / scale)
+        spread = None if table is None else spread_within(without_rounds(table.values))
+        if table is None or spread is None:
+            return (), (), None
+        limit = TOLD_CHANGE if self.limit is None or self.limit.rule == "equal" else self.limit.limit
+        levels = find_levels(table.values, least=limit, alpha=ALPHA, seed=self.seed)
+        changes = tuple(self._noisy_changes(table, levels))
+        if self.limit is None:
+            told = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
+            means = dict(zip(table.positions, table.values.mean(axis=0) * scale, strict=True))
+            return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in told), None
+        alpha = strictest(self.signal, blocks=1)
+        return changes, (), least_found(table.values, spread=spread, alpha=alpha)
+
+    def _noisy_changes(self, table: RoundTable, levels: Levels) -> Iterator[Change]:
+        middle = float(table.values.mean())  # levels are told beside their round's mean
+        good, bad = middle + levels.means[0], False
+        for shift, level in zip(levels.shifts, (middle + mean for mean in levels.means[1:]), strict=True):
+            worse = self._is_beyond(_relative(good, level, scale=1.0))
+            kind: Kind = "first_bad" if worse else "first_fixed"
+            before, after = table.positions[shift.before], table.positions[shift.after]
+            if worse != bad:
+                effect = _ratio(good, level)
+                yield Change(
+                    metric=self.signal,
+                    kind=kind,
+                    before=before,
+                    after=after,
+                    untestable=between(table.positions, before, after),
+                    effect=effect,
+                    p=shift.p,
+                    verdict="value",
+                )
+            bad = worse
+            good = good if worse else level
+
+    # ------------------------------------------------------------ what each version shows
+
+    def _rows(self, trial: Trial) -> Floats:
+        """What the launch returned over the steps that all have."""
+        trace = trial.trace
+        values = None if trace is None else trace.column(self.name)
+        if trace is None or values is None:
+            return np.empty(0)
+        return values[: int(np.searchsorted(trace.step, self.common, side="right"))]
+
+    def _seen(self, place: int, rows: Sequence[Floats], *, visible: float | None, is_noisy: bool) -> SignalVerdict:
+        medians = [_median(values) for values in rows if np.isfinite(values).any()]
+        is_nan = self._is_nan(self.launches[place])
+        value = math.nan if is_nan else float(np.median(medians)) if medians else None
+        limit = None if self.limit is None else self.limit.limit
+        plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
+        problem = self._problem(place, rows, is_noisy=is_noisy, visible=visible)
+        if not self.launches[place] or (self.limit is None and not any(map(len, rows))):
+            return replace(plain, seen="none", why=f"this version returned no `{self.name}`")
+        if is_nan:
+            return replace(plain, seen="none", why="a step returned NaN, as in all versions before")
+        if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
+            return replace(plain, seen="suspect", why="a step returned NaN in one launch; two must agree")
+        if self.limit is None:
+            return replace(plain, visible=None, why="looked at for NaN alone: no limit")
+        return replace(plain, seen="blind", why=problem) if problem else plain
+
+    def _problem(self, place: int, rows: Sequence[Floats], *, is_noisy: bool, visible: float | None) -> str:
+        """Why the limit could not be kept in a version; "" if it was."""
+        limit = self.limit or NO_LIMIT
+        if not any(map(len, rows)):
+            others = ", ".join(sorted(self.returned - {self.name})) or "nothing"
+            return f"no step returned `{self.name}`; returned were: {others}"
+        if is_noisy and limit.rule == "equal":
+            return (
+                f"`{self.name}: equal` cannot be kept: it differs between launches of one version; seed the scenario, "
+                f"or write `{self.name}: {{change: 1%}}`"
+            )
+        if visible is None:
+            return "it takes two launches that agree; `--trials 12`"
+        if limit.rule != "equal" and visible > limit.limit:
+            return f"only a change of {visible:.2%} would have shown, and the limit is {limit.limit:.2%}; `--trials 12`"
+        return ""
+
+
+def _exact(rows: Sequence[Floats]) -> Floats | None:
+    """What all launches of a version returned, if there are two at least and it is the same."""
+    if len(rows) < AGREE or not len(rows[0]) or not all(_same(rows[0], other) for other in rows[1:]):
+        return None
+    return rows[0]
+
+
+def _same(one: Floats, other: Floats) -> bool:
+    return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=True))
+
+
+def _median(values: Floats) -> float:
+    """The median after the warm-up quarter; NaN if nothing is left."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known[int(len(known) * WARM_UP) :])) if len(known) else math.nan
+
+
+def _relative(old: float, new: float, *, scale: float = 0.0) -> float:
+    """The change as a share of the old value; of `scale` where that is given, as a value near zero has no share."""
+    if old == new:
+        return 0.0
+    size = scale or abs(old)
+    return (new - old) / size if size else math.copysign(math.inf, new - old)
+
+
+def _ratio(old: float, new: float) -> Effect | None:
+    """A ratio, of values that have one."""
+    if old * new <= 0 or not math.isfinite(new / old):
+        return None
+    return Effect(value=new / old, unit="ratio")
+
+
+def _scale(columns: Columns) -> float:
+    """What differences are shares of: the usual size of the value, one where that is nothing."""
+    sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
+    return float(np.median(sizes)) or 1.0 if sizes else 1.0

@@ -1,0 +1,271 @@
+"""Verdicts that change along a series: from good to bad, and back, with the versions that nobody can tell about."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import comb
+
+from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
+
+from harness.judge.cell.verdict import FAILURES, SAME_RATE
+from harness.judge.history.flaky import MISS, State, outliving, proven, wanted
+from harness.model import SIGNALS, UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
+
+UNTOLD = UNSURE | {"untested", "incompatible"}
+MUCH_WORSE = 2.0
+"""A growth that is bad already is a finding again beyond this factor; one leak's rates differ by less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """What the baseline does itself, and what is therefore not bad: failures, leaks up to a rate, a slowdown."""
+
+    failures: frozenset[str] = frozenset()
+    leak_kib_per_step: float = -1.0
+    slowdown: bool = False
+
+
+def usual_of(baseline: CellVerdict) -> Usual:
+    """By the verdict on the baseline: what its launches agree on. Leaks are worse by more than SAME_RATE."""
+    shown = set(baseline.verdicts)
+    rate = SAME_RATE * (baseline.rate_kib_per_step or 0.0) if "leak" in shown else -1.0
+    return Usual(failures=frozenset(shown & FAILURES), leak_kib_per_step=rate, slowdown="slowdown" in shown)
+
+
+def _usual(cells: Sequence[CellVerdict], baseline: int | None) -> Usual:
+    return Usual() if baseline is None else usual_of(cells[baseline])
+
+
+def outcome_changes(
+    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, baseline: int | None, miss: float = MISS
+) -> tuple[Change, ...]:
+    """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures. `miss`: the chance
+    of having missed the failure that the last good version is allowed to have.
+    """
+    usual = _usual(cells, baseline).failures
+    states = outcomes(cells)
+    if usual:
+        states = [bad and not usual & _failures(cell) for bad, cell in zip(states, cells, strict=True)]
+    telling = outliving(states, cells, trials)
+    return _changes("outcome", proven(states, telling, miss=miss), telling)
+
+
+def _failures(cell: CellVerdict) -> frozenset[str]:
+    """Of a cell that fails. One without a verdict of its own died by the signal of others that crash."""
+    return FAILURES & set(cell.verdicts) or frozenset({"crash"})
+
+
+def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> tuple[Change, ...]:
+    """Leaks, and where they get much worse, oldest first; `limit` in KiB a step. Against a baseline that leaks itself,
+    only those that are worse.
+    """
+    least = _usual(cells, baseline).leak_kib_per_step
+    states = [
+        bad and (cell.rate_kib_per_step or 0.0) > least for bad, cell in zip(_states(cells, "leak"), cells, strict=True)
+    ]
+    worse = worsenings("memory", states, [_effect("memory", cell) for cell in cells], limit=limit)
+    return tuple(sorted([*_changes("memory", states, cells), *worse], key=lambda change: change.after))
+
+
+def growth_changes(
+    name: str, cells: Sequence[CellVerdict], *, baseline: int | None, limit: float
+) -> tuple[Change, ...]:
+    """Counts that pile up, and where they get much worse, oldest first; `limit` an amount a step. Against a baseline in
+    which they pile up itself, only those that do so faster.
+    """
+    shown = [cell.signals.get(name) for cell in cells]
+    usual = None if baseline is None else shown[baseline]
+    least = SAME_RATE * (usual.value or 0.0) if usual is not None and usual.seen == "bad" else -1.0
+    states: list[State] = [
+        None if one is None or one.seen not in ("good", "bad") else one.seen == "bad" and (one.value or 0.0) > least
+        for one in shown
+    ]
+    rates = [
+        None if one is None or one.value is None else Effect(value=one.value, unit=SIGNALS[name].unit, ci=one.ci)
+        for one in shown
+    ]
+    found = [
+        replace(change, effect=rates[_bad_side(change)], verdict="growth") for change in _changes(name, states, cells)
+    ]
+    return tuple(sorted([*found, *worsenings(name, states, rates, limit=limit)], key=lambda change: change.after))
+
+
+def _bad_side(change: Change) -> int:
+    return change.before if change.kind == "first_fixed" and change.before is not None else change.after
+
+
+def worsenings(
+    metric: Metric, states: Sequence[State], rates: Sequence[Effect | None], *, limit: float
+) -> Iterator[Change]:
+    """Where a growth that was bad already becomes much worse: more than MUCH_WORSE times what the bad version before
+    shows, by the limit at least, and beyond both intervals.
+    """
+    known = [place for place, state in enumerate(states) if state is not None]
+    for old, new in itertools.pairwise(known):
+        if states[old] and states[new] and _is_much_worse(rates[old], rates[new], limit=limit):
+            yield Change(
+                metric=metric,
+                kind="worse",
+                before=old,
+                after=new,
+                untestable=tuple(range(old + 1, new)),
+                effect=rates[new],
+                verdict="leak" if metric == "memory" else "growth",
+            )
+
+
+def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float) -> bool:
+    if before is None or after is None or before.ci is None or after.ci is None or before.ci[1] >= after.ci[0]:
+        return False
+    return after.value > MUCH_WORSE * before.value and after.value - before.value >= limit
+
+
+def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
+    """Step times that drift within a trial. Against a baseline that drifts itself, none is worse."""
+    states = _states(cells, "slowdown")
+    if _usual(cells, baseline).slowdown:
+        states = [None if bad is None else False for bad in states]
+    return _changes("step_time", states, cells)
+
+
+def wants_launches(
+    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, trials_asked: Trials
+) -> Mapping[int, str]:
+    """The versions, by position, whose launches could settle where a failure of a part of the launches began or ended.
+
+    Those are good versions near it that may have missed it by luck, as long as they have fewer launches than
+    `trials_asked.most`.
+    """
+    states = outcomes(cells)
+    return wanted(states, outliving(states, cells, trials), trials, asked=trials_asked)
+
+
+def transitions(states: Sequence[State]) -> list[tuple[Kind, int | None, int]]:
+    """(kind, last of the old side, first of the new side) wherever known states differ, or the first known is bad."""
+    found: list[tuple[Kind, int | None, int]] = []
+    last: int | None = None
+    for place, bad in enumerate(states):
+        if bad is None:
+            continue
+        if last is None and bad:
+            found.append(("bad_from_start", None, place))
+        elif last is not None and bad != states[last]:
+            found.append(("first_bad" if bad else "first_fixed", last, place))
+        last = place
+    return found
+
+
+def _changes(metric: Metric, states: Sequence[State], cells: Sequence[CellVerdict]) -> tuple[Change, ...]:
+    return tuple(
+        _change(metric, kind, before=before, after=after, states=states, cells=cells)
+        for kind, before, after in transitions(states)
+    )
+
+
+def _change(
+    metric: Metric,
+    kind: Kind,
+    *,
+    before: int | None,
+    after: int,
+    states: Sequence[State],
+    cells: Sequence[CellVerdict],
+) -> Change:
+    bad = cells[before] if kind == "first_fixed" and before is not None else cells[after]
+    between = range(0 if before is None else before + 1, after)
+    p = None if metric != "outcome" or before is None else _fisher_p(states, cells, before=before, after=after)
+    return Change(
+        metric=metric,
+        kind=kind,
+        before=before,
+        after=after,
+        untestable=tuple(place for place in between if states[place] is None),
+        effect=_effect(metric, bad),
+        p=p,
+        verdict=_symptom(metric, bad),
+    )
+
+
+def _symptom(metric: Metric, bad: CellVerdict) -> str:
+    if metric == "memory":
+        return "leak"
+    return "slowdown" if metric == "step_time" else next((name for name in bad.verdicts if name in FAILURES), "crash")
+
+
+def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
+    if metric == "memory" and bad.rate_kib_per_step is not None:
+        return Effect(value=bad.rate_kib_per_step, unit="KiB/step", ci=bad.rate_ci)
+    if metric == "step_time" and bad.step_drift is not None:
+        return Effect(value=1 + bad.step_drift, unit="ratio")
+    if metric == "outcome" and bad.trials:
+        return Effect(value=bad.failed / bad.trials, unit="failures", ci=exact_interval(bad.failed, bad.trials))
+    return None
+
+
+def exact_interval(failed: int, trials: int) -> Interval:
+    """95 % of the rate of failures, by Clopper and Pearson."""
+    fine = trials - failed
+    low = float(betaincinv(failed, fine + 1, 0.025)) if failed else 0.0
+    return low, float(betaincinv(failed + 1, fine, 0.975)) if fine else 1.0
+
+
+def outcomes(cells: Sequence[CellVerdict]) -> list[State]:
+    """Whether each cell fails. A launch that died by the signal of a version that is known to crash agrees with it."""
+    failing = [cell for cell in cells if FAILURES & set(cell.verdicts)]
+    signals = {cell.signal for cell in failing} - {None}
+    least_steps = min((cell.steps for cell in failing), default=0)
+    return [
+        True if cell.failed and cell.signal in signals else _outcome(cell, least_steps=least_steps) for cell in cells
+    ]
+
+
+def _outcome(cell: CellVerdict, *, least_steps: int) -> State:
+    """Whether it fails. Launches that all ended well are good even where their memory cannot be told, unless they
+    were cut off before `least_steps`, where the earliest failure of the series came.
+    """
+    if FAILURES & set(cell.verdicts):
+        return True
+    if cell.verdict in UNSURE:
+        return False if cell.trials and not cell.failed and cell.steps >= least_steps else None
+    return None if cell.verdict in UNTOLD else False
+
+
+def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
+    """Bad where the verdict holds; good where the cell ran and it does not; unknown where that cannot be said."""
+    states: list[State] = []
+    for cell in cells:
+        failed = bool(FAILURES & set(cell.verdicts))
+        states.append(True if name in cell.verdicts else None if failed or cell.verdict in UNTOLD else False)
+    return states
+
+
+def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
+    """Fisher's exact test of failures between the launches of the two runs of versions that meet."""
+    old = _run_counts(states, cells, start=before, direction=-1)
+    new = _run_counts(states, cells, start=after, direction=1)
+    return exact_p(old, new)
+
+
+def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
+    """Of (failed, other) launches on both sides: of all ways to share out the failures, the share of those that are no
+    likelier than this one (Fisher's exact test, two-sided).
+    """
+    failed, launches = old[0] + new[0], sum(old)
+    others = sum(new)
+    ways = [comb(launches, here) * comb(others, failed - here) for here in range(failed + 1)]
+    return sum(way for way in ways if way <= ways[old[0]]) / sum(ways)
+
+
+def _run_counts(
+    states: Sequence[State], cells: Sequence[CellVerdict], *, start: int, direction: int
+) -> tuple[int, int]:
+    """Failed and other launches from `start` on, as long as the state stays the same."""
+    failed = fine = 0
+    place = start
+    while 0 <= place < len(states) and states[place] == states[start]:
+        failed += cells[place].failed
+        fine += cells[place].trials - cells[place].failed
+        place += direction
+    return failed, fine

@@ -1,0 +1,224 @@
+"""What each cell shows of each signal: within its limit, beyond it, not told, or nothing to look at.
+
+A limit is kept only if a change as large as the limit would have shown. Where the noise of the host, too few launches
+or an interruption did not allow that, the signal is `blind` there, and says what would help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from harness.judge.comparison.compared import Compared, Level
+from harness.judge.comparison.level_figures import EXACT
+from harness.judge.history.precision import ALWAYS_ASKING
+from harness.judge.history.returned_values import Values
+from harness.model import (
+    BAD,
+    GROWTHS,
+    LEVELS,
+    METRIC_PREFIX,
+    SIGNALS,
+    CellVerdict,
+    Change,
+    Limits,
+    SignalState,
+    SignalVerdict,
+)
+
+ALONE = "there is no other version to compare it with"
+SUSPECT_RATIO = 2.0
+"""A figure this many times that of the version before, and beyond the square of its limit, shows in a single launch."""
+OFF = "its limit is none"
+SEARCHED = "a search compares no level but the step time; `--search full` compares all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolution:
+    """How the levels of a block were compared: `visible` by signal the smallest relative change that would have shown.
+    `searched`: a search chose the launches, which have no full rounds.
+    """
+
+    limits: Limits
+    visible: Mapping[str, float]
+    searched: bool = False
+
+
+def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> tuple[CellVerdict, ...]:
+    """The cells of a block, oldest first, with what they show of each level signal beside what each shows alone."""
+    found = {name: _level(name, compared, cells, asked) for name in LEVELS}
+    return tuple(
+        replace(cell, signals={**cell.signals, **{name: each[place] for name, each in found.items()}})
+        for place, cell in enumerate(cells)
+    )
+
+
+def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> tuple[CellVerdict, ...]:
+    """The cells of a block with what they show of the numbers that the scenario returned."""
+    return tuple(
+        replace(cell, signals={**cell.signals, **{name: each.seen[place] for name, each in values.items()}})
+        for place, cell in enumerate(cells)
+    )
+
+
+def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> list[SignalVerdict]:
+    limit = asked.limits.of(name)
+    own, levels = compared.own_levels(name), compared.levels(name, limit=limit)
+    known = {**own, **levels}
+    highest = max((level for level, _ in known.values()), default=0.0)
+    measured = sum(bool(cell.trials) for cell in cells)
+    row = _Row(name=name, others=len(known), measured=measured, highest=highest, asked=asked)
+    told = [
+        _of_place(row, cell, known.get(place), is_compared=place in levels or not levels)
+        for place, cell in enumerate(cells)
+    ]
+    return told if limit is None else _with_suspects(name, told, cells, limit=limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """One level signal of a block. `measured`: how many versions were launched; `others`: how many have a figure, and
+    `highest` the highest of them.
+    """
+
+    name: str
+    measured: int
+    others: int
+    highest: float
+    asked: Resolution
+
+
+def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared: bool) -> SignalVerdict:
+    name, asked, others = row.name, row.asked, row.others
+    limit = asked.limits.of(name)
+    value, ci = (None, None) if level is None else _figures(name, level)
+    plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
+    if limit is None or (asked.searched and name not in EXACT | {"step_time"}):
+        return replace(plain, why=OFF if limit is None else SEARCHED)
+    if value is None:
+        return _without_figure(name, cell, plain, others=others)
+    if name == "step_time" and "slowdown" in cell.verdicts:
+        return replace(plain, seen="bad")
+    if others < 2:
+        return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
+    if not is_compared:
+        return replace(
+            plain, seen="blind", why="it was not measured in the rounds of the others; `--fresh` measures all"
+        )
+    return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
+
+
+def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, others: int) -> SignalVerdict:
+    """Why a version has no figure: nobody has one, or it could not be compared."""
+    if not cell.trials:
+        return replace(plain, why="not measured")
+    if not others:
+        return replace(plain, why=SIGNALS[name].absent)
+    if BAD & set(cell.verdicts):
+        return replace(plain, why=f"not compared: {cell.verdict}")
+    return replace(plain, seen="blind", why=f"{SIGNALS[name].absent} here, unlike in other versions")
+
+
+def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> SignalVerdict:
+    """Whether a change as large as the limit would have shown; it would where no version comes near the least that
+    counts.
+    """
+    name = row.name
+    if row.asked.searched:
+        return replace(plain, seen="good", visible=None, why="by the comparisons that the search made")
+    if not SIGNALS[name].falls and row.highest < SIGNALS[name].least:
+        return replace(plain, seen="good")
+    if name == "late_step_time" and plain.visible is None:
+        return replace(plain, seen="good", why="by whole launches that were not side by side")
+    if plain.visible is None:
+        return replace(plain, seen="blind", why=f"too few rounds in which every version was measured; {_remedy(row)}")
+    if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
+        return replace(plain, seen="good")
+    why = f"only a change of {_share(plain.visible)} would have shown, and the limit is {_share(limit)}"
+    return replace(plain, seen="blind", why=f"{why}; {_remedy(row)}")
+
+
+def _remedy(row: _Row) -> str:
+    """Rounds are added up to MOST for some signals, and for those that have a limit in the matrix file."""
+    is_asking = row.name in ALWAYS_ASKING | {name for name, _ in row.asked.limits.others}
+    launches = "--trials 3:12" if is_asking else "--trials 12"
+    return f"more launches (`{launches}`), a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
+
+
+def _share(fraction: float) -> str:
+    return f"{1 + fraction:.0f} times" if fraction >= 9 else f"{fraction:.0%}"
+
+
+def _with_suspects(
+    name: str, told: Sequence[SignalVerdict], cells: Sequence[CellVerdict], *, limit: float
+) -> list[SignalVerdict]:
+    """With what is beyond doubt far beyond the limit, and was not confirmed: blind is not the word for it."""
+    by_one = name == "late_step_time" and all(one.visible is None for one in told)
+    least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
+    found = list(told)
+    known = [place for place, one in enumerate(told) if one.value is not None and one.seen in ("blind", "good")]
+    unsure = {place for place in known if told[place].seen == "blind" or told[place].visible is None}
+    for before, place in pairwise(known):
+        old, new = told[before].value, told[place].value
+        if not old or not new or place not in unsure:
+            continue
+        ratio = old / new if SIGNALS[name].falls else new / old
+        if ratio >= least and abs(new - old) > SIGNALS[name].least:
+            by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
+            words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
+            found[place] = replace(told[place], seen="suspect", why=f"{words}; more launches would tell")
+    return found
+
+
+def _figures(name: str, level: Level) -> Level:
+    """In its own direction: of a signal that falls, what is compared is one by the figure."""
+    value, ci = level
+    if not SIGNALS[name].falls:
+        return level
+    return 1 / value, None if ci is None else (1 / ci[1], 1 / ci[0])
+
+
+def with_changes(
+    cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
+) -> tuple[CellVerdict, ...]:
+    """The cells of a block with what findings say of its levels and values: beyond the limit from each first bad
+    version until it is good again. `dropped` are changes that may be chance among so many comparisons.
+    """
+    marked = [dict(cell.signals) for cell in cells]
+    told: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
+    for changes, seen in told:
+        for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
+            one = marked[place].get(name)
+            if one is not None and (one.value is not None or name.startswith(METRIC_PREFIX)):
+                why = one.why if seen == "bad" else "a change that may be chance among so many comparisons"
+                marked[place][name] = replace(one, seen=seen, why=why)
+    return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
+
+
+def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:
+    """(signal, position) wherever these changes have a level or a value bad. One signal may be bad in several ways,
+    each with changes of its own. `whole`: they are all that there are; else an end without a begin says nothing.
+    """
+    ways: dict[tuple[str, bool | str], list[Change]] = {}
+    for change in changes:
+        if change.metric not in ("outcome", "memory", *GROWTHS):
+            way = change.verdict if change.metric.startswith(METRIC_PREFIX) else change.p is None
+            ways.setdefault((change.metric, way), []).append(change)
+    found = []
+    for (name, _), same in ways.items():
+        if whole or same[0].kind != "first_fixed":
+            found += [(name, place) for place in _bad_places(same, versions=versions)]
+    return found
+
+
+def _bad_places(changes: Sequence[Change], *, versions: int) -> list[int]:
+    """The positions of the versions that lie where these changes of one signal have it bad."""
+    begins = {change.after: change.kind != "first_fixed" for change in changes}
+    bad = begins[min(begins)] is False  # good again: it was bad before
+    found = []
+    for place in range(versions):
+        bad = begins.get(place, bad)
+        if bad:
+            found.append(place)
+    return found

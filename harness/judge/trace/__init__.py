@@ -1,0 +1,1 @@
+"""One trace: what its memory, its counts and its step time do."""

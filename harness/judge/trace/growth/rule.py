@@ -1,0 +1,154 @@
+"""Is a series growing for ever? The rule for one series of one trace (memory, or any other thing that should not grow).
+
+A leak is what shows one of the signs of `signs`. What shows none is flat if the fastest growth that the data allow is
+below the limit, and undecided else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.judge.trace.growth.leak_patterns import LeakRate, SampledSeries
+from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, observed_quantum
+from harness.model import Floats, Interval, Look, VerdictName
+
+PAGE_KIB = 4.0
+HUGE_PAGE_KIB = 2048.0
+LEAST_ROWS = 4 * BLOCKS
+STILL_GROWS = 0.05
+"""Of the whole rise: with more than that in B, memory has not come to a plateau."""
+GIVEN_BACK = 0.5
+"""Of the growth between two looks that gc.collect must return for the growth to be called reference cycles."""
+ALPHA_COUNT = 0.005
+"""Of more losses than the upper limit of their number allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What one series does. `unmet` says which condition kept a trend from being a leak, `how` how one shows.
+
+    `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `rise` is how far the floor
+    rose since the first 2 % of the rows. `below` is the limit that a steady growth, which goes on, stays below; None
+    where there is no such growth. `due` is the size of the rises of which the next, which may be due, alone keeps the
+    series from being flat. `detectable` is the slowest leak that would have been seen in so much noise.
+    """
+
+    verdict: VerdictName
+    rate: float | None = None
+    interval: Interval | None = None
+    excluded: float | None = None
+    detectable: float | None = None
+    rise: float = 0.0
+    unmet: str = ""
+    how: str = ""
+    cycles: bool = False
+    below: float | None = None
+    due: float | None = None
+
+
+def judge_growth(
+    values: Floats,
+    *,
+    steps_per_row: float,
+    limit: float,
+    alpha: float,
+    plateau: float,
+    quanta: Interval,
+    looks: Sequence[Look] = (),
+) -> Growth:
+    """`values` has shape (n,), at even distances, none missing. `plateau` is the rise from which "flat" is called
+    "plateau"; `quanta` bounds the quantum; all in the unit of `values`.
+    """
+    if len(values) < LEAST_ROWS:
+        return Growth(verdict="inconclusive", unmet=too_few(len(values)))
+    quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
+    series = SampledSeries(
+        values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, grain=quanta[0]
+    )
+    rise = series.windows.later.last_level - _start(values)
+    leak = series.leak()
+    if leak is not None:
+        found = _leak(leak, rise=rise, cycles=_given_back(looks, limit=limit))
+    else:
+        found = _no_leak(series, rise=rise, plateau=plateau)
+    return replace(found, detectable=series.detectable)
+
+
+def too_few(rows: int) -> str:
+    if not rows:
+        return "no samples of memory or step times to judge"
+    return f"too few samples to judge: {rows}, and it takes {LEAST_ROWS}"
+
+
+def _leak(pace: LeakRate, *, rise: float, cycles: bool) -> Growth:
+    verdict: VerdictName = "plateau" if cycles else "leak"
+    return Growth(verdict=verdict, rate=pace.rate, interval=pace.interval, rise=rise, how=pace.words, cycles=cycles)
+
+
+def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
+    """Flat, plateau, or undecided."""
+    later = series.windows.later
+    found = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high), rise=rise)
+    excluded = _excluded(series)
+    if excluded >= series.limit:
+        verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
+        due = series.quantum if excluded - _due(series) < series.limit else None
+        fastest = max(excluded, _fastest(series))
+        return replace(found, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
+    if later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
+        return replace(found, excluded=excluded, below=series.limit)
+    return replace(found, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
+
+
+def _excluded(series: SampledSeries) -> float:
+    """The slowest pace that is ruled out: what the trend, and the number of losses, allow, and one that may be due."""
+    later = series.windows.later
+    highest = min(later.high, series.windows.highest_wide, series.highest_floor)
+    if series.losses.possible:
+        highest = max(highest, series.losses.highest(alpha=ALPHA_COUNT) / series.steps_per_row)
+    return max(highest, 0.0) + _due(series)
+
+
+def _due(series: SampledSeries) -> float:
+    """The pace of one more allocation, which may be due, over B."""
+    return series.quantum / series.windows.later.span
+
+
+def _fastest(series: SampledSeries) -> float:
+    """The fastest pace that any part of an undecided series allows: it may be the one at which it goes on."""
+    seen = series.windows
+    trends = max(window.high for window in (seen.first, seen.earlier, seen.later))
+    return max(trends, seen.highest_wide, series.losses.highest(alpha=ALPHA_COUNT) / series.steps_per_row)
+
+
+def _start(values: Floats) -> float:
+    """The floor of the first 2 % of the rows."""
+    first = values[: max(1, len(values) // 50)]
+    index = int(FLOOR * (len(first) - 1))
+    return float(np.partition(first, index)[index])
+
+
+def _given_back(looks: Sequence[Look], *, limit: float) -> bool:
+    """Whether gc.collect at the looks returned the growth: then it is cyclic garbage that waits, and no leak.
+
+    It is given back if half of what grew since the look before is gone after the collection, and what stays after the
+    collections does not grow at the limit in each of the last two stretches.
+    """
+    measured = [look for look in looks if look.rss_kib is not None and look.rss_before_kib is not None]
+    if len(measured) < 2:
+        return False
+    last, before = measured[-1], measured[-2]
+    grown = _number(last.rss_before_kib) - _number(before.rss_kib)
+    returned = _number(last.rss_before_kib) - _number(last.rss_kib)
+    if grown <= 0 or returned < GIVEN_BACK * grown:
+        return False
+    stretches = list(zip(measured[-3:], measured[-3:][1:], strict=False))
+    rates = [(_number(b.rss_kib) - _number(a.rss_kib)) / max(1, b.step - a.step) for a, b in stretches]
+    return min(rates) < limit
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value

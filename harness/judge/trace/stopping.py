@@ -1,0 +1,47 @@
+"""Whether a launch goes on at a look, or has told all that it can."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from harness.judge.trace import gpu_memory
+from harness.judge.trace.rows import sampled
+from harness.judge.trace.verdict import judge_memory, judge_trace, prefix
+from harness.model import Limits, Steps, Trace
+
+STOP_LEAK_KIB = 1024 * 1024.0
+"""A leak may end its trial early once it has grown this much."""
+LONG_ENOUGH_S = 0.3
+"""A trial whose steps took less in total goes on, however quiet: that costs nothing, and tells step times better."""
+
+
+def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
+    """The answer at a look, which is the trace's last step.
+
+    A flat trial stops, unless it is the one that runs the whole budget, its steps took hardly any time, or its GPU's
+    memory is not decided. A leak stops if it was one at the look before too and has grown STOP_LEAK_KIB: else it may be
+    a buffer.
+    """
+    found = judge_trace(trace, limits=limits, steps=steps)
+    if found.verdict in ("flat", "plateau"):
+        if whole_budget or is_brief(trace):
+            return "go"
+        beside = gpu_memory.with_gpu(found, trace, limits=limits, steps=steps)
+        return "stop" if beside.verdict == found.verdict and not gpu_memory.undecided(beside) else "go"
+    if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
+        before = [look for look in steps.looks() if look < found.steps]
+        past = prefix(trace, before[-1]) if before else trace
+        memory = judge_memory(past, limit=limits.leak_kib_per_step, steps=steps)
+        if before and memory is not None and memory.verdict == "leak":
+            return "stop"
+    return "go"
+
+
+def is_brief(trace: Trace) -> bool:
+    """Whether its steps were timed, and took hardly any time in all."""
+    return 0 < float(sampled(trace.column("step_s")).sum()) < LONG_ENOUGH_S
+
+
+def _grown_kib(trace: Trace) -> float:
+    rss = sampled(trace.column("rss_kib"))
+    return float(rss[-1] - rss[: max(1, len(rss) // 50)].min()) if len(rss) else 0.0

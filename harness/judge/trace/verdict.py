@@ -1,0 +1,262 @@
+"""One trace: what its memory, its step time and its own metrics do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from harness.judge.trace.child_processes import with_children
+from harness.judge.trace.growth.gc_refill import without_refills
+from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few
+from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels, fit_trend
+from harness.judge.trace.heap import WORDS, judge_heap, kept_at_looks
+from harness.judge.trace.memory_layer import CYCLES, heap_layer_of, layer_of
+from harness.judge.trace.rows import even_rows, sampled, thinned
+from harness.model import GOOD, Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
+
+ALPHA = 0.01
+"""Of a false leak in one trace, spent in equal parts on its looks."""
+ALPHA_SLOWDOWN = 0.005
+CLEAR_SLOWDOWN = 5.0
+"""Standard errors by which a step must become slower; as of a walk, where it may be one: clocks wander about, too."""
+EARLY_STEPS = 1000
+"""Up to here a buffer that fills looks like a leak: a trend is shown, and no more."""
+ORDER: tuple[VerdictName, ...] = ("leak", "slowdown", "suspect", "inconclusive", "plateau", "flat")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drift:
+    """How the step time moves over the last three quarters: `relative` rise, whether it is a slowdown; `unmet`: why it
+    cannot be said.
+    """
+
+    relative: float | None = None
+    slowdown: bool = False
+    unmet: str = ""
+
+
+def judge_trace(
+    trace: Trace,
+    *,
+    limits: Limits,
+    steps: Steps | None = None,
+    metrics: Mapping[str, float] | None = None,
+) -> TraceVerdict:
+    """The verdict on all the rows of a trace. `steps` are those of its trial, so that each look gets its part of ALPHA;
+    None: the trace is looked at once, and is all there will be. `metrics` maps further columns to the growth a step
+    from which they are bad.
+    """
+    last = _last_step(trace)
+    memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
+    memory, in_heap = _with_heap(memory, trace, limit=limits.leak_kib_per_step, steps=steps)
+    early = steps is not None and last < steps.budget and last <= EARLY_STEPS and _grows(memory)
+    if memory is not None and early:
+        memory = replace(memory, verdict="suspect")
+    durations = trace.column("step_s")
+    drift = _drift(even_rows(trace.step, durations)[0], limit=limits.slowdown)
+    verdicts = _verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None)
+    settled_s = settled_median(durations)
+    rss = sampled(trace.column("rss_kib"))
+    found = TraceVerdict(
+        verdict=verdicts[0],
+        verdicts=verdicts,
+        steps=last,
+        why=_why(memory, drift=drift, last=last, early=early, in_heap=in_heap),
+        rate_kib_per_step=None if memory is None else memory.rate,
+        rate_ci=None if memory is None else memory.interval,
+        excluded_kib_per_step=None if memory is None else memory.excluded,
+        plateau_mib=memory.rise / 1024 if memory is not None and memory.verdict == "plateau" else None,
+        step_ms=None if settled_s is None else settled_s * 1000,
+        step_drift=drift.relative,
+        peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
+        layer=_layer(memory, trace, in_heap=in_heap),
+        early=early,
+        metrics={name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()},
+    )
+    return with_children(found, trace, limit=limits.leak_kib_per_step)
+
+
+def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:
+    """The same rule for another column, in its own unit: `verdict`, `rate`, `rate_ci`, `excluded`, `median`."""
+    values, steps_per_row = thinned(*even_rows(trace.step, trace.column(name)))
+    growth = judge_growth(
+        values,
+        steps_per_row=steps_per_row,
+        limit=limit,
+        alpha=_alpha(steps),
+        plateau=math.inf,
+        quanta=(0.0, math.inf),
+    )
+    return metric_of(growth, trace.column(name))
+
+
+def metric_of(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
+    """What is told of a column beside RSS, whose rows are `values`."""
+    return {
+        "verdict": growth.verdict,
+        "rate": growth.rate,
+        "rate_ci": growth.interval,
+        "excluded": growth.excluded,
+        "median": settled_median(values),
+    }
+
+
+def prefix(trace: Trace, last: int) -> Trace:
+    """The trace as it was after step `last`."""
+    rows = int(np.searchsorted(trace.step, last, side="right"))
+    columns = {name: values[:rows] for name, values in trace.columns.items()}
+    return Trace(step=trace.step[:rows], columns=columns, looks=tuple(k for k in trace.looks if k.step <= last))
+
+
+def settled_median(values: Floats | None) -> float | None:
+    """The median of the rows that were sampled, after the warm-up quarter."""
+    known = sampled(values)
+    return float(np.median(known[len(known) // 4 :])) if len(known) else None
+
+
+def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str = "rss_kib") -> Growth | None:
+    """What memory does in all the rows of a trace: resident memory, or that of another column in KiB. None if it was
+    not sampled. `limit` in KiB a step.
+    """
+    rows = without_refills(trace) if column == "rss_kib" else trace.column(column)
+    values, steps_per_row = thinned(*even_rows(trace.step, rows))
+    if not len(values):
+        return None
+    growth = judge_growth(
+        values,
+        steps_per_row=steps_per_row,
+        limit=limit,
+        alpha=_alpha(steps),
+        plateau=1024.0,
+        quanta=(PAGE_KIB, HUGE_PAGE_KIB),
+        looks=trace.looks if column == "rss_kib" else (),
+    )
+    return _with_own_rate(growth)
+
+
+def _with_own_rate(growth: Growth) -> Growth:
+    """What still grows, below the limit, is not ruled out at the rate that it is said to have."""
+    if growth.below is None or growth.rate is None or growth.excluded is None:
+        return growth
+    return replace(growth, excluded=max(growth.excluded, growth.rate))
+
+
+def _with_heap(memory: Growth | None, trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth | None, bool]:
+    """What memory does by the C heap in use, too, and whether it is the heap alone that shows a leak, or makes one
+    likely. A growth of it that stays below the limit is not ruled out, although resident memory may hide it.
+    """
+    if memory is None or memory.verdict == "leak" or memory.cycles:
+        return memory, False
+    heap = judge_heap(trace, limit=limit, alpha=_alpha(steps))
+    if heap is not None and heap.verdict == "leak":
+        return heap, True
+    if heap is None or heap.verdict not in GOOD:
+        kept = kept_at_looks(trace, limit=limit)
+        return (memory, False) if kept is None else (kept, True)
+    if heap.below is not None and heap.excluded is not None and memory.excluded is not None:
+        return replace(memory, excluded=max(memory.excluded, heap.excluded)), False
+    return memory, False
+
+
+def _alpha(steps: Steps | None) -> float:
+    return ALPHA / (1 if steps is None else len(steps.looks()))
+
+
+def _grows(memory: Growth | None) -> bool:
+    return memory is not None and memory.verdict in ("leak", "suspect")
+
+
+def _drift(durations: Floats, *, limit: float) -> _Drift:
+    """Slowdown: the medians of the blocks rise steadily, by more than the limit, and not by one step."""
+    settled = durations[len(durations) // 4 :]
+    if len(durations) < LEAST_ROWS:
+        return _Drift(unmet=too_few(len(durations)))
+    medians = block_levels(settled, share=0.5)
+    if medians.min() <= 0:
+        return _Drift(unmet="the steps take no time that the clock can tell")
+    trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
+    total = trend.rate * (BLOCKS - 1)
+    steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
+    rising = steady and _relative(total) > limit and _relative(trend.rise) > limit
+    return _Drift(relative=_relative(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
+
+
+def _relative(log_ratio: float) -> float:
+    """The rise as a fraction. A float holds no ratio above e^709."""
+    return math.expm1(min(log_ratio, 700.0))
+
+
+def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:
+    if memory is None:
+        return None
+    if memory.cycles:
+        return CYCLES
+    if memory.verdict != "leak":
+        return None
+    return heap_layer_of(trace) if in_heap else layer_of(trace)
+
+
+def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[VerdictName, ...]:
+    found: set[VerdictName] = set()
+    if slowdown:
+        found.add("slowdown")
+    if memory is not None:
+        found.add(memory.verdict)
+    elif not slowdown:
+        found.add("flat" if timed else "inconclusive")
+    return tuple(name for name in ORDER if name in found)
+
+
+def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_heap: bool) -> str:
+    parts = []
+    if memory is not None:
+        parts.append(memory_words(memory, what=WORDS if in_heap else "RSS", early=early))
+    if in_heap:
+        parts.append("RSS alone does not show it: it takes memory that was free, or garbage covers it")
+    if drift.slowdown and drift.relative is not None:
+        parts.append(f"a step takes {drift.relative:.0%} longer at the end than after the first quarter")
+    elif memory is None:
+        parts.append(drift.unmet or "step time is flat; memory was not measured")
+    return f"{'; '.join(parts)}; up to step {last}"
+
+
+def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> str:
+    """What a memory does, and what that rests on; `what` is its name."""
+    if memory.rate is None or memory.interval is None:
+        return memory.unmet
+    grows = f"{what} grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
+    if memory.cycles:
+        return f"{what} grows {memory.rate:.4g} KiB a step and gc.collect gives it back: reference cycles"
+    if memory.how and not early:
+        return f"{grows}, {memory.how}"
+    if memory.below is not None:
+        slow = f"{what} still grows {memory.rate:.2g} KiB a step, below the limit of {memory.below:g}"
+        return f"{slow}: a leak of more than {memory.excluded:.2g} KiB a step is ruled out"
+    if early:
+        return f"{grows}: too early to tell it from a buffer that fills"
+    noisy = "is too noisy to tell"
+    if memory.due is not None:
+        noisy = f"rises by {memory.due:.4g} KiB at a time, and the next may be due"
+    words = {
+        "plateau": f"{what} rose {memory.rise / 1024:.1f} MiB and then stayed",
+        "flat": f"{what} is flat",
+        "suspect": f"{grows}, but {memory.unmet}; more steps would tell",
+        "inconclusive": f"{what} {noisy}; more steps would tell",
+    }
+    excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
+    told = memory.verdict not in GOOD and detectable >= excluded
+    seen = f", a steady one of {_figure(detectable)} would have been seen" if told else ""
+    return f"{words[memory.verdict]}: a leak of more than {_figure(excluded)} KiB a step is ruled out{seen}"
+
+
+def _figure(value: float) -> str:
+    """Two digits, and never an exponent for a large one."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def _last_step(trace: Trace) -> int:
+    return int(sampled(trace.step).max(initial=0))

@@ -1,0 +1,141 @@
+"""One cell in two places that were not measured side by side: other hosts, or other days.
+
+Their rounds have nothing in common, so what heat or load did to one of them is in the difference. Each launch counts
+once, and launches of two places are never pooled: Welch's test on the logs of each launch's median.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import stdtrit
+
+from harness.judge.cell.trial_verdict import judge_launches
+from harness.judge.comparison import aa_noise as noises
+from harness.judge.comparison.round_effects import NEGLIGIBLE
+from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
+from harness.judge.intervals import CONFIDENCE, SEPARATED
+from harness.model import BAD, GOOD, CellVerdict, Interval, Limits, Measured, Metric, Noise, Standing, Steps, Trial
+
+SAME_LEAK = 0.01
+"""Rates of one leak repeat within 0.3 % from launch to launch: a smaller difference than this log is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What is known of a cell in one place; `noise` is the A/A noise there."""
+
+    verdict: CellVerdict
+    trials: Sequence[Trial]
+    noise: Noise | None = None
+
+
+def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
+    """Step time (s), peak and growth of memory (KiB, KiB a step), and outcome, in `one` and `other`."""
+    both = [_countable(one), _countable(other)]
+    step_time, peak = (
+        _level(name, [list(columns[place].values()) for place in (0, 1)], noises=(one.noise, other.noise))
+        for name in ("step_time", "peak_memory")
+        if (columns := level_columns(name, both, steps=steps))
+    )
+    outcome = Measured(
+        metric="outcome", one=None, other=None, ratio=None, ci=None, floor=None, standing=_standing(one, other)
+    )
+    return step_time, _growth(one, other, steps=steps, limits=limits), peak, outcome
+
+
+def _countable(side: Side) -> Sequence[Trial]:
+    """Its trials, with those that waited for images as any other where they acquitted their version: nothing else had
+    its step times compared with hardly a launch in its turn.
+    """
+    in_turn = sum(trial.pulled != "awaited" for trial in side.trials)
+    if side.verdict.compared_step_ms is None or in_turn >= FEWEST_ROUNDS:
+        return side.trials
+    return [replace(trial, pulled="") for trial in side.trials]
+
+
+def ratio_of(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
+    """The interval of the ratio of geometric means, `other` by `one` (Welch, 1947); None if a side has one launch."""
+    sides = [np.log(np.asarray(values, dtype=np.float64)) for values in (one, other)]
+    if any(len(side) < 2 for side in sides):
+        return None
+    squares = [max(float(side.var(ddof=1)), NEGLIGIBLE**2) / len(side) for side in sides]
+    freedom = sum(squares) ** 2 / sum(s**2 / (len(side) - 1) for s, side in zip(squares, sides, strict=True))
+    margin = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(squares))
+    middle = float(sides[1].mean() - sides[0].mean())
+    return math.exp(middle - margin), math.exp(middle + margin)
+
+
+def _level(metric: Metric, values: Sequence[Sequence[float]], *, noises: tuple[Noise | None, Noise | None]) -> Measured:
+    one, other = values
+    floor = _floor(metric, noises, launches=min(len(one), len(other)))
+    ci = ratio_of(one, other)
+    return Measured(
+        metric=metric,
+        one=float(np.median(one)) if one else None,
+        other=float(np.median(other)) if other else None,
+        ratio=math.sqrt(ci[0] * ci[1]) if ci else None,
+        ci=ci,
+        floor=None if floor is None else math.expm1(floor),
+        standing=_level_standing(one, other, floor=floor or 0.0),
+    )
+
+
+def _floor(metric: Metric, both: tuple[Noise | None, Noise | None], *, launches: int) -> float | None:
+    """The larger noise of the two: a log; None if that of one of them is not known."""
+    if launches < 1 or any(noises.spread_of(noise, metric) is None for noise in both):
+        return None
+    return max(noises.floor(noise, metric, rounds=launches) for noise in both)
+
+
+def _level_standing(one: Sequence[float], other: Sequence[float], *, floor: float) -> Standing:
+    """Different only if the interval leaves 1 out at SEPARATED, and by more than equal images differ there."""
+    sure = ratio_of(one, other, confidence=2 * SEPARATED - 1)
+    if sure is None:
+        return "unknown"
+    size = math.log(math.sqrt(sure[0] * sure[1]))
+    if sure[0] <= 1 <= sure[1] or abs(size) <= floor:
+        return "same"
+    return "more" if size > 0 else "less"
+
+
+def _growth(one: Side, other: Side, *, steps: Steps, limits: Limits) -> Measured:
+    """Rates are compared only where both leak: the rate of what is flat is noise."""
+    both = all("leak" in side.verdict.verdicts for side in (one, other))
+    rates = [_rates(side, steps=steps, limits=limits) for side in (one, other)] if both else [[], []]
+    ci = ratio_of(*rates)
+    level = _level_standing(*rates, floor=SAME_LEAK) if both else "unknown"
+    return Measured(
+        metric="memory",
+        one=one.verdict.rate_kib_per_step,
+        other=other.verdict.rate_kib_per_step,
+        ratio=math.sqrt(ci[0] * ci[1]) if ci else None,
+        ci=ci,
+        floor=None,
+        standing=level if level in ("more", "less") else _standing(one, other, only="leak"),
+    )
+
+
+def _rates(side: Side, *, steps: Steps, limits: Limits) -> list[float]:
+    launches = judge_launches(side.trials, limits=limits, steps=steps)
+    rates = [launch.found.rate_kib_per_step for launch in launches if launch.found is not None]
+    return [rate for rate in rates if rate is not None and rate > 0]
+
+
+def _standing(one: Side, other: Side, *, only: str = "") -> Standing:
+    first, second = (_is_bad(side.verdict, only=only) for side in (one, other))
+    if first is None or second is None:
+        return "unknown"
+    words: Mapping[tuple[bool, bool], Standing] = {
+        (False, False): "same", (True, True): "both bad", (False, True): "worse", (True, False): "better",
+    }  # fmt: skip
+    return words[first, second]
+
+
+def _is_bad(verdict: CellVerdict, *, only: str) -> bool | None:
+    if verdict.verdict not in BAD | GOOD:
+        return None
+    return only in verdict.verdicts if only else verdict.verdict in BAD

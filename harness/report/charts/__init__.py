@@ -1,0 +1,1 @@
+"""The charts of the page and of bug reports, each defined once."""

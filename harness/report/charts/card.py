@@ -1,0 +1,176 @@
+"""The small chart of a finding's card: its figure over the versions, with intervals, as an SVG that needs no script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.report.content.card_figure import Figure, Point
+from harness.report.text import numbers
+from harness.report.text.clean import version
+from harness.report.text.signal_words import Tone
+
+WIDTH, HEIGHT = 340, 130
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 22
+_ROOM = 0.08
+"""Of the height, above and below the outermost points."""
+_ZERO = 0.5
+"""A scale whose lowest figure is less than this share of its highest begins at zero."""
+_SCALES = {"failures": 100.0, "rise": 100.0, "s": 1000.0, "s/step": 1000.0, "KiB": 1 / 1024, "B": 1 / (1 << 20)}
+_UNITS = {"failures": "% of launches", "rise": "%", "s": "ms", "s/step": "ms/step", "KiB": "MiB", "B": "MiB"}
+"""Units in which the labels of a scale are short."""
+_LETTER = 6.2
+"""Pixels that a letter of a version takes, about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A version in the chart, in pixels; `y` is None if it has no figure. `is_other`: bad, but by another finding."""
+
+    x: float
+    y: float | None
+    low: float
+    high: float
+    tone: Tone
+    is_other: bool
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """A text in the chart, in pixels; `anchor` as SVG has it."""
+
+    x: float
+    y: float
+    anchor: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """All that is drawn. `lines` join the points, an SVG `points` attribute for each stretch of known figures."""
+
+    title: str
+    marks: tuple[Mark, ...]
+    lines: tuple[str, ...]
+    labels: tuple[Label, ...]
+    description: str
+
+
+def chart(figure: Figure) -> Chart | None:
+    """The chart of a card; None if fewer than two versions have a figure."""
+    points, scale = figure.points, _SCALES.get(figure.unit, 1.0)
+    ends = [each for point in points for each in (point.low, point.value, point.high)]
+    if sum(_is_known(point.value) for point in points) < 2:
+        return None
+    known = [scale * each for each in ends if each is not None and _is_known(each)]
+    heights = (0.0, 100.0) if figure.unit == "failures" else _scale(known)
+    marks = tuple(_Marker(count=len(points), heights=heights, scale=scale).mark(*each) for each in enumerate(points))
+    first, last = version(points[0].version), version(points[-1].version)
+    title = ", ".join(filter(None, (figure.title, _UNITS.get(figure.unit, figure.unit))))
+    return Chart(
+        title=title,
+        marks=marks,
+        lines=tuple(_lines(marks)),
+        labels=(*_heights(*heights), *_names(points, marks)),
+        description=f"{title}, over the versions {first} to {last}",
+    )
+
+
+def _is_known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _scale(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    if -_ROOM * high <= low < _ZERO * high:  # what is a little below zero is noise
+        low = 0.0
+    room = _ROOM * (high - low) or abs(high) * _ROOM or 1.0
+    return (low if low == 0 else low - room), high + room
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Marker:
+    """Puts points to their places: `count` of them beside each other, `heights` are the ends of the scale."""
+
+    count: int
+    heights: tuple[float, float]
+    scale: float
+
+    def mark(self, number: int, point: Point) -> Mark:
+        value, *interval = (each if _is_known(each) else None for each in (point.value, point.low, point.high))
+        low, high = (value if each is None else each for each in interval)
+        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * number / max(1, self.count - 1)
+        y = None if value is None else self._y(value)
+        text = f"{version(point.version)}: {self._told(value, interval)}"
+        return Mark(
+            x=round(x, 1),
+            y=y,
+            low=self._y(low),
+            high=self._y(high),
+            tone=point.tone,
+            is_other=point.tone == "bad" and not point.own,
+            text=text,
+        )
+
+    def _y(self, value: float | None) -> float:
+        low, high = self.heights
+        share = 0.0 if value is None else min(1.0, max(0.0, (self.scale * value - low) / (high - low)))
+        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+
+    def _told(self, value: float | None, interval: Sequence[float | None]) -> str:
+        if value is None:
+            return "no figure"
+        low, high = interval
+        ends = "" if low is None or high is None else f" ({numbers.between((self.scale * low, self.scale * high))})"
+        return f"{numbers.number(self.scale * value)}{ends}"
+
+
+def _lines(marks: Sequence[Mark]) -> list[str]:
+    stretches: list[list[str]] = [[]]
+    for mark in marks:
+        if mark.y is None:
+            stretches.append([])
+        else:
+            stretches[-1].append(f"{mark.x},{mark.y}")
+    return [" ".join(each) for each in stretches if len(each) > 1]
+
+
+def _heights(low: float, high: float) -> list[Label]:
+    """The ends of the scale."""
+    return [
+        Label(x=_LEFT - 8, y=_TOP + 4, anchor="end", text=numbers.number(_short(high))),
+        Label(x=_LEFT - 8, y=HEIGHT - _BOTTOM + 4, anchor="end", text=numbers.number(_short(low))),
+    ]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.1e}")
+
+
+def _names(points: Sequence[Point], marks: Sequence[Mark]) -> list[Label]:
+    """The oldest, the newest, and as many of the versions where something changes as there is room for."""
+    y = HEIGHT - 6.0
+    names = [version(point.version) for point in points]
+    last = len(points) - 1
+    found = [Label(x=marks[0].x, y=y, anchor="start", text=names[0])] if _fits(names[0]) else []
+    end = Label(x=marks[last].x, y=y, anchor="end", text=names[last])
+    taken = [(marks[0].x, marks[0].x + _width(names[0])), (end.x - _width(names[last]), end.x)]
+    for number in range(1, last):
+        half = _width(names[number]) / 2
+        left, right = marks[number].x - half, marks[number].x + half
+        is_change = points[number].tone != points[number - 1].tone
+        if is_change and all(right + _LETTER < begin or left - _LETTER > stop for begin, stop in taken):
+            found.append(Label(x=marks[number].x, y=y, anchor="middle", text=names[number]))
+            taken.append((left, right))
+    return [*found, *([end] if _fits(names[last]) else [])]
+
+
+def _width(text: str) -> float:
+    return len(text) * _LETTER
+
+
+def _fits(text: str) -> bool:
+    """Two names stand side by side at least."""
+    return _width(text) < (WIDTH - _LEFT) / 2

@@ -1,0 +1,54 @@
+"""A trace as a line of a few hundred bytes, for the page: resident memory over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.model import Floats, Trace, Trial
+
+WIDTH = 120
+HEIGHT = 28
+MOST_POINTS = 60
+LEAST_SCALE_KIB = 1024.0
+"""Growth below 1 MiB is drawn as nearly flat: a row's scale never magnifies noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkGrowth:
+    """Memory above its first sample, in KiB, by step; finite, shape (n,), n ≥ 2."""
+
+    step: Floats
+    kib: Floats
+
+
+def growth(trials: Iterable[Trial]) -> SparkGrowth | None:
+    """That of the trial with the most steps, or None if none was sampled."""
+    traces = [trial.trace for trial in trials if trial.trace is not None]
+    return _growth(max(traces, key=lambda trace: trace.step[-1] if trace.step.size else 0)) if traces else None
+
+
+def _growth(trace: Trace) -> SparkGrowth | None:
+    rss = trace.column("rss_kib")
+    if rss is None:
+        return None
+    known = np.isfinite(rss) & np.isfinite(trace.step)
+    step, kib = trace.step[known], rss[known]
+    return SparkGrowth(step=step, kib=kib - kib[0]) if step.size > 1 else None
+
+
+def scale_kib(growths: Iterable[SparkGrowth | None]) -> float:
+    """The growth that fills the height: the largest of a row, so that its lines compare."""
+    return max([LEAST_SCALE_KIB, *(float(one.kib.max()) for one in growths if one is not None)])
+
+
+def points(one: SparkGrowth, *, scale_kib: float) -> str:
+    """The line as an SVG `points` attribute within WIDTH × HEIGHT, at most MOST_POINTS points."""
+    chosen = np.unique(np.linspace(0, one.step.size - 1, MOST_POINTS).astype(int))
+    step, kib = one.step[chosen], one.kib[chosen]
+    span = max(float(step[-1] - step[0]), 1.0)
+    x = (step - step[0]) / span * WIDTH
+    y = HEIGHT - 1 - np.clip(kib / scale_kib, 0, 1) * (HEIGHT - 2)
+    return " ".join(f"{across:.0f},{down:.1f}" for across, down in zip(x.tolist(), y.tolist(), strict=True))

@@ -1,0 +1,118 @@
+"""What the trials of a cell sampled, as drawings and as a table of looks. Memory is in MiB, step times in ms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.model import CellResult, Floats, Look, Trial
+from harness.report.charts.definitions import Drawing
+from harness.report.text import numbers
+
+MIB = 1 / 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A column of a trace. `scale` takes it to the unit that is shown; a look has it under `look`, if at all."""
+
+    column: str
+    title: str
+    scale: float
+    look: str = ""
+
+
+MEASURES = (
+    Measure(column="rss_kib", title="resident memory, MiB", scale=MIB, look="rss_kib"),
+    Measure(column="heap_kib", title="C heap in use, MiB", scale=MIB, look="heap_kib"),
+    Measure(column="blocks", title="Python objects, thousands", scale=1e-3, look="blocks"),
+    Measure(column="gpu_process_kib", title="GPU memory of the trial, MiB", scale=MIB, look="gpu_process_kib"),
+    Measure(column="gpu_pool_kib", title="GPU memory in the framework's use, MiB", scale=MIB, look="gpu_pool_kib"),
+    Measure(column="gpu_kib", title="GPU memory used in all, MiB", scale=MIB, look="gpu_kib"),
+    Measure(column="step_s", title="step time, ms", scale=1000.0),
+)
+
+
+def measure_of(column: str) -> Measure:
+    return next(one for one in MEASURES if one.column == column)
+
+
+def lines_of(entry: CellResult) -> int:
+    """How many lines its drawings have: what a cell weighs in a page."""
+    return sum(_column(trial, measure) is not None for trial in entry.trials for measure in MEASURES)
+
+
+def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
+    """One for each measure that any of its trials has: a line for each trial, of at most `points` points, its looks
+    marked. `name` says whose they are.
+    """
+    drawn = []
+    for measure in MEASURES:
+        lines = [
+            one for trial in entry.trials if (one := line(trial, measure, points=points, name=trial.number)) is not None
+        ]
+        if lines:
+            looks = [one for trial in entry.trials if (one := _looks(trial, measure)) is not None]
+            told = f"{measure.title} over the steps of {numbers.count(len(lines), 'trial')} of {name}"
+            rows = {"lines": lines, "looks": looks}
+            drawn.append(Drawing(chart="trace", title=measure.title, description=told, rows=rows))
+    return drawn
+
+
+def _column(trial: Trial, measure: Measure) -> Floats | None:
+    """None where nothing was sampled."""
+    values = None if trial.trace is None else trial.trace.column(measure.column)
+    return values if values is not None and np.isfinite(values).any() else None
+
+
+def line(trial: Trial, measure: Measure, *, points: int, name: int | str) -> dict[str, object] | None:
+    """A row of the dataset `lines`, of at most `points` points; `name` stands in the legend. None if nothing was
+    sampled."""
+    values = _column(trial, measure)
+    if values is None or trial.trace is None:
+        return None
+    rows = np.flatnonzero(np.isfinite(values) & np.isfinite(trial.trace.step))
+    rows = rows[np.unique(np.linspace(0, rows.size - 1, points).astype(np.intp))]
+    step, scaled = trial.trace.step[rows], values[rows] * measure.scale
+    return {"trial": name, "step": step.astype(int).tolist(), "value": _short(scaled)}
+
+
+def _looks(trial: Trial, measure: Measure) -> dict[str, object] | None:
+    if not measure.look or trial.trace is None:
+        return None
+    known = [(look.step, value) for look in trial.trace.looks if (value := getattr(look, measure.look)) is not None]
+    if not known:
+        return None
+    values = _short(np.array([value for _, value in known]) * measure.scale)
+    return {"trial": trial.number, "step": [step for step, _ in known], "value": values}
+
+
+def _short(values: Floats) -> list[float]:
+    """To a thousandth of their range: no eye sees more, and digits are most of a page's weight."""
+    span = float(values.max() - values.min()) or abs(float(values[0])) or 1.0
+    return np.round(values, max(0, 3 - math.floor(math.log10(span)))).tolist()  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- the same in figures
+
+LOOK_COLUMNS = ("trial", "step", "resident MiB", "C heap MiB", "Python objects", "GPU MiB", "threads")
+
+
+def look_rows(trials: Sequence[Trial]) -> list[tuple[str, ...]]:
+    """A row for every look of every trial, as LOOK_COLUMNS has them; empty where it was not measured."""
+    return [_look_row(trial, look) for trial in trials if trial.trace is not None for look in trial.trace.looks]
+
+
+def _look_row(trial: Trial, look: Look) -> tuple[str, ...]:
+    gpu = next((value for value in (look.gpu_process_kib, look.gpu_pool_kib, look.gpu_kib) if value is not None), None)
+    return (
+        f"{trial.number}",
+        f"{look.step:,}",
+        *("" if kib is None else f"{kib * MIB:,.2f}" for kib in (look.rss_kib, look.heap_kib)),
+        "" if look.blocks is None else f"{look.blocks:,.0f}",
+        "" if gpu is None else f"{gpu * MIB:,.2f}",
+        "" if look.threads is None else f"{look.threads:.0f}",
+    )

@@ -1,0 +1,1 @@
+"""What reports hold, as data that each format draws."""

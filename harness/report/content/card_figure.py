@@ -1,0 +1,140 @@
+"""What a finding is about, over the versions of one place: the numbers for a small chart, and both sides in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from harness.model import Block, CellResult, Episode, Finding, Interval, RunResult, signal_of
+from harness.model.episodes import span
+from harness.model.judged import State
+from harness.report.text import numbers
+from harness.report.text.clean import plain
+from harness.report.text.signal_words import Tone
+
+_TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """The figure of one version with its interval. `own`: it is bad by this very finding. `most`: of a version without
+    a leak, the rate that is ruled out.
+    """
+
+    version: str
+    value: float | None
+    low: float | None
+    high: float | None
+    tone: Tone
+    own: bool
+    most: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """`unit` is the signal's, but `ms` and `MiB` for step time and peak memory; a share (0 to 1) for `failures`, and
+    for the `rise` of the step time within a launch. `points` are oldest first.
+    """
+
+    title: str
+    unit: str
+    points: tuple[Point, ...]
+
+
+def figure_of(episode: Episode, result: RunResult) -> Figure:
+    """Of the series, lane and variant of an episode; tones are of its metric alone."""
+    finding = episode.finding
+    place = (finding.series, finding.lane, finding.variant)
+    block = next(one for one in result.plan.blocks if (one.series.name, one.lane, one.variant) == place)
+    known = {entry.cell.id: entry for entry in result.cells}
+    drifts = finding.verdict == "slowdown"
+    title = "rise of the step time within a launch" if drifts else plain(signal_of(finding.metric).title)
+    return Figure(title=title, unit=_unit(finding), points=tuple(_points(block, known, episode)))
+
+
+def _points(block: Block, known: Mapping[str, CellResult], episode: Episode) -> list[Point]:
+    order = {cell.image.version: place for place, cell in enumerate(block.cells)}
+    own = span(episode, order)
+    points = []
+    for place, (cell, state) in enumerate(zip(block.cells, episode.states, strict=True)):
+        entry = known.get(cell.id)
+        value, interval = (None, None) if entry is None else _value(entry, episode.finding)
+        low, high = interval or (None, None)
+        point = Point(
+            version=cell.image.version,
+            value=value,
+            low=low,
+            high=high,
+            tone="none" if value is None and not state else _TONES[state],
+            own=state is True and place in own,
+            most=None if entry is None or episode.finding.metric != "memory" else entry.verdict.excluded_kib_per_step,
+        )
+        points.append(point)
+    return points
+
+
+def _value(entry: CellResult, finding: Finding) -> tuple[float | None, Interval | None]:
+    verdict = entry.verdict
+    if finding.metric == "outcome":
+        return (verdict.failed / verdict.trials if verdict.trials else None), None
+    if finding.metric == "memory":
+        return verdict.rate_kib_per_step, verdict.rate_ci
+    if finding.verdict == "slowdown":
+        return verdict.step_drift, None
+    if finding.metric == "step_time":
+        return verdict.step_level
+    if finding.metric == "peak_memory":
+        return verdict.peak_level
+    seen = verdict.signals.get(finding.metric)
+    return (None, None) if seen is None else (seen.value, seen.ci)
+
+
+def _unit(finding: Finding) -> str:
+    own = {"step_time": "rise" if finding.verdict == "slowdown" else "ms", "peak_memory": "MiB"}
+    return own.get(finding.metric, signal_of(finding.metric).unit)
+
+
+# ---------------------------------------------------------------- both sides in words
+
+_WORDS: Mapping[str, Callable[[float], str]] = {
+    "KiB/step": numbers.rate,
+    "ms": numbers.milliseconds,
+    "MiB": numbers.mebibytes,
+    "s": lambda value: numbers.milliseconds(1000 * value),
+    "KiB": lambda value: numbers.mebibytes(value / 1024),
+    "B": lambda value: numbers.mebibytes(value / (1 << 20)),
+    "failures": lambda value: f"{numbers.number(100 * value)} % of launches",
+    "rise": numbers.percent,
+}
+
+
+def change_text(figure: Figure, old: str | None, new: str) -> str:
+    """`memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure."""
+    points = {one.version: one for one in figure.points}
+    after = points[new]
+    if after.value is None or math.isnan(after.value):
+        return ""
+    text = _amount(after.value, figure.unit)
+    before = "" if old is None else f"{_without_unit(_shown(points[old], figure.unit), text)} → "
+    interval = ""
+    if after.low is not None and after.high is not None:
+        low, high = (_without_unit(_amount(end, figure.unit), text) for end in (after.low, after.high))
+        interval = f" ({low} to {high})"
+    return f"{figure.title} {before}{text}{interval}"
+
+
+def _shown(point: Point, unit: str) -> str:
+    if point.most is not None and point.tone == "good":
+        return f"at most {_amount(point.most, unit)}"
+    return "unknown" if point.value is None else _amount(point.value, unit)
+
+
+def _amount(value: float, unit: str) -> str:
+    return _WORDS[unit](value) if unit in _WORDS else f"{numbers.number(value)} {plain(unit)}".rstrip()
+
+
+def _without_unit(text: str, other: str) -> str:
+    """Without the unit, if the other has the same."""
+    unit = other.partition(" ")[2]
+    return text.removesuffix(f" {unit}") if unit else text

@@ -1,0 +1,217 @@
+"""One card per finding, worst first: all that a reader needs to know of it, as data for every report.
+
+A finding is one fault, merged over variants and lanes. What it causes besides stands on its card, and has none.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.model import Attribution, CellResult, Episode, Finding, Install, RunResult, signal_of
+from harness.model.episodes import bounds_of, met, sign_of
+from harness.report.bad_ranges import ordered, place_of, place_of_cell
+from harness.report.content.card_figure import Figure, change_text, figure_of
+from harness.report.text import blame, fault, phrases, words
+from harness.report.text import numbers as figures
+from harness.report.text.clean import plain, shortened
+from harness.report.text.param_rule import evidence, rule_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """`number` is the finding's for `harness issue`, `findings` the numbers of all that it is about.
+
+    `sentence` says what, how much, since when, where and with which params; `change` both sides in figures, at the
+    place where it is largest (not of failures: there `rests_on` says it); `rests_on` the launches on both sides, at all
+    places. `says`: of failures, what the bad version said. `params`, `layer` and `consequences` are empty where there
+    is nothing to say. `lasts`: no version is known in which it is fixed.
+    `commands`: what to do next, ready for a shell, the best first.
+    """
+
+    attribution: Attribution
+    number: int
+    findings: tuple[int, ...]
+    lasts: bool
+    sentence: str
+    change: str
+    says: str
+    rests_on: str
+    is_confirmed: bool
+    params: str
+    fault: str
+    layer: str
+    consequences: tuple[str, ...]
+    figure: Figure
+    commands: tuple[str, ...]
+
+
+def cards(result: RunResult) -> tuple[Card, ...]:
+    numbers = {one: number for number, one in enumerate(ordered(result), start=1)}
+    cells = {place_of_cell(entry.cell): entry for entry in result.cells}
+    return tuple(
+        _Maker(result=result, numbers=numbers, cells=cells, of=one).card() for one in blame.worst_first(result)
+    )
+
+
+def card_lines(card: Card) -> list[str]:
+    """The same as plain text: the sentence, then a line for each thing that is known."""
+    rest = {
+        "figures": card.change,
+        "says": card.says,
+        "with it": ", ".join(card.consequences),
+        "rests on": card.rests_on,
+        "params": card.params,
+        "whose fault": card.fault,
+        "layer": card.layer,
+        "next": card.commands[0],
+    }
+    return [card.sentence, *(f"{name}: {text}" for name, text in rest.items() if text)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Maker:
+    """Of one attribution. `numbers` are those of findings; `cells` go by place."""
+
+    result: RunResult
+    numbers: dict[Finding, int]
+    cells: dict[tuple[str, str, str, str], CellResult]
+    of: Attribution
+
+    def card(self) -> Card:
+        telling = max(self.of.episodes, key=_largest)
+        clause, figure = fault.clause_of(self.of, self.result), figure_of(telling, self.result)
+        (bad, good), number = _sides(telling), self.numbers[telling.finding]
+        doubt = self._doubt()
+        return Card(
+            attribution=self.of,
+            number=number,
+            findings=tuple(sorted({self.numbers[one] for one in self._findings()})),
+            lasts=any(one.ends is None for one in self.of.episodes),
+            sentence=f"{fault.subject_of(self.of, self.result)} {clause.verb} {clause.when}{clause.tail}.",
+            change="" if self.of.metric == "outcome" else change_text(figure, good, bad),
+            says=self._says((*place_of(telling.finding)[:3], bad)) if self.of.metric == "outcome" else "",
+            rests_on=f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
+            is_confirmed=not doubt,
+            params=self._params(),
+            fault=self._fault(),
+            layer=plain(self.of.layer or ""),
+            consequences=tuple(self._consequences()),
+            figure=figure,
+            commands=tuple(self._commands(number)),
+        )
+
+    def _findings(self) -> list[Finding]:
+        return [one for each in self.of.episodes for one in each.findings]
+
+    # ------------------------------------------------------------ what it rests on
+
+    def _launches(self) -> str:
+        """`6 launches of 6.3.0 beside 6 of 6.2.0, which agree`, over all places."""
+        bad = [(one, _sides(one)[0]) for one in self.of.episodes]
+        good = [(one, name) for one in self.of.episodes if (name := _sides(one)[1]) is not None]
+        if self.of.metric == "outcome":
+            told = f"{self._failures(bad)} failed"
+            return f"{told}, {self._failures(good)}{self._chance()}" if good else f"{told}{self._chance()}"
+        text = f"{_launches(sum(entry.verdict.trials for entry in self._entries(bad)))} of {_named(bad)}"
+        if good:
+            text += f" beside {sum(entry.verdict.trials for entry in self._entries(good)):,} of {_named(good)}"
+        return f"{text}{self._chance() or ', which agree'}"
+
+    def _says(self, place: tuple[str, str, str, str]) -> str:
+        """The reason of a failure: `crash in 3 of 3 trials: … ModuleNotFoundError: No module named 'x'`."""
+        return shortened(self.cells[place].verdict.why, most=words.WHY_LENGTH) if place in self.cells else ""
+
+    def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
+        entries = self._entries(side)
+        failed, trials = (sum(getattr(entry.verdict, name) for entry in entries) for name in ("failed", "trials"))
+        return f"{failed:,} of {_launches(trials)} of {_named(side)}"
+
+    def _entries(self, side: Sequence[tuple[Episode, str]]) -> list[CellResult]:
+        places = [(*place_of(one.finding)[:3], name) for one, name in side]
+        return [self.cells[place] for place in places if place in self.cells]
+
+    def _chance(self) -> str:
+        """The largest of all places: each must hold."""
+        known = [one.finding.p for one in self.of.episodes if one.finding.p is not None]
+        return f"; {figures.probability(max(known))}" if known else ""
+
+    def _doubt(self) -> str:
+        """Why it is provisional, or "" if it is confirmed."""
+        found = self._findings()
+        sides = [(*place_of(one)[:3], name or "") for one in found for name in (one.before, one.after)]
+        if self.result.verdict == "interrupted":
+            return "the run was interrupted"
+        if not all(one.confirmed for one in found):
+            return words.UNCONFIRMED
+        early = any(self.cells[side].verdict.provisional for side in sides if side in self.cells)
+        return "more launches were to come" if early else ""
+
+    # ------------------------------------------------------------ whose fault, with which params, and what follows
+
+    def _params(self) -> str:
+        """`then = pop; 1 variant bad, 1 good`"""
+        if self.of.rule is None:
+            return "no simple rule tells bad from good" if self.of.unruly else ""
+        return "; ".join(filter(None, (rule_text(self.of.rule) or "all", evidence(self.of.rule))))
+
+    def _fault(self) -> str:
+        told = blame.fault_text(self.of, self.result)
+        if self.of.cause != "image":
+            return told
+        blocks = self.result.plan.blocks
+        images = next(block.series.images for block in blocks if block.series.name == self.of.series)
+        installed = all(isinstance(one.source, Install) for one in images)
+        return "; ".join(filter(None, ("the package's" if installed else "the image's", told)))
+
+    def _consequences(self) -> Iterator[str]:
+        """`step time 1.7 times`, with the number of variants where it is not all of them."""
+        found: dict[str, list[Finding]] = {}
+        for one in self.result.findings:
+            if one.consequence_of == self.of.metric and one.kind != "first_fixed" and self._explains(one):
+                found.setdefault(sign_of(one), []).append(one)
+        for ones in found.values():
+            size = phrases.sizes([one.effect for one in ones if one.effect is not None])
+            title = plain(signal_of(ones[0].metric).title)
+            some, many = len({one.variant for one in ones}), len(self.of.variants)
+            share = f" (in {some} of {many} variants)" if some < many else ""
+            yield f"{f'{title} {size}'.rstrip()}{share}"
+
+    def _explains(self, one: Finding) -> bool:
+        order = fault.order_of(self.of, self.result)
+        bounds = bounds_of(Episode(begins=one, ends=None, seen=one.after), order)
+        return any(
+            place_of(each.finding)[:3] == place_of(one)[:3]
+            and each.begins is not None
+            and met((bounds_of(Episode(begins=each.begins, ends=None, seen=each.begins.after), order), bounds))
+            for each in self.of.episodes
+        )
+
+    def _commands(self, number: int) -> Iterator[str]:
+        if self.of.cause == "undecided" and self.of.missing:
+            yield shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"])
+        yield shlex.join(["harness", "issue", str(self.result.directory), str(number)])
+
+
+def _largest(episode: Episode) -> tuple[bool, float]:
+    """One with a begin, then by size."""
+    effect = episode.finding.effect
+    return episode.begins is not None, 0.0 if effect is None else effect.value
+
+
+def _sides(episode: Episode) -> tuple[str, str | None]:
+    """The bad and the good version next to its begin, or if that has none to its end."""
+    begins, ends = episode.begins, episode.ends
+    if begins is not None and (begins.before is not None or ends is None):
+        return begins.after, begins.before
+    assert ends is not None, "an episode has a begin or an end"
+    return ends.before or ends.after, ends.after
+
+
+def _launches(number: int) -> str:
+    return f"{number:,} launch{'' if number == 1 else 'es'}"
+
+
+def _named(side: Sequence[tuple[Episode, str]]) -> str:
+    return words.listing(list(dict.fromkeys(name for _, name in side)))

@@ -1,0 +1,94 @@
+"""What changed between the last good and the first bad version: as text and as JSON for `harness diff`, as rows for the
+page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tabulate import tabulate
+
+from harness.model.evidence import Changed, EnvironmentDifference, Section
+from harness.report.text import words
+from harness.report.text.clean import shortened
+
+Row = tuple[str, str, str, str]
+"""Kind, name, before, after."""
+LONGEST = 72
+ABSENT = "-"
+
+
+def to_json(found: EnvironmentDifference) -> dict[str, Any]:
+    """What is not there is null."""
+    return {
+        "schema": 1,
+        "series": found.finding.series,
+        "finding": words.finding_text(found.finding),
+        "before": found.before,
+        "after": found.after,
+        "sections": [
+            {
+                "title": section.title,
+                "changes": [{"name": one.name, "before": one.before, "after": one.after} for one in section.changes],
+                "same": section.same,
+                "unknown": section.unknown or None,
+            }
+            for section in found.sections
+        ],
+    }
+
+
+def render(found: EnvironmentDifference) -> str:
+    """A table of what changed, then what stayed as it was, then what is not known."""
+    place = words.finding_place(found.finding)
+    lines = [f"{place}: {words.finding_text(found.finding)}", ""]
+    changes = rows(found.sections)
+    if changes:
+        header = ["", "", shortened(found.before, most=LONGEST), shortened(found.after, most=LONGEST)]
+        lines.append(tabulate(_once(changes), headers=header, tablefmt="simple", disable_numparse=True))
+    else:
+        lines.append(f"Nothing that is known changed between {found.before} and {found.after}.")
+    return "\n".join([*lines, "", *same(found.sections), *unknown(found.sections)])
+
+
+def rows(sections: Iterable[Section]) -> list[Row]:
+    """Every change, by kind: ready to be shown."""
+    return [
+        (section.title, shortened(one.name, most=LONGEST), _shown(one.before), _shown(one.after))
+        for section in sections
+        for one in section.changes
+    ]
+
+
+def _once(changes: Iterable[Row]) -> Iterator[Row]:
+    """Each kind at its first change only."""
+    last = None
+    for kind, *rest in changes:
+        yield ("" if kind == last else kind, *rest)  # type: ignore[misc]
+        last = kind
+
+
+def _shown(text: str | None) -> str:
+    return ABSENT if text is None else shortened(text, most=LONGEST) or '""'
+
+
+def same(sections: Iterable[Section]) -> Iterator[str]:
+    """What both sides have alike, in a line; nothing if that is nothing."""
+    kinds = [f"{section.title} ({section.same})" for section in sections if section.same]
+    if kinds:
+        yield f"the same on both sides: {', '.join(kinds)}"
+
+
+def unknown(sections: Iterable[Section]) -> Iterator[str]:
+    """A line for each kind of thing that is not known."""
+    for section in sections:
+        if section.unknown:
+            yield f"not known: {section.title}: {shortened(section.unknown, most=300)}"
+
+
+def told(one: Changed) -> str:
+    """`numpy 1.26.4 -> 2.0.0`, `added six 1.16.0`, `removed six 1.16.0`"""
+    if one.before is None:
+        return f"added {one.name} {one.after}"
+    return f"removed {one.name} {one.before}" if one.after is None else f"{one.name} {one.before} -> {one.after}"

@@ -1,0 +1,207 @@
+"""Old → new: what the oldest and the newest version of a row measured, and how small a change would have shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.model import CellResult, CellVerdict, SignalState
+from harness.report.content.table import Row
+from harness.report.text import signal_words
+from harness.report.text.clean import version
+from harness.report.text.signal_words import Tone
+
+_ALWAYS = ("step_time", "peak_memory", "memory")
+_NONE = "none"
+_NOT_COMPARED = "not compared"
+_ORDER: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Both:
+    """One signal of a row: texts that are ready to be shown, "" where there is nothing to say.
+
+    `old` and `new` are the figures of the oldest and the newest version that have one, `between` those versions;
+    `change` is theirs. `worst` is what is bad between them (`2.10 s in 6.3.0`). `is_coarse`: what would have shown is
+    more than the limit. `seen` is the worst of all versions, `why` the reason for that.
+    """
+
+    name: str
+    title: str
+    old: str
+    new: str
+    between: tuple[str, ...]
+    change: str
+    worst: str
+    limit: str
+    visible: str
+    is_coarse: bool
+    seen: SignalState | None
+    why: str
+
+    @property
+    def tone(self) -> Tone:
+        return "none" if self.seen is None else signal_words.TONES[self.seen]
+
+    @property
+    def figures(self) -> str:
+        """`0.623 → 0.647 ms`; the unit once where it is the same."""
+        old, _, unit = self.old.rpartition(" ")
+        if not self.new or self.old == self.new == _NONE:
+            told = self.old
+        else:
+            told = f"{old if old and self.new.endswith(f' {unit}') else self.old} → {self.new}"
+        return ", but ".join(filter(None, (told, self.worst)))
+
+    @property
+    def is_open(self) -> bool:
+        return self.seen in ("bad", "suspect", "blind")
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its row tells of it even if it is none of those that it always tells of."""
+        return self.is_coarse or self.seen in ("bad", "suspect")
+
+    @property
+    def resolution(self) -> str:
+        """`a change of 8 % would have shown`, `only a change of 35 % would have shown, the limit is 10 %`."""
+        if not self.visible:
+            return ""
+        what = "more than" if signal_words.signal_of(self.name).kind == "growth" else "a change of"
+        if self.is_coarse:
+            return f"only {what} {self.visible} would have shown{f', the limit is {self.limit}' if self.limit else ''}"
+        return f"{what} {self.visible} would have shown"
+
+
+def of(row: Row) -> list[Both]:
+    """Every signal of a row, in the order of their table."""
+    cells = [cell.result for cell in row.cells if cell is not None and cell.result.verdict.trials]
+    verdicts = [entry.verdict for entry in cells]
+    names = signal_words.in_order(verdicts)
+    order = [*(name for name in ("memory", "step_time", "peak_memory") if name not in names), *names]
+    return [_both(name, cells) for name in order] if cells else []
+
+
+def _both(name: str, cells: Sequence[CellResult]) -> Both:
+    known = [(entry, value) for entry in cells if (value := signal_words.value_of(name, entry.verdict)) is not None]
+    ends = [known[0], known[-1]] if known else []
+    seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
+    worst = min(seen, key=lambda one: _ORDER.index(one.seen), default=None)
+    visible = [value for entry in cells if (value := signal_words.visible_of(name, entry.verdict)) is not None]
+    limit = next((one.limit for one in seen if one.limit is not None), None)
+    return Both(
+        name=name,
+        title=signal_words.signal_of(name).title,
+        old=_figure(name, *ends[0]) if ends else "",
+        new=_figure(name, *ends[1]) if len(known) > 1 else "",
+        between=tuple(version(entry.cell.image.version) for entry, _ in ends[: len(known)]),
+        change=_change(name, ends) if len(known) > 1 else "",
+        worst=_worst(name, known),
+        limit=signal_words.limit_text(name, limit if seen or not cells else _default(name, cells[0])),
+        visible=signal_words.visible_text(name, max(visible, default=None)),
+        is_coarse=any(signal_words.is_coarse(one) for one in seen),
+        seen=None if worst is None else worst.seen,
+        why="" if worst is None else signal_words.reason(worst),
+    )
+
+
+def _worst(name: str, known: Sequence[tuple[CellResult, float]]) -> str:
+    """The worst of what is bad, if it is at neither end; "" otherwise."""
+    bad = [(entry, value) for entry, value in known if _is_bad(name, entry.verdict)]
+    if not bad or any(entry is end for entry, _ in bad for end, _ in (known[0], known[-1])):
+        return ""
+    falls = signal_words.signal_of(name).falls
+    entry, value = max(bad, key=lambda each: -each[1] if falls else each[1])
+    return f"{signal_words.value_text(name, value)} in {version(entry.cell.image.version)}"
+
+
+def _is_bad(name: str, verdict: CellVerdict) -> bool:
+    known = verdict.signals.get(name)
+    return known.seen == "bad" if known is not None else name == "memory" and "leak" in verdict.verdicts
+
+
+def _default(name: str, entry: CellResult) -> float | None:
+    return entry.cell.variant.scenario.limits.of(name)
+
+
+def _figure(name: str, entry: CellResult, value: float) -> str:
+    """A growth that may as well be none is none: its figure is that of the noise."""
+    if signal_words.signal_of(name).kind == "growth" and not _surely(name, entry.verdict, value):
+        return _NONE
+    return signal_words.value_text(name, value)
+
+
+def _surely(name: str, verdict: CellVerdict, value: float) -> bool:
+    known = verdict.signals.get(name)
+    interval = verdict.rate_ci if name == "memory" else None if known is None else known.ci
+    return value > 0 if interval is None else interval[0] > 0
+
+
+def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
+    """Of levels alone: a pace of growth beside another that is nearly none tells nothing."""
+    (old, before), (new, after) = ends
+    if signal_words.signal_of(name).kind != "level":
+        return ""
+    return signal_words.changed(before, after) if _compared(name, old.verdict) and _compared(name, new.verdict) else ""
+
+
+def _compared(name: str, verdict: CellVerdict) -> bool:
+    """Whether its figure was measured beside those of the other versions."""
+    taken: Mapping[str, float | None] = {
+        "step_time": verdict.compared_step_ms, "peak_memory": verdict.compared_peak_mib,
+    }  # fmt: skip
+    if taken.get(name) is not None:
+        return True
+    known = verdict.signals.get(name)
+    return known is not None and known.seen != "none"
+
+
+# ---------------------------------------------------------------- a row on one line
+
+
+def line(row: Row) -> str:
+    """`6.2.0 → 6.6.4: step time 0.623 → 0.647 ms (+4 %; a change of 8 % would have shown); peak memory …`
+
+    Step time, peak memory and growth always; of the other signals those that are bad or not decided. "" of a row that
+    measured nothing.
+    """
+    by_name = {one.name: one for one in of(row)}
+    shown = [by_name[name] for name in _ALWAYS if name in by_name and by_name[name].old]
+    shown += [one for one in by_name.values() if one not in shown and one.old and one.is_told]
+    versions = [cell.result for cell in row.cells if cell is not None and cell.result.verdict.trials]
+    if not shown:
+        return ""
+    ends = tuple(version(entry.cell.image.version) for entry in (versions[0], versions[-1])[: len(versions)])
+    return f"{' → '.join(ends)}: {'; '.join(_part(one, ends) for one in shown)}"
+
+
+def _part(one: Both, ends: tuple[str, ...]) -> str:
+    title = "growth" if one.name == "memory" else one.title
+    where = " → ".join(one.between) if one.between != ends else ""
+    told = "; ".join(filter(None, (one.change, one.resolution))) or _NOT_COMPARED
+    return f"{title} {one.figures} ({'; '.join(filter(None, (where, told)))})"
+
+
+# ---------------------------------------------------------------- a row in full
+
+COLUMNS = ("signal", "is", "old → new", "change", "limit", "would have shown", "why")
+
+
+def rows(row: Row) -> list[tuple[Both, tuple[str, ...]]]:
+    """A line for each signal of a row, as COLUMNS has it."""
+    return [(one, (one.title, _is(one), one.figures, one.change, one.limit, one.visible, one.why)) for one in of(row)]
+
+
+def _is(one: Both) -> str:
+    if one.seen is None:
+        return ""
+    return f"{signal_words.MARKS[one.tone]} {signal_words.MEANS[one.seen]}"
+
+
+def reasons(told: Iterable[Both]) -> list[str]:
+    """Why signals are what they are, each reason once: `peak GPU memory, peak of the GPU pool: no GPU`."""
+    by_reason: dict[str, list[str]] = {}
+    for one in told:
+        if one.why:
+            by_reason.setdefault(one.why, []).append(one.title)
+    return [f"{', '.join(titles)}: {why}" for why, titles in by_reason.items()]

@@ -1,0 +1,297 @@
+"""The table that all reports draw: per series and lane, one row per variant, one column per version, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.model import BAD, Cell, CellResult, Finding, Metric, RunResult, Trials
+from harness.report.bad_ranges import place_of, place_of_cell, variant_key
+from harness.report.text import clean, numbers, sensitivity, signal_words, words
+from harness.report.text.clean import plain
+from harness.report.text.signal_words import Strip, Tone
+
+Mark = Literal["first_bad", "first_fixed"]
+MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
+LEGEND = "✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again"
+ABSENT = {
+    "untested": "should have run and did not",
+    "incompatible": "cannot run on that card",
+    "excluded": "left out by the matrix",
+    "not run": "not needed",
+    "unknown": "ran, without that figure",
+}
+"""What a cell with – says, and what that means."""
+MOST_ACROSS = 8
+"""Versions that a page has room for beside each other: of more, the newest would be out of sight."""
+SO_FAR = f"{words.SO_FAR}: it has fewer launches than its verdict needs, and may change"
+ONLY = "only ±35 %: a change had to be as large as that to show, and the limit is smaller"
+UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
+CHANGED = (
+    "rows of figures: what was compared, over the steps and rounds that all versions have; a version that could not be "
+    "compared: its own launches, whole; beside ▼ and ▲ the finding's change"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One cell as a table shows it: `word` and `figure` are plain text. `strip` has a tone for each group of signals,
+    or none where nothing is known of them.
+    """
+
+    tone: Tone
+    word: str
+    figure: str
+    result: CellResult
+    mark: Mark | None = None
+    strip: Strip = ()
+
+    @property
+    def symbol(self) -> str:
+        return MARKS[self.mark] if self.mark else words.SYMBOLS[self.tone]
+
+    @property
+    def kind(self) -> str:
+        """How it is drawn: its tone, or of what was not measured why: `untested`, `excluded`, `not-run`, …"""
+        return self.tone if self.tone != "none" else self.word.replace(" ", "-")
+
+    @property
+    def text(self) -> str:
+        """Word and figure, of a verdict's own with its unit: `leak 7.84 KiB/step`."""
+        verdict = self.result.verdict
+        if self.tone != "none" and self.word == words.verdict_word(verdict):
+            return words.cell_text(verdict)
+        return f"{self.word} {self.figure}".strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One variant. `cells` is as long as the table's versions, with None where nothing was planned.
+
+    `medians`: the row does not show the verdicts but the figures of this metric, which changed.
+    """
+
+    variant: str
+    label: str
+    cells: tuple[Shown | None, ...]
+    medians: Metric | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        return any(cell is not None and cell.tone == "bad" for cell in self.cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportTable:
+    """`title` has what all rows share, so that the rows need not repeat it."""
+
+    title: str
+    versions: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def is_tall(self) -> bool:
+        """Whether a page shows its versions downwards, as more of them than fit beside each other."""
+        return len(self.versions) > max(MOST_ACROSS, len(self.rows))
+
+    @property
+    def changed(self) -> bool:
+        """Whether step time or peak memory changed in any row."""
+        return any(row.medians for row in self.rows)
+
+    @property
+    def shown(self) -> Iterator[Shown]:
+        """All its cells."""
+        return (cell for row in self.rows for cell in row.cells if cell is not None)
+
+    @property
+    def verdicts(self) -> list[Row]:
+        """The rows of variants, without those of medians."""
+        return [row for row in self.rows if row.medians is None]
+
+    @property
+    def absent(self) -> set[str]:
+        """The words of ABSENT that are in it."""
+        return {cell.word for cell in self.shown if cell.tone == "none"}
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything in it was."""
+        return any(cell.tone != "none" for cell in self.shown)
+
+
+def legend(shown: Sequence[ReportTable]) -> list[str]:
+    """What the signs and figures of these tables mean, a line for each kind that they have."""
+    cells = [cell for one in shown for cell in one.shown]
+    also = {
+        signal_words.LEGEND: any(cell.strip for cell in cells),
+        ONLY: any(cell.figure.startswith("only ") for cell in cells),
+        SO_FAR: any(cell.word == words.SO_FAR for cell in cells),
+        CHANGED: any(one.changed for one in shown),
+    }
+    return [
+        LEGEND,
+        *([signal_words.LEGEND] if also.pop(signal_words.LEGEND) else []),
+        UNITS,
+        *(line for line in also if also[line]),
+    ]
+
+
+def tables(result: RunResult) -> list[ReportTable]:
+    """One table per series and lane, in the order of the plan."""
+    groups: dict[tuple[str, str], list[CellResult]] = {}
+    for entry in result.cells:
+        groups.setdefault((entry.cell.image.series, str(entry.cell.lane)), []).append(entry)
+    return [_table(group, result) for group in groups.values()]
+
+
+def _table(group: Sequence[CellResult], result: RunResult) -> ReportTable:
+    cell = group[0].cell
+    versions = _versions(cell, group, result)
+    rows: dict[str, dict[str, CellResult]] = {}
+    for entry in group:
+        rows.setdefault(variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
+    title = f"{plain(cell.image.series)} on {words.lane_text(cell.lane)}"
+    shared = _shared_scenario(group)
+    return ReportTable(
+        title=title if shared is None else f"{title}, {plain(shared)}",
+        versions=tuple(map(clean.version, versions)),
+        rows=tuple(
+            row
+            for by_version in rows.values()
+            for row in rows_of(
+                by_version, versions, result.findings, least=result.plan.trials.least, is_short=shared is not None
+            )
+        ),
+    )
+
+
+def _shared_scenario(group: Sequence[CellResult]) -> str | None:
+    """The scenario of all cells, if it has params that tell its variants apart."""
+    variants = [entry.cell.variant for entry in group]
+    names = {variant.scenario.name for variant in variants}
+    return names.pop() if len(names) == 1 and all(variant.params for variant in variants) else None
+
+
+def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> list[str]:
+    """The versions that the group has, in the order of the series."""
+    present = dict.fromkeys(entry.cell.image.version for entry in group)
+    series = [one for one in result.plan.matrix.series if one.name == cell.image.series]
+    known = [image.version for one in series for image in one.images if image.version in present]
+    return list(dict.fromkeys([*known, *present]))
+
+
+def rows_of(
+    results: Mapping[str, CellResult],
+    versions: Sequence[str],
+    findings: Sequence[Finding],
+    *,
+    least: int = Trials.least,
+    is_short: bool = False,
+) -> Iterable[Row]:
+    """Of one series, lane and variant: the row of verdicts, then one of figures for each level and metric that changed.
+    `results` by version; `least`: the launches that a cell needs.
+    """
+    cell = next(iter(results.values())).cell
+    place = place_of_cell(cell)[:3]
+    here = [finding for finding in findings if place_of(finding)[:3] == place]
+    variant = words.variant_text(cell.variant)
+    label = words.params_text(cell.variant) if is_short else variant
+    verdicts = [_verdict_cell(results.get(version), least=least) for version in versions]
+    yield Row(variant=variant, label=label, cells=tuple(_marked(one, here) for one in verdicts))
+    for metric in dict.fromkeys(one.metric for one in here if _is_level(one)):
+        changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
+        cells = _median_cells(results, versions, changed, metric)
+        title = signal_words.signal_of(metric).title
+        yield Row(variant=variant, label=f"{label}, {title}", cells=cells, medians=metric)
+
+
+def _is_level(finding: Finding) -> bool:
+    """Whether it compares figures of versions; what a verdict tells of a version alone is in the row of verdicts."""
+    return signal_words.signal_of(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
+
+
+def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
+    """By version; a drift has no first bad one."""
+    known = [one for one in findings if one.kind != "drift"]
+    return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in known}
+
+
+def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
+    """With the sign of a change that begins there: of verdicts as they are, of levels where the cell tells of them."""
+    if cell is None:
+        return None
+    version = cell.result.cell.image.version
+    begins = [one for one in findings if one.after == version and one.kind != "drift"]
+    if any(one.kind != "first_fixed" and _is_shown(one, cell) for one in begins):
+        return replace(cell, mark="first_bad")
+    is_fixed = any(one.kind == "first_fixed" and (cell.strip or not _is_level(one)) for one in begins)
+    if not is_fixed or (cell.strip and cell.tone == "bad"):
+        return cell
+    verdict = cell.result.verdict
+    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # what is good again, not what is blind there
+        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict))
+    return replace(cell, mark="first_fixed")
+
+
+def _is_shown(finding: Finding, cell: Shown) -> bool:
+    """Whether the cell tells of what begins with it: of a level only if that is the worst about it."""
+    verdict = cell.result.verdict
+    if not _is_level(finding):
+        return True
+    return words.tone(verdict.verdict) != "bad" and signal_words.matter(verdict) == finding.metric
+
+
+def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
+    if entry is None:
+        return None
+    word, figure = words.cell_words(entry.verdict, least=least)
+    return Shown(
+        tone=words.cell_tone(entry.verdict),
+        word=_word(entry, word),
+        figure=figure,
+        result=entry,
+        strip=signal_words.strip(entry.verdict) if entry.verdict.trials else (),
+    )
+
+
+def _word(entry: CellResult, word: str) -> str:
+    if entry.cell.excluded is not None:
+        return "excluded"
+    if sensitivity.is_needless(entry):
+        return "not run"
+    is_once = words.is_seen_once(entry) and word == words.verdict_word(entry.verdict)
+    return f"{word}, 1 launch" if is_once else word
+
+
+def _median_cells(
+    results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
+) -> tuple[Shown | None, ...]:
+    """Figures, bad from each first bad version until it is good again, unsure where a finding cannot tell; at a change
+    its size, as the finding has it.
+    """
+    marks = _marks(findings)
+    sizes = {one.after: numbers.change(one.effect) for one in findings if one.effect is not None}
+    first = next((marks[version] for version in versions if version in marks), "first_bad")
+    bad = first == "first_fixed"
+    untold = {version for one in findings for version in one.untestable}
+    drifted = {one.after for one in findings if one.kind == "drift"}
+    cells: list[Shown | None] = []
+    for version in versions:
+        mark = marks.get(version)
+        bad = version in drifted or (bad if mark is None else mark == "first_bad")
+        tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
+        cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=sizes.get(version, "")))
+    return tuple(cells)
+
+
+def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str) -> Shown | None:
+    if entry is None:
+        return None
+    value = signal_words.value_of(metric, entry.verdict)
+    if value is None:
+        return Shown(tone="none", word="unknown", figure=size, result=entry)
+    if tone == "good" and (entry.verdict.provisional or signal_words.is_open(metric, entry.verdict)):
+        tone = "unsure"
+    return Shown(tone=tone, word=signal_words.value_text(metric, value), figure=size, result=entry, mark=mark)

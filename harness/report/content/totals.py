@@ -1,0 +1,45 @@
+"""How many cells are what, on one line: what stands below the headline of every report."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from harness.model import CellResult, RunResult
+from harness.report.bad_ranges import place_of_cell, worsened
+from harness.report.text import numbers, words
+from harness.report.text.sensitivity import is_needless
+
+
+def line(result: RunResult) -> str:
+    """`12 cells: 6 good, 2 good in part, 2 worse than before, 2 bad, 1 not measured; 36 trials in 3 min; seed 7`.
+
+    Worse than before: good alone, but its steps got slower, its peak higher, … Good in part: something of it could not
+    be decided. The seed is that of the launches' order, for `--seed`.
+    """
+    worse = worsened(result)
+    counted = Counter(_counted_as(one, is_worse=place_of_cell(one.cell) in worse) for one in result.cells)
+    parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
+    known = sum("" < trial.started < result.started for cell in result.cells for trial in cell.trials)
+    ran = numbers.count(sum(cell.verdict.trials for cell in result.cells) - known, "trial")
+    earlier = f", {known:,} more known from earlier runs" if known else ""
+    cells = numbers.count(len(result.cells), "cell")
+    time = numbers.duration(result.duration_s)
+    return f"{cells}: {', '.join(parts) or 'none'}; {ran} in {time}{earlier}; seed {result.plan.seed}"
+
+
+_COUNTED = ("good", "good in part", words.SO_FAR, "worse than before", "bad", "unsure", "not measured", "not needed")
+
+
+def _counted_as(entry: CellResult, *, is_worse: bool) -> str:
+    """One of _COUNTED."""
+    verdict = entry.verdict
+    own, seen = words.tone(verdict.verdict), words.cell_tone(verdict)
+    if own == "good":
+        if is_worse or seen == "bad":
+            return "worse than before"
+        if seen == "good":
+            return "good"
+        return words.SO_FAR if verdict.provisional else "good in part"
+    if own == "none":
+        return "not needed" if is_needless(entry) else "not measured"
+    return "unsure" if seen == "unsure" else "bad"

@@ -1,0 +1,77 @@
+"""The cells as CSV, for spreadsheets and data frames: one line a cell, the fields of `summary.json` in columns.
+
+An interval has a column for each end; params and metrics are JSON; what is not known is empty. Each signal has two
+columns: its figure, in the unit of `summary.json`, and what was seen. The last column, `changes`, has the findings that
+begin with the cell, in the words of all reports.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.model import SIGNALS, CellResult, Finding, RunResult
+from harness.report.bad_ranges import finding_cells
+from harness.report.exports.summary import cell_json, json_ready
+from harness.report.text import signal_words, words
+from harness.report.text.clean import plain
+
+_INTERVALS = {
+    name: name.removesuffix("_ci") for name in ("rate_ci", "step_ms_ci", "compared_step_ms_ci", "compared_peak_mib_ci")
+}
+_FORMULA = ("=", "+", "-", "@")
+
+
+def render(result: RunResult) -> str:
+    """A header and a line for each cell, in the order of the plan; lines end with a newline alone."""
+    changes = finding_cells(result)
+    own = sorted({name for entry in result.cells for name in entry.verdict.signals} - SIGNALS.keys())
+    names = [*(name for name, one in SIGNALS.items() if one.kind != "observation"), *own]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for number, entry in enumerate(result.cells):
+        row = dict(_columns(entry, changes.get(entry.cell_id, ()), names))
+        if number == 0:
+            writer.writerow(row)
+        writer.writerow(row.values())
+    return out.getvalue()
+
+
+def _columns(entry: CellResult, changes: Sequence[Finding], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    known = entry.verdict.signals
+    yield from _fields(cell_json(entry))
+    for name in names:
+        one = known.get(name)
+        yield _harmless(name), json_ready(signal_words.value_of(name, entry.verdict))
+        yield f"{_harmless(name)}_seen", None if one is None else one.seen
+    yield "changes", _harmless("; ".join(map(words.finding_text, changes)))
+
+
+def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in cell.items():
+        if name in _INTERVALS:
+            low, high = value or (None, None)
+            yield f"{_INTERVALS[name]}_low", low
+            yield f"{_INTERVALS[name]}_high", high
+        elif name == "smallest_visible":
+            for metric in ("step_time", "peak_memory"):
+                yield f"smallest_visible_{metric}", (value or {}).get(metric)
+        elif name == "signals":
+            continue
+        elif name == "provisional":
+            yield name, json.dumps(value)
+        elif name == "verdicts":
+            yield name, " ".join(value)
+        else:
+            yield name, json.dumps(value) if isinstance(value, Mapping) else _harmless(value)
+
+
+def _harmless(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets an apostrophe, as people type it."""
+    if not isinstance(value, str):
+        return value
+    text = plain(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,123 @@
+"""The report as JUnit XML, which CI servers read: one test per cell, and in a last suite one per finding.
+
+bad, or where something begins to be bad    failure
+not run, by infrastructure's fault          error
+untested, incompatible, excluded, unsure    skipped: neither good nor bad is known
+blind in a signal, or too few launches      skipped: good is not known of all that was to be kept
+
+A finding fails unless it is a repair. The run's headline is a property of the first suite, its warnings are in that
+suite's system-err.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from xml.etree import ElementTree
+
+from harness.model import CellResult, Finding, RunResult
+from harness.report.bad_ranges import finding_cells, ordered
+from harness.report.content import table
+from harness.report.content.table import ReportTable
+from harness.report.text import signal_words, words
+from harness.report.text.clean import plain, plain_lines
+from harness.report.text.headline import sentence
+
+_TAIL_LINES = 40
+Changes = Mapping[str, Sequence[Finding]]
+"""By a cell's id: the findings that begin there."""
+
+
+def render(result: RunResult) -> str:
+    """An XML document; ends with a newline."""
+    root = ElementTree.Element("testsuites", name=plain(result.matrix))
+    changes = finding_cells(result)
+    root.extend(_suite(one, changes) for one in table.tables(result))
+    if result.findings:
+        root.append(_counted(ElementTree.Element("testsuite", name="findings"), map(_finding_case, ordered(result))))
+    for kind in ("tests", "failures", "errors"):
+        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
+    root.set("time", f"{result.duration_s:.3f}")
+    for suite in root[:1]:
+        _add_warnings(suite, words.warnings(result))
+        _add_property(suite, "headline", sentence(result))
+    ElementTree.indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
+
+
+def _suite(one: ReportTable, changes: Changes) -> ElementTree.Element:
+    results = {id(cell.result): cell.result for row in one.rows for cell in row.cells if cell is not None}
+    cases = (_case(entry, changes.get(entry.cell_id, ())) for entry in results.values())
+    return _counted(ElementTree.Element("testsuite", name=one.title), cases)
+
+
+def _counted(suite: ElementTree.Element, cases: Iterable[ElementTree.Element]) -> ElementTree.Element:
+    """The suite with these tests in it."""
+    suite.extend(cases)
+    counts = {"tests": len(suite)}
+    for kind, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        counts[kind] = len(suite.findall(f"testcase/{tag}"))
+    suite.attrib.update({kind: str(count) for kind, count in counts.items()})
+    return suite
+
+
+def _add_warnings(suite: ElementTree.Element, warnings: Sequence[str]) -> None:
+    if warnings:
+        ElementTree.SubElement(suite, "system-err").text = "\n".join(warnings)
+
+
+def _add_property(suite: ElementTree.Element, name: str, value: str) -> None:
+    """In front of the tests, as the format has it."""
+    properties = ElementTree.Element("properties")
+    ElementTree.SubElement(properties, "property", {"name": name, "value": value})
+    suite.insert(0, properties)
+
+
+def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
+    cell = entry.cell
+    case = ElementTree.Element(
+        "testcase",
+        classname=f"{plain(cell.image.series)}.{words.lane_text(cell.lane)}.{words.variant_text(cell.variant)}",
+        name=plain(cell.image.version),
+        time=f"{sum(trial.duration_s for trial in entry.trials):.3f}",
+    )
+    begins = [finding for finding in changes if finding.kind != "first_fixed"]
+    outcome = _outcome(entry, begins=bool(begins))
+    if outcome is None and entry.problem:
+        ElementTree.SubElement(case, "system-out").text = words.cell_sentence(entry)
+    elif outcome is not None:
+        message = "; ".join([*map(words.finding_text, begins), words.cell_sentence(entry)])
+        kind = begins[0].metric if begins else _kind(entry)
+        attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
+        ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
+    return case
+
+
+def _kind(entry: CellResult) -> str:
+    """What is bad: the verdict, or the signal where the verdict alone is good."""
+    verdict = entry.verdict
+    is_bad = words.tone(verdict.verdict) == "bad"
+    return verdict.verdict if is_bad else signal_words.matter(verdict) or verdict.verdict
+
+
+def _finding_case(finding: Finding) -> ElementTree.Element:
+    text = words.finding_text(finding)
+    case = ElementTree.Element("testcase", classname=words.finding_place(finding), name=text)
+    if finding.kind != "first_fixed":
+        ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
+    return case
+
+
+def _outcome(entry: CellResult, *, begins: bool) -> str | None:
+    """The tag of a test that did not pass. A setup that failed has no problem of the infrastructure: it is skipped."""
+    tone = words.cell_tone(entry.verdict)
+    if tone == "bad" or begins:
+        return "failure"
+    if tone == "good":
+        return None
+    return "error" if entry.problem and entry.verdict.verdict == "untested" else "skipped"
+
+
+def _tail(entry: CellResult) -> str:
+    """The end of the last trial's own output, if that trial failed."""
+    failed = [trial for trial in entry.trials if not trial.ended_well]
+    return "\n".join(plain_lines(failed[-1].output_tail, most=_TAIL_LINES)) if failed else ""

@@ -1,0 +1,138 @@
+"""The report as Markdown, for a GitHub step summary or an issue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from tabulate import tabulate
+
+from harness.model import RunResult
+from harness.report.content import observed, old_to_new, table, totals
+from harness.report.content.cards import card_lines, cards
+from harness.report.content.table import ReportTable, Shown
+from harness.report.exports import probe_tables
+from harness.report.exports.probe_tables import ProbeSection
+from harness.report.text import gaps, numbers, sensitivity, signal_words, words
+from harness.report.text.clean import plain
+from harness.report.text.headline import sentence
+
+MOST_BYTES = 1_000_000
+"""A step summary of GitHub may have 1 MiB, and others may write to it, too."""
+MOST_ITEMS = 300
+MOST_CARDS = 30
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
+_LINKS = re.compile(r"(?<=@)(?=\w)|(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=#)(?=\d)|(?<=\bGH)(?=-\d)", re.IGNORECASE)
+_BREAK = "<!-- -->"
+
+
+def render(result: RunResult) -> str:
+    """The whole report; ends with a newline."""
+    top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(totals.line(result))]
+    top += _cards(result)
+    tables = table.tables(result)
+    parts = [escaped(f"{'; '.join(table.legend(tables))}.")]
+    parts += _list("Old → new", _ends(tables))
+    parts += _list("Not measured or not decided", gaps.lines(result))
+    parts += _list(observed.TITLE, observed.lines(result))
+    parts += _list(sensitivity.SLOW, sensitivity.slow_growth(result))
+    parts += _list("Warnings", words.warnings(result))
+    parts += [escaped(f"{line}.") for line in gaps.asides(result)]
+    room = MOST_BYTES - sum(map(_size, [*top, *parts]))
+    return (
+        "\n\n".join(
+            [
+                *top,
+                *_fitting(chain(map(_section, tables), map(_probe, probe_tables.sections(result.probed))), room),
+                *parts,
+            ]
+        )
+        + "\n"
+    )
+
+
+def _size(part: str) -> int:
+    return len(part.encode()) + len("\n\n")
+
+
+def _fitting(sections: Iterable[str], room: int) -> Iterator[str]:
+    """As many of the tables as there is room for, and a word of the others."""
+    left_out = 0
+    for section in sections:
+        if left_out or _size(section) > room:
+            left_out += 1
+        else:
+            room -= _size(section)
+            yield section
+    if left_out:
+        yield f"{numbers.count(left_out, 'further table')} would make this too long: see report.html."
+
+
+def escaped(text: str) -> str:
+    """`text` as one line that Markdown and GitHub show as it is: no markup, HTML, mention, reference or link."""
+    return _LINKS.sub(_BREAK, _SPECIAL.sub(r"\\\1", plain(text)))
+
+
+def _list(title: str, lines: Iterable[str]) -> list[str]:
+    items = [f"- {escaped(line)}" for line in lines]
+    more = len(items) - MOST_ITEMS
+    items[MOST_ITEMS:] = [f"- and {more:,} more: see report.html"] if more > 0 else []
+    return [f"### {title}", "\n".join(items)] if items else []
+
+
+def _cards(result: RunResult) -> list[str]:
+    """A card for each finding, the worst first; of those beyond the first few their sentence alone."""
+    found = []
+    for number, card in enumerate(cards(result)):
+        told, *rest = card_lines(card)
+        shown = rest if number < MOST_CARDS else []
+        found.append("\n".join([f"- **{escaped(told)}**", *(f"  - {escaped(line)}" for line in shown)]))
+    more = len(found) - MOST_ITEMS
+    found[MOST_ITEMS:] = [f"- and {more:,} more: see report.html"] if more > 0 else []
+    return ["### Findings", "\n".join(found)] if found else []
+
+
+def _ends(tables: Iterable[ReportTable]) -> Iterator[str]:
+    for one in tables:
+        yield from (f"{one.title}: {row.label}, {line}" for row in one.verdicts if (line := old_to_new.line(row)))
+
+
+def _section(one: ReportTable) -> str:
+    return f"### {escaped(one.title)}\n\n{_grid(one)}"
+
+
+def _grid(one: ReportTable) -> str:
+    """The table with its longer side downwards: a page has more room there."""
+    labels = [row.label for row in one.rows]
+    cells = [[_cell(cell) for cell in row.cells] for row in one.rows]
+    if len(one.versions) > len(labels):
+        return _tabulated(["version", *labels], one.versions, list(zip(*cells, strict=True)))
+    return _tabulated(["variant", *one.versions], labels, cells)
+
+
+def _probe(one: ProbeSection) -> str:
+    """A probe's tables under its name; what it has none of is a line."""
+    parts = [f"### {escaped(one.title)}", *([escaped(one.problem)] if one.problem else [])]
+    for each in one.tables:
+        aligned = ["right" if each.is_figure(column) else "left" for column in range(len(each.columns))]
+        rows = [[escaped(text) for text in row] for row in each.rows]
+        names = [escaped(name) for name in each.columns]
+        grid = tabulate(rows, headers=names, tablefmt="github", disable_numparse=True, colalign=aligned)
+        parts += [f"{escaped(each.title)}:", grid]
+    if one.files:
+        parts.append(f"files: {escaped(', '.join(one.files))}")
+    return "\n\n".join(parts)
+
+
+def _tabulated(header: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    rows = [[escaped(label), *row] for label, row in zip(labels, cells, strict=True)]
+    return tabulate(rows, headers=[escaped(name) for name in header], tablefmt="github", disable_numparse=True)
+
+
+def _cell(cell: Shown | None) -> str:
+    if cell is None:
+        return ""
+    text = escaped(f"{cell.symbol} {cell.word} {cell.figure}".rstrip())
+    strip = f"<br>{signal_words.marks(cell.strip)}" if cell.strip else ""
+    return f"**{text}**{strip}" if cell.tone == "bad" else f"{text}{strip}"

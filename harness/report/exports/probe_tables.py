@@ -1,0 +1,249 @@
+"""What probes found, as tables of texts: the same ones in the page and in Markdown. The terminal has its own shapes
+of those that people know from other tools (`probes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from harness.model import LineRow, LineTable, Probed, ProbeName, SizeTry
+from harness.report.text import numbers
+from harness.report.text.clean import plain, shortened, version
+
+MOST_ROWS = 20
+"""Of operations and of stacks; `probes.json` has all."""
+MOST_LINES = 200
+LONGEST = 160
+NOT_WHOLE = "*: may not be all; the probe's own part says why"
+_MIB_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeTable:
+    """A table of plain texts. The first `names` columns say what a row is about; the others are figures, but for the
+    last one where `ends_in_text`.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    names: int = 1
+    ends_in_text: bool = False
+
+    def is_figure(self, column: int) -> bool:
+        return self.names <= column < len(self.columns) - self.ends_in_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeSection:
+    """One probe of one cell, or of several side by side. `problem` says why there is less than was asked for."""
+
+    title: str
+    tables: tuple[ProbeTable, ...]
+    problem: str = ""
+    files: tuple[str, ...] = ()
+
+
+def sections(found: Sequence[Probed]) -> Iterator[ProbeSection]:
+    """What valgrind found side by side, then each probe of each cell, in the order given."""
+    beside = _lost_by_version([each for each in found if each.leaks])
+    if beside is not None:
+        yield ProbeSection(title="valgrind: all variants and versions", tables=(beside,))
+    for each in found:
+        yield ProbeSection(
+            title=plain(f"{each.probe.name}: {each.place}"),
+            tables=tuple(one for one in _TABLES[each.probe.name](each) if one.rows),
+            problem=shortened(each.problem, most=400),
+            files=tuple(plain(name) for name in sorted(each.files)),
+        )
+
+
+def _text(value: str) -> str:
+    return shortened(value, most=LONGEST)
+
+
+def a_step(count: float) -> str:
+    """What each step adds. Fewer than the control had is noise: a block that valgrind counted under another kind."""
+    return f"{round(max(count, 0.0), 3):,.12g}"
+
+
+# ---------------------------------------------------------------- op trace
+
+
+def _ops(probed: Probed) -> Iterator[ProbeTable]:
+    steps = dict(probed.probe.settings).get("at") or ()
+    width = max((len(row.ms) for row in probed.ops), default=0)
+    heads = (
+        [f"step {step}, ms" for step in steps] if len(steps) == width else [f"time {n + 1}, ms" for n in range(width)]
+    )
+    if probed.ops:
+        rest = f"; {MOST_ROWS} of {len(probed.ops)}" if len(probed.ops) > MOST_ROWS else ""
+        order = "worst drift first" if width > 1 else "longest first"
+        yield ProbeTable(
+            title=f"time of each operation within a step, {order}{rest}",
+            columns=("operation", "kind", *heads, "late beside early"),
+            rows=tuple(
+                (
+                    _text(row.op),
+                    _text(row.kind),
+                    *("" if value is None else f"{value:.3f}" for value in row.ms),
+                    "" if row.ratio is None else f"{numbers.number(row.ratio)}×",
+                )
+                for row in probed.ops[:MOST_ROWS]
+            ),
+            names=2,
+        )
+    largest = [row for row in sorted(probed.ops, key=lambda row: -row.bytes) if row.bytes][:MOST_ROWS]
+    if largest:
+        yield ProbeTable(
+            title="largest outputs",
+            columns=("operation", "seen, MiB", "by arithmetic, MiB"),
+            rows=tuple(
+                (_text(row.op), _mib(row.bytes), "" if row.expected_bytes is None else _mib(row.expected_bytes))
+                for row in largest
+            ),
+        )
+
+
+def _mib(count: int) -> str:
+    return f"{count / _MIB_BYTES:,.2f}"
+
+
+# ---------------------------------------------------------------- lines
+
+
+_LINE_COLUMNS = (
+    "line", "memory, MiB", "increment, MiB", "occurrences", "hits", "time, ms", "a hit, µs", "% of the time", "code",
+)  # fmt: skip
+
+
+def _functions(probed: Probed) -> Iterator[ProbeTable]:
+    for function in probed.functions:
+        rest = f"; {MOST_LINES} of {len(function.rows)} lines" if len(function.rows) > MOST_LINES else ""
+        yield ProbeTable(
+            title=plain(f"{function.name} in {PurePosixPath(function.file).name}, line by line{rest}"),
+            columns=_LINE_COLUMNS,
+            rows=tuple(_line(row, function) for row in function.rows[:MOST_LINES]),
+            ends_in_text=True,
+        )
+
+
+def _line(row: LineRow, function: LineTable) -> tuple[str, ...]:
+    total_s = sum(each.time_s for each in function.rows)
+    memory = ("", "", "")
+    if row.mem_kib is not None:
+        memory = (f"{row.mem_kib / 1024:,.3f}", f"{row.increment_kib / 1024:,.3f}", f"{row.occurrences:,}")
+    times = ("", "", "", "")
+    if row.hits:
+        share = 100 * row.time_s / total_s if total_s else 0.0
+        times = (f"{row.hits:,}", f"{row.time_s * 1e3:,.3f}", f"{row.time_s * 1e6 / row.hits:,.1f}", f"{share:.1f}")
+    return (str(row.line), *memory, *times, indented(row.text))
+
+
+def indented(code: str) -> str:
+    """Cleaned as one line of at most LONGEST, after its indentation in spaces."""
+    code = code.expandtabs(4)
+    return " " * (len(code) - len(code.lstrip(" "))) + _text(code.strip())
+
+
+# ---------------------------------------------------------------- valgrind
+
+
+def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
+    """Blocks that each step definitely loses: a row a variant, a column a version. None if there is nothing."""
+    if not found:
+        return None
+    versions = list(dict.fromkeys(version(f"{each.image.series} {each.image.version}") for each in found))
+    rows: dict[str, dict[str, str]] = {}
+    for each in found:
+        name = version(f"{each.image.series} {each.image.version}")
+        rows.setdefault(plain(f"{each.variant} on {each.lane}"), {})[name] = lost(each)
+    rest = f"; {NOT_WHOLE}" if not_whole(found) else ""
+    return ProbeTable(
+        title=f"blocks definitely lost a step (in brackets in all, as valgrind's own summary counts them){rest}",
+        columns=("variant", *versions),
+        rows=tuple((variant, *(row.get(name, "") for name in versions)) for variant, row in rows.items()),
+    )
+
+
+def lost(probed: Probed) -> str:
+    """Blocks definitely lost a step and in all; marked with `*` where the figures may be too small."""
+    _, blocks, added = probed.lost("DefinitelyLost")
+    return f"{a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
+
+
+def not_whole(found: Sequence[Probed]) -> bool:
+    """Whether one of them is marked, so that NOT_WHOLE has to be told."""
+    return any(each.problem for each in found)
+
+
+def _leaks(probed: Probed) -> Iterator[ProbeTable]:
+    if not probed.leaks:
+        return
+    lost = {kind: probed.lost(kind) for kind in sorted({leak.kind for leak in probed.leaks})}
+    yield ProbeTable(
+        title="lost by kind",
+        columns=("kind", "bytes", "blocks", "blocks a step"),
+        rows=tuple((plain(kind), f"{size:,}", f"{blocks:,}", a_step(added))
+                   for kind, (size, blocks, added) in lost.items()),
+    )  # fmt: skip
+    growing = [leak for leak in probed.leaks if leak.blocks_a_step > 0]
+    if growing:
+        yield ProbeTable(
+            title="lost anew by each step, from",
+            columns=("kind", "blocks a step", "bytes a step", "stack"),
+            rows=tuple((plain(leak.kind), a_step(leak.blocks_a_step), a_step(leak.bytes_a_step), _stack(leak.stack))
+                       for leak in growing[:MOST_ROWS]),
+            ends_in_text=True,
+        )  # fmt: skip
+    if probed.errors:
+        yield ProbeTable(
+            title="other errors",
+            columns=("kind", "times"),
+            rows=tuple((plain(kind), f"{count:,}") for kind, count in sorted(probed.errors.items())),
+        )
+
+
+def _stack(frames: Sequence[str]) -> str:
+    """The innermost frames with a name, which say whose the block is; of a nameless stack the first ones."""
+    named = [frame for frame in frames if not frame.startswith("???")]
+    return " ← ".join(_text(frame) for frame in (named or frames)[:4])
+
+
+# ---------------------------------------------------------------- largest, artifacts
+
+
+def _tries(probed: Probed) -> Iterator[ProbeTable]:
+    if not probed.tries:
+        return
+    param = plain(str(dict(probed.probe.settings).get("param", "size")))
+    yield ProbeTable(
+        title=f"largest {param} that fits: {'none' if probed.largest is None else probed.largest}",
+        columns=(param, "", "peak, MiB", "why"),
+        rows=tuple(_try(each) for each in probed.tries),
+        names=2,
+        ends_in_text=True,
+    )
+    for each in probed.tries:
+        if each.oom is not None and each.oom.holders:
+            yield ProbeTable(
+                title=f"{param} {each.size}: what held the memory when {each.oom.source} ran out of it",
+                columns=("operation", "MiB"),
+                rows=tuple((_text(one.op), _mib(one.bytes)) for one in each.oom.holders[:MOST_ROWS]),
+            )
+
+
+def _try(each: SizeTry) -> tuple[str, ...]:
+    peak = "" if each.peak_rss_kib is None else f"{each.peak_rss_kib / 1024:,.0f}"
+    return str(each.size), "fits" if each.fits else each.end, peak, _text(each.message)
+
+
+def _none(_: Probed) -> Iterator[ProbeTable]:
+    yield from ()
+
+
+_TABLES: Mapping[ProbeName, Callable[[Probed], Iterator[ProbeTable]]] = {
+    "optrace": _ops, "lines": _functions, "valgrind": _leaks, "largest": _tries, "artifacts": _none,
+}  # fmt: skip

@@ -1,0 +1,190 @@
+"""summary.json, the stable interface for other programs (`schema: 1`, see `harness/data/summary.schema.json`).
+
+A field that is not known is null, never left out. Text is given as it is: JSON needs no cleaning.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.model import Attribution, CellResult, Finding, HostState, Lane, RunResult, SignalVerdict, Variant
+from harness.report.bad_ranges import ordered
+from harness.report.text import blame, signal_words, words
+from harness.report.text.param_rule import rule_text
+
+SCHEMA = 1
+
+
+def summarise(result: RunResult) -> dict[str, Any]:
+    """The run as a JSON-ready mapping: only dict, list, str, int, finite float, bool and None."""
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in _fields(result)}
+
+
+def encoded(result: RunResult) -> bytes:
+    """The same as JSON in UTF-8, an entry a line. One entry at a time is made: all of 10,000 cells fill the memory."""
+    out = io.BytesIO()
+    for number, (name, value) in enumerate(_fields(result)):
+        out.write(f"{',' if number else '{'}\n {json.dumps(name)}: ".encode())
+        if isinstance(value, Iterator):
+            _write_entries(value, out)
+        else:
+            out.write(_json(value))
+    out.write(b"\n}\n")
+    return out.getvalue()
+
+
+def _write_entries(entries: Iterator[Any], out: io.BytesIO) -> None:
+    out.write(b"[")
+    for number, entry in enumerate(entries):
+        out.write(b",\n  " if number else b"\n  ")
+        out.write(_json(entry))
+    out.write(b"]")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
+    """The fields of the whole, the long ones as iterators of their entries."""
+    yield "schema", SCHEMA
+    yield "matrix", result.matrix
+    yield "verdict", result.verdict
+    yield "exit_code", result.exit_code
+    yield "hosts", (_host(state, result) for state in result.hosts)
+    yield "cells", map(cell_json, result.cells)
+    yield "findings", map(_finding, ordered(result))
+    yield "attribution", (attribution_json(one, result) for one in result.attribution)
+
+
+def _host(state: HostState, result: RunResult) -> dict[str, Any]:
+    lanes = dict.fromkeys(block.lane for block in result.plan.blocks if block.lane.host.name == state.host.name)
+    gpus = [lane.gpu for lane in lanes if lane.gpu is not None]
+    return {"name": state.host.name, "engine": state.host.engine, "gpus": gpus}
+
+
+def _where(lane: Lane, variant: Variant) -> dict[str, Any]:
+    return {
+        "host": lane.host.name,
+        "gpu": lane.gpu,
+        "scenario": variant.scenario.name,
+        "params": {name: json_ready(value) for name, value in variant.params},
+    }
+
+
+def cell_json(entry: CellResult) -> dict[str, Any]:
+    """An entry of `cells`."""
+    cell, verdict = entry.cell, entry.verdict
+    return {
+        "series": cell.image.series,
+        "image": cell.image.version,
+        "digest": entry.digest,
+        **_where(cell.lane, cell.variant),
+        "trials": verdict.trials,
+        "failed": verdict.failed,
+        "signal": verdict.signal,
+        "steps": verdict.steps,
+        "verdict": verdict.verdict,
+        "verdicts": list(verdict.verdicts),
+        "layer": verdict.layer,
+        "plateau_mib": json_ready(verdict.plateau_mib),
+        "smallest_visible": _visible(verdict.smallest_visible),
+        "metrics": json_ready(verdict.metrics),
+        "rate_kib_per_step": json_ready(verdict.rate_kib_per_step),
+        "rate_ci": json_ready(verdict.rate_ci),
+        "excluded_kib_per_step": json_ready(verdict.excluded_kib_per_step),
+        "step_ms": json_ready(verdict.step_ms),
+        "step_ms_ci": json_ready(verdict.step_ms_ci),
+        "step_drift": json_ready(verdict.step_drift),
+        "peak_rss_mib": json_ready(verdict.peak_rss_mib),
+        "compared_step_ms": json_ready(verdict.compared_step_ms),
+        "compared_step_ms_ci": json_ready(verdict.compared_step_ms_ci),
+        "compared_peak_mib": json_ready(verdict.compared_peak_mib),
+        "compared_peak_mib_ci": json_ready(verdict.compared_peak_mib_ci),
+        "why": words.why(entry),
+        "provisional": verdict.provisional,
+        "signals": {name: _signal(name, one) for name, one in verdict.signals.items()},
+    }
+
+
+def _signal(name: str, one: SignalVerdict) -> dict[str, Any]:
+    return {
+        "seen": one.seen,
+        "value": json_ready(one.value),
+        "ci": json_ready(one.ci),
+        "limit": json_ready(one.limit),
+        "visible": json_ready(one.visible),
+        "why": one.why,
+        "unit": signal_words.signal_of(name).unit,
+    }
+
+
+def _visible(known: Mapping[str, float] | None) -> dict[str, float | None] | None:
+    return None if known is None else {name: json_ready(known.get(name)) for name in ("step_time", "peak_memory")}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    effect = finding.effect
+    size = None if effect is None else {"value": effect.value, "unit": effect.unit, "ci": effect.ci}
+    return {
+        "series": finding.series,
+        **_where(finding.lane, finding.variant),
+        "metric": finding.metric,
+        "kind": finding.kind,
+        **_boundary(finding),
+        "untestable": list(finding.untestable),
+        "effect": json_ready(size),
+        "p": json_ready(finding.p),
+        "confirmed": finding.confirmed,
+        "verdict": finding.verdict,
+        "consequence_of": finding.consequence_of or None,
+    }
+
+
+def attribution_json(one: Attribution, result: RunResult) -> dict[str, Any]:
+    """An entry of `attribution`."""
+    about = {finding for episode in one.episodes for finding in episode.findings}
+    return {
+        "series": one.series,
+        "scenario": one.scenario,
+        "metric": one.metric,
+        "cause": one.cause,
+        "findings": [number for number, each in enumerate(ordered(result), start=1) if each in about],
+        "rule": rule_text(one.rule),
+        "missing": [
+            {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}
+            for cell in one.missing
+        ],
+        "sentence": blame.sentence(one, result),
+    }
+
+
+def _boundary(finding: Finding) -> dict[str, str | None]:
+    if finding.kind == "first_bad":
+        return {"last_good": finding.before, "first_bad": finding.after}
+    if finding.kind == "first_fixed":
+        return {"last_bad": finding.before, "first_good": finding.after}
+    if finding.kind == "worse":
+        return {"last_milder": finding.before, "first_worse": finding.after}
+    if finding.kind == "drift":
+        return {"drift_from": finding.before, "drift_to": finding.after}
+    return {"oldest_bad": finding.after}
+
+
+def json_ready(value: Any) -> Any:
+    """`value` in JSON's own types; a number that is not finite is not known: null."""
+    if isinstance(value, np.generic):
+        return json_ready(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(one) for key, one in value.items()}
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return [json_ready(one) for one in value]
+    return value

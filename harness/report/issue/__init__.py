@@ -1,0 +1,1 @@
+"""The bug report on a finding, and the scripts that reproduce it without the harness."""

@@ -1,0 +1,308 @@
+"""`harness issue`: a bug report on a finding as Markdown, ready to paste, for readers who do not have the harness."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tabulate import tabulate
+
+from harness.model import BAD, Build, CellResult, Install, Pull
+from harness.model.evidence import Container, Issue, Recipe
+from harness.private import is_private, scrubbed
+from harness.report.charts.definitions import png, svg
+from harness.report.content import diff
+from harness.report.exports.markdown import escaped
+from harness.report.issue import plot
+from harness.report.issue.public_images import local_images, private_registries
+from harness.report.issue.redaction import for_strangers
+from harness.report.issue.reduced_command import commands
+from harness.report.issue.reduced_scenario import python_file, templates
+from harness.report.text import numbers, words
+from harness.report.text.clean import plain_lines
+from harness.report.text.memory_shares import growth_lines
+
+MOST_CODE = 30_000
+"""Characters of a script in the text; a tracker takes 65,536 in all. A longer one is a file beside it."""
+MOST_CHANGES = 40
+MOST_ELSEWHERE = 8
+MOST_VERSIONS = 60
+TAIL_LINES = 25
+OBVIOUS = ("Created", "Size")
+"""Of an image's settings: they say nothing about the fault."""
+SYSTEM = {
+    "engine": "engine", "kernel": "kernel", "architecture": "architecture", "cpu": "CPU", "cpus": "CPUs",
+    "memory_bytes": "memory, bytes", "python": "Python", "implementation": "implementation", "libc": "C library",
+    "huge_pages": "transparent huge pages",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The text, and the files that it names: file name -> content."""
+
+    markdown: str
+    files: Mapping[str, bytes]
+    warnings: tuple[str, ...]
+
+
+def render(issue: Issue, *, harness_version: str) -> Report:
+    """Nothing private is in it: no credentials, and of the matrix's variables only those that look harmless."""
+    if issue.recipe is not None:
+        issue = replace(issue, recipe=for_strangers(issue.recipe))
+    code = "" if issue.recipe is None else python_file(issue.recipe)
+    drawings = plot.pictures(issue)
+    bad_version = issue.bad.cell.image.version
+    markdown = templates().get_template("issue.md.j2").render(
+        title=_title(issue),
+        summary=_line(f"{words.finding_line(issue.finding)}."),
+        causes=[_line(cause) for cause in issue.causes],
+        versions=_versions(issue),
+        pictures=[{"title": _line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
+        code=code if len(code) <= MOST_CODE else "",
+        attached="repro.py" if code else "",
+        fence=_fence(code),
+        problem=_line(issue.problem),
+        expect=_line(_expected(issue)),
+        commands="" if issue.recipe is None else scrubbed(commands(issue.recipe)),
+        notes=list(_notes(issue)),
+        dockerfile=scrubbed(issue.dockerfile).rstrip(),
+        dockerfile_fence=_fence(issue.dockerfile),
+        sure=[_line(text) for text in _sure(issue)],
+        ruled_out=[_line(text) for text in _ruled_out(issue)],
+        failure=_failure(issue),
+        before=_line(issue.finding.before or ""),
+        after=_line(issue.finding.after),
+        changed=list(_changed(issue)),
+        printed=[_line(scrubbed(text)) for text in issue.new_lines],
+        system=_system(issue),
+        bad_version=_line(bad_version),
+        packages=_packages(issue),
+        harness_version=harness_version,
+    )  # fmt: skip
+    images = {f"{name}.png": png(one) for name, one in drawings.items()}
+    images |= {f"{name}.svg": svg(one).encode() for name, one in drawings.items()}
+    files = {"issue.md": markdown.encode(), **({"repro.py": code.encode()} if code else {}), **images}
+    return Report(markdown=markdown, files=files, warnings=tuple(_warnings(issue, code)))
+
+
+def _line(text: str) -> str:
+    """One line for Markdown, without what is private."""
+    return escaped(scrubbed(text))
+
+
+def _fence(code: str) -> str:
+    """Longer than any row of backticks inside."""
+    fence = "```"
+    while fence in code:
+        fence += "`"
+    return fence
+
+
+def _warnings(issue: Issue, code: str) -> Iterator[str]:
+    hosts = {one.cell.lane.host for one in (*issue.history, *issue.elsewhere)}
+    called = [
+        host.name for host in hosts if host.name == _machine(issue) or host.name in re.split(r"[@/:]", host.engine)
+    ]
+    if called:
+        yield f"the report calls a host as the matrix does, by the name of a machine: {', '.join(sorted(called))}"
+    source = issue.bad.cell.image.source
+    if isinstance(source, Build):
+        missing = "what its Dockerfile copies" if issue.dockerfile else "its Dockerfile and what that copies"
+        yield f"the image is built from {source.context}: attach {missing}"
+    if hosts_named := private_registries(issue):
+        yield f"the report names a registry that may be private: {', '.join(hosts_named)}"
+    kept = "" if issue.recipe is None else commands(issue.recipe)
+    if local := [name for name in local_images(issue) if name in kept]:
+        yield f"readers cannot get an image that only this machine has: push or describe {', '.join(local)}"
+    if scrubbed(code) != code:
+        yield "the script names a home folder, or something that looks like a credential: look at it before you send it"
+
+
+# ---------------------------------------------------------------- the top
+
+
+def _title(issue: Issue) -> str:
+    finding = issue.finding
+    effect = "" if finding.effect is None else f", {numbers.effect(finding.effect).partition(' (')[0]}"
+    good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
+    return _line(f"{finding.series} {issue.bad.cell.image.version}: {words.symptom(finding)}{effect}{good}")
+
+
+def _versions(issue: Issue) -> str:
+    shown = issue.history[-MOST_VERSIONS:]
+    rows = [[_line(cell) for cell in _row(one)] for one in shown]
+    header = ["version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches"]
+    return tabulate(rows, headers=header, tablefmt="github", disable_numparse=True)
+
+
+def _row(one: CellResult) -> list[str]:
+    verdict = one.verdict
+    failed = f", {verdict.failed} failed" if verdict.failed else ""
+    peak_mib, _ = verdict.peak_level
+    return [
+        one.cell.image.version,
+        _image(one),
+        words.verdict_word(verdict) + (f" {words.signal_name(verdict.signal)}" if verdict.signal else ""),
+        _with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
+        _with_interval(*verdict.step_level),
+        "" if peak_mib is None else numbers.number(peak_mib),
+        f"{verdict.trials}{failed}",
+    ]
+
+
+def _image(one: CellResult) -> str:
+    source = one.cell.image.source
+    digest = f" ({one.digest[:19]})" if one.digest else ""
+    if isinstance(source, Install):
+        return f"{' '.join(source.packages)}{digest}"
+    return f"{source.reference if isinstance(source, Pull) else 'built'}{digest}"
+
+
+def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None:
+        return ""
+    return numbers.number(value) + ("" if interval is None else f" ({numbers.between(interval)})")
+
+
+# ---------------------------------------------------------------- what to expect, and how sure it is
+
+
+def _expected(issue: Issue) -> str:
+    good = "" if issue.good is None else f" With {issue.good.cell.image.version}: {_measured(issue.good)}."
+    return f"With {issue.bad.cell.image.version}: {_measured(issue.bad)}.{good}"
+
+
+def _measured(one: CellResult) -> str:
+    verdict = one.verdict
+    step_ms, _ = verdict.step_level
+    step = "" if step_ms is None else f", {numbers.milliseconds(step_ms)} a step"
+    return f"{words.cell_text(verdict)}{step}"
+
+
+def _notes(issue: Issue) -> Iterator[str]:
+    if issue.recipe is None:
+        return
+    source = issue.bad.cell.image.source
+    if isinstance(source, Build):
+        what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
+        yield _line(f"The image is built from a folder {source.context.name} with {what}, and what else it copies.")
+    yield from map(_line, _images_out_of_reach(issue, issue.recipe))
+    for place in issue.recipe.missing:
+        yield _line(f"It also needs {place} beside it, which is too large to be part of this report.")
+    if issue.recipe.run.withheld:
+        names = ", ".join(issue.recipe.run.withheld)
+        yield _line(f"These variables were set too; their values are left out here: {names}.")
+
+
+def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:
+    """What readers cannot get, and what they can take for it. `recipe` is the one for strangers."""
+    source = recipe.run.source if isinstance(recipe.run, Container) else None
+    for name in local_images(issue):
+        if isinstance(source, Install) and source.base != name:
+            yield f"It was measured over {name}, an image of that machine alone; {source.base} above stands for it."
+        else:
+            yield f"{name} is an image of that machine alone: no registry is known to have it."
+    for host in private_registries(issue):
+        yield f"The registry {host} may be private: readers may need another source for its images."
+
+
+def _sure(issue: Issue) -> Iterator[str]:
+    finding = issue.finding
+    if finding.effect is not None:
+        yield f"Size: {numbers.effect(finding.effect)}; the interval is over launches."
+    chance = "no p: it rests on launches that agree" if finding.p is None else numbers.probability(finding.p)
+    yield f"By chance: {chance}."
+    confirmed = "yes, at least two launches on each side, which agree" if finding.confirmed else "no, too few launches"
+    yield f"Both sides of the boundary confirmed: {confirmed}."
+    for one in (issue.good, issue.bad):
+        if one is not None:
+            yield f"{one.cell.image.version}: {words.cell_sentence(one)}"
+
+
+# ---------------------------------------------------------------- what was ruled out
+
+
+def _ruled_out(issue: Issue) -> Iterator[str]:
+    if issue.bad.verdict.layer:
+        yield f"Layer: {issue.bad.verdict.layer}."
+    if issue.trial is not None:
+        yield from growth_lines(issue.trial)
+    fine, same, others = _elsewhere(issue)
+    for what, found in (("Not there", fine), ("Also there", same), ("Another fault", others)):
+        yield from (f"{what} in {_place(one)}: {words.cell_text(one.verdict)}" for one in found[:MOST_ELSEWHERE])
+        if len(found) > MOST_ELSEWHERE:
+            yield f"And {len(found) - MOST_ELSEWHERE} more like these."
+    if not issue.elsewhere:
+        yield "This version was not measured with other params, in other scenarios or on other hosts."
+
+
+def _elsewhere(issue: Issue) -> tuple[list[CellResult], list[CellResult], list[CellResult]]:
+    """Where the fault is not, where it is too, and where something else is wrong. A fault that a verdict cannot have
+    (only slower, only larger) is nowhere else that is known."""
+    faults = set(issue.bad.verdict.verdicts or (issue.bad.verdict.verdict,)) & BAD
+    bad = [one for one in issue.elsewhere if one.verdict.verdict in BAD]
+    same = [one for one in bad if faults & {one.verdict.verdict, *one.verdict.verdicts}]
+    others = [one for one in bad if one not in same]
+    return [one for one in issue.elsewhere if one not in bad], same, others
+
+
+def _place(one: CellResult) -> str:
+    return f"{words.variant_text(one.cell.variant)} on {words.lane_text(one.cell.lane)}, same version"
+
+
+def _failure(issue: Issue) -> str:
+    """The end of what it printed, where it failed."""
+    trial = issue.trial
+    if trial is None or trial.ended_well:
+        return ""
+    lines = [*plain_lines(trial.message, most=TAIL_LINES), *plain_lines(trial.stacks, most=TAIL_LINES)]
+    lines += plain_lines(trial.output_tail, most=TAIL_LINES)
+    text = scrubbed("\n".join(line for line in lines if line))
+    if machine := _machine(issue):
+        text = re.sub(rf"\b{re.escape(machine)}\b", "[host]", text)
+    fence = _fence(text)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _machine(issue: Issue) -> str:
+    """The name of the machine that it ran on, if it is one that tells something."""
+    name = "" if issue.trial is None else str(issue.trial.fingerprint.get("name") or "")
+    return name if name not in ("", "localhost") else ""
+
+
+# ---------------------------------------------------------------- around it
+
+
+def _changed(issue: Issue) -> Iterator[str]:
+    if issue.difference is None:
+        return
+    sections = issue.difference.sections
+    found = [(one.title, change) for one in sections for change in one.changes if change.name not in OBVIOUS]
+    for title, one in found[:MOST_CHANGES]:
+        yield _line(f"{title}: {diff.told(one)}")
+    if len(found) > MOST_CHANGES:
+        yield f"and {len(found) - MOST_CHANGES} more"
+    for section in sections:
+        if section.unknown:
+            yield _line(f"{section.title}: not known")
+
+
+def _system(issue: Issue) -> str:
+    told = issue.system
+    rows = [[label, _line(str(told[name]))] for name, label in SYSTEM.items() if name in told]
+    for gpu in told.get("gpus", ()):
+        rows.append(["GPU", _line(", ".join(f"{name} {value}" for name, value in gpu.items()))])
+    if not told.get("gpus"):
+        rows.append(["GPU", "none used"])
+    environment = told.get("environment", {}).items()
+    rows += [[_line(name), _line(value)] for name, value in environment if not is_private(name, value)]
+    return tabulate(rows, headers=["", ""], tablefmt="github", disable_numparse=True)
+
+
+def _packages(issue: Issue) -> str:
+    packages = issue.system.get("packages", {})
+    text = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
+    libraries = ", ".join(map(str, issue.system.get("libraries", ())))
+    return _line(text or "packages not known") + "\n\n" + _line(libraries or "libraries not known")

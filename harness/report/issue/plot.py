@@ -1,0 +1,54 @@
+"""The two pictures of a bug report: the figure over the versions, and good beside bad over the steps. Both are those of
+the page, drawn of less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.model import CellResult
+from harness.model.evidence import Issue
+from harness.report.charts import history as history_charts
+from harness.report.charts import traces
+from harness.report.charts.definitions import Drawing
+from harness.report.content import table
+from harness.report.text import words
+from harness.report.text.clean import version
+
+POINTS = 200
+
+
+def pictures(issue: Issue) -> dict[str, Drawing]:
+    """By file name without its ending; what there is nothing to draw of is not there."""
+    drawn = {"versions": _versions(issue), "steps": _steps(issue)}
+    return {name: drawing for name, drawing in drawn.items() if drawing is not None}
+
+
+def _versions(issue: Issue) -> Drawing | None:
+    """The figure of the finding, with its change; None of a single figure."""
+    results = {entry.cell.image.version: entry for entry in issue.history}
+    verdicts, *changed = table.rows_of(results, list(results), [issue.finding])
+    medians = {row.medians: row for row in changed if row.medians is not None}
+    place = words.finding_place(issue.finding)
+    drawing = history_charts.drawing(issue.finding.metric, verdicts, medians, name=place)
+    few = drawing is None or sum(point["value"] is not None for point in drawing.rows["points"]) < 2
+    return None if few else drawing
+
+
+def _steps(issue: Issue) -> Drawing | None:
+    """The longest launch of each side, in step time or resident memory."""
+    measure = traces.measure_of("step_s" if issue.finding.metric == "step_time" else "rss_kib")
+    sides = [one for one in (issue.good, issue.bad) if one is not None]
+    lines = [line for one in sides for line in _lines(one, measure)]
+    if not lines:
+        return None
+    told = f"{measure.title}, over the steps"
+    return Drawing(chart="trace", title=measure.title, description=told, rows={"lines": lines, "looks": []})
+
+
+def _lines(entry: CellResult, measure: traces.Measure) -> Iterator[dict[str, object]]:
+    sampled = [trial for trial in entry.trials if trial.trace is not None and trial.trace.step.size > 1]
+    longest = max(sampled, key=lambda trial: trial.last_step, default=None)
+    name = f"{version(entry.cell.image.version)} ({words.verdict_word(entry.verdict)})"
+    if longest is not None and (line := traces.line(longest, measure, points=POINTS, name=name)) is not None:
+        yield line

@@ -1,0 +1,40 @@
+"""What of a recipe may be passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from harness.model import Build, Install, Source
+from harness.model.evidence import Container, Machine, Recipe
+from harness.private import is_private, is_secret
+from harness.report.issue.public_images import public_base
+
+
+def without_secrets(recipe: Recipe) -> Recipe:
+    """The same without the values of variables that hold credentials: a script lies about, and is passed on."""
+    return _withholding(recipe, is_secret)
+
+
+def for_strangers(recipe: Recipe) -> Recipe:
+    """The same without what is private: of the environment, how the engine is reached, GPUs' serial numbers, paths;
+    over a base that they can get, where that is known.
+    """
+    recipe = _withholding(recipe, is_private)
+    run = recipe.run
+    if isinstance(run, Machine):
+        return replace(recipe, run=replace(run, python=""))
+    options = tuple(("--gpus", "all") if option[0] == "--gpus" else option for option in run.options)
+    source: Source = run.source
+    if isinstance(source, Build):
+        source = Build(context=source.context.relative_to(source.context.parent), args=source.args)
+    if isinstance(source, Install):
+        source = replace(source, base=public_base(source, recipe.result.trials))
+    return replace(recipe, run=replace(run, client=("docker",), options=options, source=source))
+
+
+def _withholding(recipe: Recipe, hidden: Callable[[str, str], bool]) -> Recipe:
+    run: Container | Machine = recipe.run
+    told = tuple(pair for pair in run.environment if not hidden(*pair))
+    withheld = (*run.withheld, *(name for name, value in run.environment if hidden(name, value)))
+    return replace(recipe, run=replace(run, environment=told, withheld=withheld))

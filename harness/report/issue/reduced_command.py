@@ -1,0 +1,48 @@
+"""The exact commands that run a reduced script, for somebody who has docker or Python and no harness."""
+
+from __future__ import annotations
+
+import shlex
+
+from harness.model import Build, Install, Pull
+from harness.model.evidence import Container, Machine, Recipe
+from harness.report.issue.repro_script import arguments, build_command, dockerfile, options, short_version
+
+TAG = "repro"
+
+
+def commands(recipe: Recipe) -> str:
+    """Lines for a shell, in a folder with `repro.py`."""
+    run = recipe.run
+    return _in_machine(run) if isinstance(run, Machine) else _in_container(run)
+
+
+def _in_container(run: Container) -> str:
+    image, before = _image(run)
+    flags = " \\\n    ".join(shlex.join(option) for option in options(run))
+    return "\n".join(
+        [*before, f"docker run --rm --interactive \\\n    {flags} \\\n    {image} {arguments(run)} < repro.py"]
+    )
+
+
+def _image(run: Container) -> tuple[str, list[str]]:
+    """What to name in `docker run`, and the lines that make it first. An id means nothing on another machine."""
+    if isinstance(run.source, Install):
+        return TAG, [f"docker build --force-rm --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
+    if isinstance(run.source, Build):
+        return f'"$(cat {TAG}.id)"', [f"{shlex.join(build_command(run.source))} > {TAG}.id"]
+    assert isinstance(run.source, Pull)
+    return shlex.quote(run.image if "@" in run.image else run.source.reference), []
+
+
+def _in_machine(run: Machine) -> str:
+    packages = f" {shlex.join(run.packages)}" if run.packages else ""
+    environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in run.environment)
+    before = f"env {environment}" if environment else ""
+    return "\n".join(
+        [
+            f"python{short_version(run)} -m venv env",
+            *([f"env/bin/python -m pip install --no-deps --{packages}"] if packages else []),
+            f"{before}env/bin/python -u repro.py",
+        ]
+    )

@@ -1,0 +1,134 @@
+"""`harness repro`: a cell as a shell script that needs no harness. What it quotes can start nothing by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+
+from harness.model import Build, Install, Pull, Source
+from harness.model.evidence import Container, Machine, Recipe
+from harness.private import is_secret, scrubbed
+from harness.report.issue.redaction import without_secrets
+from harness.report.issue.reduced_scenario import python_file, templates
+from harness.report.text import words
+from harness.report.text.clean import plain, shortened
+
+FOLDER = "/tmp/repro"
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""What a shell can name; an engine takes others too."""
+START = (
+    f"mkdir -p {FOLDER} && cd {FOLDER} && cat > repro.py && exec $(command -v python3 || command -v python) -u repro.py"
+)
+"""What runs inside: the script comes by stdin, so that it also reaches an engine on another machine."""
+
+
+def shell(recipe: Recipe) -> str:
+    """The whole script. Credentials are not in it: they are taken from where it is started."""
+    recipe = without_secrets(recipe)
+    script = python_file(recipe)
+    told = {
+        "what": plain(str(recipe.cell)),
+        "measured": shortened(scrubbed(words.cell_sentence(recipe.result)), most=300),
+        "notes": list(_notes(recipe)),
+        "script": script,
+        "end": _end_mark(script),
+        "withheld": [name for name in recipe.run.withheld if VARIABLE.fullmatch(name)],
+    }
+    run = recipe.run
+    if isinstance(run, Machine):
+        return templates().get_template("repro_process.sh.j2").render({**told, **_of_machine(run)})
+    return templates().get_template("repro_docker.sh.j2").render({**told, **_of_container(run)})
+
+
+def _notes(recipe: Recipe) -> Iterator[str]:
+    for place in recipe.missing:
+        yield f"Not kept by the run, and needed beside the script: {plain(place)}"
+    for name in recipe.run.withheld:
+        yield f"Was set too, to what may be a credential; set it before you start this: {plain(name)}"
+
+
+def _end_mark(script: str) -> str:
+    """A line that the script does not have."""
+    lines, mark = set(script.splitlines()), "END_OF_SCRIPT"
+    while mark in lines:
+        mark += "_"
+    return mark
+
+
+# ---------------------------------------------------------------- containers
+
+
+def _of_container(run: Container) -> dict[str, object]:
+    return {
+        "client": "" if run.client == ("docker",) else shlex.join(run.client),
+        "image": shlex.quote(run.image),
+        "made": _made(run.source, pinned="@" in run.image),
+        "options": [shlex.join(option) for option in options(run)],
+        "arguments": arguments(run),
+    }
+
+
+def options(run: Container) -> list[tuple[str, ...]]:
+    """All flags of the `docker run`."""
+    environment = [("--env", f"{name}={value}") for name, value in run.environment]
+    withheld = [("--env", name) for name in run.withheld]
+    entrypoint = [] if run.keep_entrypoint else [("--entrypoint", "sh")]
+    return [*run.options, *environment, *withheld, *entrypoint]
+
+
+def arguments(run: Container) -> str:
+    """What follows the image."""
+    return shlex.join([*(["sh"] if run.keep_entrypoint else []), "-c", START])
+
+
+def _made(source: Source, *, pinned: bool) -> str:
+    """The lines that get the image where it is not there; none where `docker run` itself pulls it."""
+    if isinstance(source, Pull):
+        return "" if pinned else f"    image={shlex.quote(source.reference)}"
+    if isinstance(source, Build):
+        return f"    image=$({shlex.join(build_command(source))})"
+    lines = ["    image=$(docker build --quiet --force-rm - <<'DOCKERFILE'", *dockerfile(source), "DOCKERFILE", "    )"]
+    return "\n".join(lines)
+
+
+def build_command(source: Build) -> list[str]:
+    """Of an arg that holds a credential only the name: docker takes its value from where the script is started."""
+    told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
+    given = [word for one in told for word in ("--build-arg", one)]
+    return ["docker", "build", "--quiet", "--force-rm", *given, str(source.context)]
+
+
+def dockerfile(source: Install) -> list[str]:
+    """The packages over their base. Its exec form knows no quoting but JSON's."""
+    install = ["python3", "-m", "pip", "install", "--no-cache-dir", "--", *source.packages]
+    return [f"FROM {plain(source.base)}", "ENV PIP_BREAK_SYSTEM_PACKAGES=1", f"RUN {json.dumps(install)}"]
+
+
+# ---------------------------------------------------------------- processes
+
+
+def _of_machine(run: Machine) -> dict[str, object]:
+    return {
+        "python": shlex.quote(run.python),
+        "version": run.version if _is_version(run.version) else "3",
+        "short_version": short_version(run),
+        "packages": shlex.join(run.packages),
+        "memory_kib": run.memory_bytes // 1024 if run.memory_bytes else 0,
+        "visible": "''",
+        "environment": [
+            *(shlex.quote(f"{name}={value}") for name, value in run.environment),
+            *(f'${{{name}+"{name}=${name}"}}' for name in run.withheld if VARIABLE.fullmatch(name)),
+        ],
+    }
+
+
+def short_version(run: Machine) -> str:
+    """`3.11` of 3.11.2: as its program is called."""
+    return ".".join(run.version.split(".")[:2]) if _is_version(run.version) else "3"
+
+
+def _is_version(text: str) -> bool:
+    """What comes from a run's directory may be anything."""
+    return bool(text) and all(part.isalnum() and part.isascii() for part in text.split("."))

@@ -1,0 +1,287 @@
+"""What the page shows below its tables: for each history its versions, and of those that matter all that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness import facts
+from harness.model import CellResult, Finding, Metric, RunResult, Trial
+from harness.report.bad_ranges import place_of, place_of_cell
+from harness.report.charts import history as history_charts
+from harness.report.charts import sparkline, traces
+from harness.report.charts.definitions import Drawing
+from harness.report.content import diff, old_to_new, table
+from harness.report.issue import commands
+from harness.report.text import numbers, signal_words, words
+from harness.report.text.clean import plain, plain_lines, version
+
+MOST_LINES = 3000
+"""Of all traces of a page together; beyond it cells have their figures alone."""
+MOST_POINTS = 90_000
+TAIL_LINES = 20
+MOST_DIFFERENCES = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellPage:
+    """All that is known of one cell. `facts` are labels and texts, `looks` rows as `traces.LOOK_COLUMNS` has them."""
+
+    anchor: str
+    shown: table.Shown
+    version: str
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    command: str
+    drawings: tuple[Drawing, ...] = ()
+    looks: tuple[tuple[str, ...], ...] = ()
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """A median; where it changed along the history, with the sign and the size of the change. `tone` is "" if it did
+    not."""
+
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One version in the table of a history: ready to be shown."""
+
+    anchor: str
+    target: str
+    version: str
+    shown: table.Shown
+    verdict: str
+    rate: str
+    excluded: str
+    step: Level
+    peak: Level
+    trials: str
+    why: str
+    points: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apart:
+    """What differs between the two sides of a finding. `notes`: what is the same, and what is not known."""
+
+    finding: str
+    before: str
+    after: str
+    rows: tuple[diff.Row, ...]
+    more: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """All versions of one series, lane and variant. `ends` is old → new on one line, `signals` all that was looked at,
+    each with its tone and texts as `ends.COLUMNS` has them.
+    """
+
+    title: str
+    bad: bool
+    ends: str
+    signals: tuple[tuple[signal_words.Tone, tuple[str, ...]], ...]
+    scale: str
+    command: str
+    lines: tuple[Line, ...]
+    drawings: tuple[Drawing, ...]
+    apart: tuple[Apart, ...]
+    cells: tuple[CellPage, ...]
+
+
+def histories(
+    tables: Sequence[table.ReportTable], result: RunResult, anchors: Mapping[int, str], in_full: frozenset[str]
+) -> Iterator[History]:
+    """Every history, the bad ones first; one at a time, because a large run's would fill the memory.
+
+    `anchors`: names for links, by the identity of a CellResult; `in_full`: those that have a page, as `shown_in_full`.
+    """
+    points = MOST_POINTS // max(1, sum(traces.lines_of(entry) for entry in result.cells if entry.cell_id in in_full))
+    maker = _Maker(result=result, anchors=anchors, in_full=in_full, points=max(2, min(120, points)))
+    found = [
+        (one.title, row, {each.medians: each for each in one.rows if each.medians and each.variant == row.variant})
+        for one in tables
+        for row in one.rows
+        if not row.medians
+    ]
+    for title, row, medians in sorted(found, key=lambda each: not _is_bad(each[1], each[2].values())):
+        yield maker.history(title, row, medians)
+
+
+def _is_bad(row: table.Row, medians: Iterable[table.Row]) -> bool:
+    return any(each.is_bad for each in (row, *medians))
+
+
+def left_out(result: RunResult, in_full: frozenset[str]) -> int:
+    """How many cells with trials have no page of their own, because the file would become too large."""
+    return sum(bool(entry.trials) and entry.cell_id not in in_full for entry in result.cells)
+
+
+def shown_in_full(result: RunResult) -> frozenset[str]:
+    """The ids of the cells whose traces are shown, as many as there is room for: what is bad or open comes first,
+    then the two sides of a finding.
+    """
+    sides = {(*place_of(one)[:3], version) for one in result.findings for version in (one.before, one.after)}
+    measured = [entry for entry in result.cells if entry.trials]
+    measured.sort(key=lambda entry: _importance(entry, sides))
+    shown, lines = set(), 0
+    for entry in measured:
+        lines += max(1, traces.lines_of(entry))
+        if lines > MOST_LINES:
+            break
+        shown.add(entry.cell_id)
+    return frozenset(shown)
+
+
+def _importance(entry: CellResult, sides: set[tuple[str, str, str, str | None]]) -> int:
+    """Small is important. The side of a boundary is worth more than one bad version among many."""
+    if place_of_cell(entry.cell) in sides:
+        return 0
+    return {"bad": 1, "unsure": 2}.get(words.cell_tone(entry.verdict), 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Maker:
+    result: RunResult
+    anchors: Mapping[int, str]
+    in_full: frozenset[str]
+    points: int
+
+    def history(self, title: str, row: table.Row, medians: Mapping[Metric, table.Row]) -> History:
+        cells = [cell for cell in row.cells if cell is not None]
+        growths = [sparkline.growth(cell.result.trials) for cell in cells]
+        scale_kib = sparkline.scale_kib(growths)
+        name = f"{row.variant} ({title})"
+        return History(
+            title=name,
+            bad=_is_bad(row, medians.values()),
+            ends=old_to_new.line(row),
+            signals=tuple((one.tone, texts) for one, texts in old_to_new.rows(row) if one.seen is not None),
+            scale=numbers.mebibytes(scale_kib / 1024),
+            command=plain(commands.of_history(cells[0].result, self.result)),
+            lines=tuple(
+                self._line(cell, one, scale_kib, _levels(cell, medians))
+                for cell, one in zip(cells, growths, strict=True)
+            ),
+            drawings=tuple(history_charts.drawings(row, medians, name=name)),
+            apart=tuple(self._apart([cell.result for cell in cells])),
+            cells=tuple(self._page(cell) for cell in cells if cell.result.cell_id in self.in_full),
+        )
+
+    def _line(
+        self, cell: table.Shown, growth: sparkline.SparkGrowth | None, scale_kib: float, levels: tuple[Level, Level]
+    ) -> Line:
+        entry, verdict = cell.result, cell.result.verdict
+        anchor = self.anchors[id(entry)]
+        return Line(
+            anchor=f"r{anchor}",
+            target=f"c{anchor}" if entry.cell_id in self.in_full else "",
+            version=version(entry.cell.image.version),
+            shown=cell,
+            verdict=cell.text,
+            rate=_with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
+            excluded="" if verdict.excluded_kib_per_step is None else numbers.number(verdict.excluded_kib_per_step),
+            step=levels[0],
+            peak=levels[1],
+            trials=f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
+            why="; ".join(
+                filter(
+                    None, (words.why(entry), verdict.layer and f"layer: {verdict.layer}", *signal_words.doubts(verdict))
+                )
+            ),
+            points="" if growth is None else sparkline.points(growth, scale_kib=scale_kib),
+        )
+
+    def _page(self, cell: table.Shown) -> CellPage:
+        entry = cell.result
+        title = f"{entry.cell.image.version}, {entry.cell.variant} on {entry.cell.lane}"
+        return CellPage(
+            anchor=f"c{self.anchors[id(entry)]}",
+            shown=cell,
+            version=version(entry.cell.image.version),
+            title=plain(title),
+            facts=tuple((label, plain(text)) for label, text in _facts(entry) if text),
+            command=plain(commands.of_cell(entry, self.result)),
+            drawings=tuple(traces.drawings(entry, name=plain(title), points=self.points)),
+            looks=tuple(traces.look_rows(entry.trials)),
+            tail=tuple(_tail(entry)),
+        )
+
+    def _apart(self, cells: Sequence[CellResult]) -> Iterable[Apart]:
+        """For each boundary of this history, once."""
+        here = {entry.cell.image.version: entry for entry in cells}
+        place = place_of_cell(cells[0].cell)[:3]
+        found: dict[tuple[str | None, str], Finding] = {}
+        for one in self.result.findings:
+            if place_of(one)[:3] == place and one.before in here and one.after in here:
+                found.setdefault((one.before, one.after), one)
+        for (before, after), finding in found.items():
+            sections = facts.sections(_told(here[before or ""]), _told(here[after]))
+            rows = diff.rows(sections)
+            yield Apart(
+                finding=words.finding_text(finding),
+                before=version(before or ""),
+                after=version(after),
+                rows=tuple(rows[:MOST_DIFFERENCES]),
+                more=max(0, len(rows) - MOST_DIFFERENCES),
+                notes=(*diff.same(sections), *diff.unknown(sections)),
+            )
+
+
+def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Level, Level]:
+    """Of step time and peak memory."""
+    (step_ms, _), (peak_mib, _) = cell.result.verdict.step_level, cell.result.verdict.peak_level
+    step = "" if step_ms is None else numbers.milliseconds(step_ms)
+    peak = "" if peak_mib is None else numbers.mebibytes(peak_mib)
+    return _level(cell, step, medians.get("step_time")), _level(cell, peak, medians.get("peak_memory"))
+
+
+def _level(cell: table.Shown, text: str, changed: table.Row | None) -> Level:
+    of = [one for one in changed.cells if one is not None and one.result is cell.result] if changed else []
+    if not of or not text:
+        return Level(text=text)
+    return Level(text=f"{of[0].symbol} {text} {of[0].figure}".rstrip(), tone=of[0].tone)
+
+
+def _told(entry: CellResult) -> Trial | None:
+    """A launch that told of itself."""
+    return next((trial for trial in entry.trials if trial.facts), None)
+
+
+def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
+    verdict = entry.verdict
+    told = _told(entry)
+    seen = {} if told is None else told.facts
+    machine = next((trial.fingerprint for trial in entry.trials if trial.fingerprint), {})
+    yield "why", words.why(entry)
+    yield "signals", "; ".join(signal_words.doubts(verdict))
+    yield "layer", verdict.layer or ""
+    yield "image", entry.digest or ""
+    yield "python", " ".join(str(seen[name]) for name in ("implementation", "python", "libc") if seen.get(name))
+    names = ("engine", "name", "cpu", "kernel")
+    yield "machine", ", ".join(str(machine[name]) for name in names if machine.get(name))
+    yield "own figures", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())
+    costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
+    yield "measuring took", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""
+    yield "disturbed", "; ".join(dict.fromkeys(trial.unsteady for trial in entry.trials if trial.unsteady))
+
+
+def _tail(entry: CellResult) -> list[str]:
+    """The end of what the last trial that failed wrote."""
+    failed = [trial for trial in entry.trials if not trial.ended_well]
+    if not failed:
+        return []
+    return plain_lines("\n".join(filter(None, (failed[-1].output_tail, failed[-1].message))), most=TAIL_LINES)
+
+
+def _with_interval(value: float | None, interval: Sequence[float] | None) -> str:
+    if value is None:
+        return ""
+    text = numbers.number(value)
+    return text if interval is None else f"{text} ({numbers.between((interval[0], interval[1]))})"

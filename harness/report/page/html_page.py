@@ -1,0 +1,195 @@
+"""The report as one self-contained page: no network; light and dark, wide and narrow, and on paper.
+
+Everything that it says is in its text and tables. Charts are drawn by a script that it carries with it, from data that
+it carries with it; the page's policy lets these scripts run and no others.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.model import CellResult, Finding, RunResult
+from harness.report.charts import card as card_chart
+from harness.report.charts import definitions as charts
+from harness.report.charts import sparkline, traces
+from harness.report.charts.definitions import Drawing
+from harness.report.content import observed, old_to_new, table, totals
+from harness.report.content.cards import Card, cards
+from harness.report.exports import probe_tables
+from harness.report.page import details
+from harness.report.text import gaps, numbers, sensitivity, signal_words, words
+from harness.report.text.clean import plain
+from harness.report.text.headline import sentence
+
+_HEATS = 4
+_PARTS = 1000
+
+
+def render(result: RunResult, *, library: str = "") -> str:
+    """The whole page as text."""
+    return encoded(result, library=library).decode()
+
+
+def encoded(result: RunResult, *, library: str = "") -> bytes:
+    """The whole page in UTF-8: of a large run it takes half of what it takes as text. Every text in it is escaped by
+    Jinja and cleaned of control characters.
+
+    `library` is the script of `library.chart_library`; without it there are no charts, and no script at all.
+    """
+    tables = table.tables(result)
+    anchors = {id(entry): str(number) for number, entry in enumerate(result.cells)}
+    in_full = details.shown_in_full(result)
+    scripts = [_inline(library), _inline(_own_script())] if library else []
+    page = _environment().get_template("report.html.j2").stream(
+        result=result,
+        headline=sentence(result),
+        totals=totals.line(result),
+        cards=cards(result),
+        card_chart=card_chart,
+        also=lambda card: observed.new_there(_findings(card), result),
+        tables=tables,
+        heats=_heats(tables),
+        histories=details.histories(tables, result, anchors, in_full),
+        target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[id(entry)]}",
+        gaps=gaps.lines(result),
+        noticed=observed.lines(result),
+        noticed_title=observed.TITLE,
+        warnings=words.warnings(result),
+        notes=[*gaps.asides(result), *sensitivity.slow_growth(result)],
+        left_out=details.left_out(result, in_full),
+        legend=table.legend(tables),
+        words=words,
+        spark=sparkline,
+        signal_columns=old_to_new.COLUMNS,
+        strip=_strip,
+        look_columns=traces.LOOK_COLUMNS,
+        probes=probe_tables.sections(result.probed),
+        is_probed=bool(result.probed),
+        drawn=_Drawn(),
+        tip=_tip,
+        scripts=scripts,
+        policy=_policy(scripts),
+    )  # fmt: skip
+    page.enable_buffering(_PARTS)
+    return b"".join(part.encode() for part in page)
+
+
+def _findings(card: Card) -> Iterator[Finding]:
+    return (one for episode in card.attribution.episodes for one in episode.findings)
+
+
+class _Drawn:
+    """The drawings of a page, in the order in which the template names them, each as JSON at once."""
+
+    def __init__(self) -> None:
+        self.drawings: list[str] = []
+
+    def add(self, drawing: Drawing) -> int:
+        """Its number."""
+        self.drawings.append(_json({"chart": drawing.chart, **drawing.fill}))
+        return len(self.drawings) - 1
+
+    def data(self) -> Markup:
+        """All of them with their definitions, once: they are let go of."""
+        all_of_them = charts.definitions(charts.PAGE)
+        definitions = _json({name: all_of_them[name] for name in charts.DRAWN_BY_A_PAGE})
+        drawings = ",".join(self.drawings)
+        self.drawings.clear()
+        return Markup(f'{{"definitions":{definitions},"drawings":[{drawings}]}}')
+
+
+def _json(content: Mapping[Any, Any]) -> str:
+    """In ASCII, without a character that means something in HTML."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _inline(script: str) -> Markup:
+    """A script as the content of its element, which only its end tag would end."""
+    return Markup(script.replace("</script", r"<\/script"))
+
+
+def _own_script() -> str:
+    return (files("harness.report") / "templates" / "report.js").read_text(encoding="utf-8")
+
+
+def _policy(scripts: Iterable[str]) -> Markup:
+    """What the page may do: these very scripts, its own styles, and nothing from elsewhere."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{each}'" for each in hashes)
+    may_run = f"script-src {allowed}; " if allowed else ""
+    return Markup(f"default-src 'none'; {may_run}style-src 'unsafe-inline'; img-src data:")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("harness.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_cleaned,
+    )
+    environment.filters["identity"] = id
+    return environment
+
+
+def _cleaned(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+# ---------------------------------------------------------------- the heat table
+
+
+def _tip(cell: table.Shown) -> str:
+    """All that fits beside a cell: what it is, why, and its other figures."""
+    entry, verdict = cell.result, cell.result.verdict
+    (step_ms, _), (peak_mib, _) = verdict.step_level, verdict.peak_level
+    step = "" if step_ms is None else f"step {numbers.milliseconds(step_ms)}"
+    peak = "" if peak_mib is None else f"peak {numbers.mebibytes(peak_mib)}"
+    return "; ".join(filter(None, (words.cell_sentence(entry), step, peak)))
+
+
+@lru_cache(maxsize=1024)
+def _strip(of: signal_words.Strip) -> Markup:
+    """The marks of a cell, each with its group under the pointer; who cannot see them hears all of them."""
+    marks = Markup("").join(
+        Markup('<i class="{}" title="{}: {}">{}</i>').format(
+            tone, name, signal_words.MEANINGS[tone], signal_words.MARKS[tone]
+        )
+        for name, tone in zip(signal_words.GROUP_NAMES.values(), of, strict=True)
+    )
+    return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_words.told(of), marks)
+
+
+def _heats(tables: Sequence[table.ReportTable]) -> dict[int, int]:
+    """How hot a bad cell is, 1 to 4, by its leak beside the largest one of its table; what has no rate is hottest."""
+    heats = {}
+    for one in tables:
+        bad = [cell.result for row in one.rows for cell in row.cells if cell is not None and cell.tone == "bad"]
+        largest = max((_rate(entry) for entry in bad), default=0.0)
+        heats.update({id(entry): _heat(_rate(entry), largest) for entry in bad})
+    return heats
+
+
+def _rate(entry: CellResult) -> float:
+    return max(0.0, entry.verdict.rate_kib_per_step or 0.0) if entry.verdict.verdict == "leak" else 0.0
+
+
+def _heat(rate: float, largest: float) -> int:
+    """A quarter of the rate is a shade less."""
+    if rate <= 0 or not math.isfinite(rate / largest):
+        return _HEATS
+    return max(1, _HEATS + math.ceil(math.log(rate / largest, _HEATS) - 0.5))

@@ -1,0 +1,209 @@
+"""Two places side by side: a table on a terminal, and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from harness.model import CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
+from harness.report.content.table import UNITS
+from harness.report.exports.summary import attribution_json, json_ready
+from harness.report.text import headline, numbers, words
+from harness.report.text.clean import plain, spelled
+
+SCHEMA = 1
+METRICS: Mapping[Metric, str] = {
+    "outcome": "verdict", "memory": "memory growth", "step_time": "step time", "peak_memory": "peak memory",
+}  # fmt: skip
+_INDENT, _GUTTER, _LEAST = 2, 2, 10
+_LETTERS = ("A", "B")
+_LEVELS: Mapping[str, tuple[str, str]] = {
+    "step_time": ("faster", "slower"), "peak_memory": ("less", "more"), "memory": ("leaks less", "leaks more"),
+}  # fmt: skip
+
+
+def render(comparison: Comparison, console: Console) -> None:
+    """Write the whole comparison to `console`, at its width and in its encoding."""
+    if comparison.together is not None:
+        console.print(_text(headline.sentence(comparison.together), console), style="bold")
+    for one, other in dict.fromkeys((pair.one, pair.other) for pair in comparison.pairs):
+        here = [pair for pair in comparison.pairs if (pair.one, pair.other) == (one, other)]
+        console.print()
+        _write_pairs(here, one, other, console)
+    for line in _refusals(comparison.pairs):
+        console.print(_text(line, console), style="yellow")
+    console.print()
+    if comparison.pairs:
+        console.print(_text(UNITS, console), style="dim")
+    for note in comparison.notes:
+        console.print(_text(note, console), style="dim")
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """The comparison in JSON's own types; what is not known is null."""
+    together = comparison.together
+    ready: dict[str, Any] = json_ready(
+        {
+            "schema": SCHEMA,
+            "exit_code": comparison.exit_code,
+            "columns": [_column(one) for one in comparison.columns],
+            "cells": [_pair(one) for one in comparison.pairs],
+            "attribution": [attribution_json(one, together) for one in together.attribution] if together else [],
+            "notes": comparison.notes,
+        }
+    )
+    return ready
+
+
+def standing_text(measured: Measured, one: str, other: str) -> str:
+    """`slower`, `only new leaks`, `no difference`; by the columns' labels."""
+    what = "leaks" if measured.metric == "memory" else "is bad"
+    fixed: Mapping[Standing, str] = {
+        "same": "both good" if measured.metric == "outcome" else "no difference shown",
+        "both bad": "both leak" if measured.metric == "memory" else "both bad",
+        "worse": f"only {other} {what}",
+        "better": f"only {one} {what}",
+        "unknown": "not known",
+    }
+    if measured.standing == "less":
+        return _LEVELS[measured.metric][0]
+    return _LEVELS[measured.metric][1] if measured.standing == "more" else fixed[measured.standing]
+
+
+# ---------------------------------------------------------------- terminal
+
+
+def _text(text: str, console: Console) -> Text:
+    return Text(spelled(plain(text), encoding=console.encoding))
+
+
+def _refusals(pairs: Sequence[Pair]) -> Iterator[str]:
+    """A line for each reason, with all the cells that it is true of."""
+    alike: dict[tuple[Column, Column, tuple[str, ...]], list[str]] = {}
+    for pair in pairs:
+        if pair.refused:
+            alike.setdefault((pair.one, pair.other, pair.refused), []).append(_cell_name(pair))
+    for (one, other, refused), cells in alike.items():
+        yield f"not comparable: {'; '.join(cells)}: {one.label} and {other.label}: {'; '.join(refused)}"
+
+
+def _write_pairs(pairs: Sequence[Pair], one: Column, other: Column, console: Console) -> None:
+    """Each cell's name on a line of its own, its rows beneath; all rows share the widths of their columns. Labels for
+    which there is no room are written above, and stand as A and B.
+    """
+    labels = (one.label, other.label)
+    widths = _widths(pairs, labels, console)
+    if widths is None:
+        for letter, label in zip(_LETTERS, labels, strict=True):
+            console.print(_text(f"{letter}: {label}", console), style="bold")
+        labels = _LETTERS
+        widths = _widths(pairs, labels, console)
+    console.print(_grid([_header(labels)], widths, console), style="bold")
+    for name, told in _told(pairs, labels).items():
+        console.print(_text(name, console))
+        console.print(_grid(told, widths, console))
+
+
+Labels = tuple[str, str]
+
+
+def _told(pairs: Sequence[Pair], labels: Labels) -> Mapping[str, Sequence[tuple[str, ...]]]:
+    return {_cell_name(pair): list(_rows(pair, labels)) for pair in pairs}
+
+
+def _header(labels: Labels) -> tuple[str, ...]:
+    return "", *labels, "ratio (95 %)", ""
+
+
+def _widths(pairs: Sequence[Pair], labels: Labels, console: Console) -> list[int] | None:
+    """In cells of the terminal. The last two columns are folded between words where they must be; None if that is not
+    enough.
+    """
+    rows = [_header(labels), *(row for some in _told(pairs, labels).values() for row in some)]
+    cells = [[_text(cell, console) for cell in column] for column in zip(*rows, strict=True)]
+    *names, ratio, standing = (max(_LEAST, *(cell.cell_len for cell in column)) for column in cells)
+    words_of = [[Measurement.get(console, console.options, cell).minimum for cell in column] for column in cells[3:]]
+    least = [max(_LEAST, *lengths) for lengths in words_of]
+    room = console.width - _INDENT - sum(names) - _GUTTER * (len(cells) - 1)
+    if room < sum(least):
+        return None
+    standing = min(standing, max(least[1], room - ratio, room // 2), room - least[0])
+    return [*names, min(ratio, room - standing), standing]
+
+
+def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int] | None, console: Console) -> Padding:
+    """Rows under each other, folded wherever it must be if no `widths` do."""
+    grid = Table(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=False)
+    for place in range(len(rows[0])):
+        grid.add_column(width=None if widths is None else widths[place], overflow="fold")
+    for row in rows:
+        grid.add_row(*(_text(cell, console) for cell in row))
+    return Padding(grid, (0, 0, 0, _INDENT))
+
+
+def _cell_name(pair: Pair) -> str:
+    return f"{plain(pair.series)} {plain(pair.image)}, {words.variant_text(pair.variant)}"
+
+
+def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
+    """Metric, the two figures, their ratio, and how the second stands. What neither side knows is left out."""
+    by_metric = {one.metric: one for one in pair.measured}
+    verdicts = [f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() for verdict in pair.verdicts]
+    outcome = by_metric.get("outcome")
+    told = "not comparable" if outcome is None else standing_text(outcome, *labels)
+    yield METRICS["outcome"], *verdicts, "", told
+    for metric in ("memory", "step_time", "peak_memory"):
+        one = by_metric.get(metric)
+        if one is not None and (one.one, one.other) != (None, None) and not _is_quiet(one, pair.verdicts):
+            shown = [_figure(metric, value) for value in (one.one, one.other)]
+            yield METRICS[metric], *shown, _ratio(one), standing_text(one, *labels)
+
+
+def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> bool:
+    """The growth of what is flat on both sides is noise; the peak of a leak is a matter of how long it ran."""
+    leaking = any("leak" in verdict.verdicts for verdict in verdicts)
+    return leaking if measured.metric == "peak_memory" else measured.metric == "memory" and not leaking
+
+
+def _figure(metric: Metric, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if metric == "step_time":
+        return numbers.milliseconds(1000 * value)
+    return numbers.mebibytes(value / 1024) if metric == "peak_memory" else numbers.rate(value)
+
+
+def _ratio(measured: Measured) -> str:
+    if measured.ratio is None or measured.ci is None:
+        return ""
+    low, high = measured.ci
+    rounded = Effect(value=round(measured.ratio, 4), unit="ratio", ci=(round(low, 4), round(high, 4)))
+    return numbers.effect(rounded)
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def _column(column: Column) -> dict[str, Any]:
+    lane = {"host": column.lane.host.name, "gpu": column.lane.gpu}
+    return {"label": column.label, "run": column.run, **lane, "started": column.started or None}
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {
+        "series": pair.series,
+        "image": pair.image,
+        "scenario": pair.variant.scenario.name,
+        "params": dict(pair.variant.params),
+        "columns": [pair.one.label, pair.other.label],
+        "verdicts": [verdict.verdict for verdict in pair.verdicts],
+        "metrics": [asdict(one) for one in pair.measured],
+        "refused": list(pair.refused),
+    }

@@ -1,0 +1,76 @@
+"""A judged history of figures as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.model import SeriesChange, SeriesVerdict
+from harness.report.text import numbers
+from harness.report.text.clean import plain, version
+from harness.report.text.words import listing
+
+_KINDS = {
+    "first_bad": "first bad",
+    "first_fixed": "good again",
+    "bad_from_start": "bad from the start",
+    "drift": "drift",
+    "better": "better",
+}
+
+
+def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
+    """What changed, what would have shown, and what could not be told, and `why` where nothing could."""
+    count, rounds = numbers.count(len(found.versions), "version"), numbers.count(found.rounds, "round")
+    side = "less" if found.falls else "more"
+    yield f"{plain(found.history)}: {count}, {rounds}; {side} is worse, from {_share(found.limit)} on"
+    for change in found.changes:
+        yield f"  {_place(change)}: {numbers.effect(change.effect)}{_chance(change)}"
+    if found.noise is None:
+        yield f"  nothing could be judged: {why}"
+    else:
+        if found.verdict != "worse":
+            yield "  nothing was shown to be worse"
+        yield f"  {_visible(found)}"
+        yield f"  {_noise(found)}"
+    for name in found.odd:
+        yield f"  not told: {version(name)} is far from its neighbours, in one value; measure it again, with them"
+    for text in found.left_out:
+        yield f"  left out: {plain(text)}"
+
+
+def _place(change: SeriesChange) -> str:
+    before, after = version(change.before or ""), version(change.after)
+    word = _KINDS[change.kind]
+    if change.kind == "drift":
+        return f"{word} from {before} to {after}, little by little"
+    if change.before is None:
+        return f"{word} {after}"
+    if change.between:
+        return f"{word} after {before}, {after} at the latest ({listing(change.between)} cannot be told)"
+    return f"{word} {after} (after {before})"
+
+
+def _chance(change: SeriesChange) -> str:
+    return "" if change.p is None else f", {numbers.probability(change.p)}"
+
+
+def _visible(found: SeriesVerdict) -> str:
+    assert found.visible is not None, "whose noise is known"
+    what = "a single version" if found.lasting == 1 else f"{found.lasting} versions in a row"
+    if found.visible <= found.limit:
+        return f"would have shown: the limit, {_share(found.limit)}, of {what}; noise hides {_share(found.visible)}"
+    return f"would have shown: {_share(found.visible)}, of {what}: a change of {_share(found.limit)} may be there"
+
+
+def _noise(found: SeriesVerdict) -> str:
+    assert found.noise is not None, "asked only where it is known"
+    if found.alone:
+        return (
+            f"noise: {_share(found.noise)}, from neighbouring versions, as each has one value: what the machine did "
+            "meanwhile, and a single version that is worse, cannot be told"
+        )
+    return f"noise: {_share(found.noise)}, from values of one version in different rounds"
+
+
+def _share(share: float) -> str:
+    return f"{numbers.number(100 * share)} %"

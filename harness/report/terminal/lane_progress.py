@@ -1,0 +1,78 @@
+"""What is known of a lane while it runs: its trial, the rate so far, and how long the rest may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+_LEAST_STEPS = 200
+_LEAST_SAMPLES = 6
+
+
+@dataclass(kw_only=True)
+class TrialPace:
+    """Time per trial that was really run, from the first moment on."""
+
+    clock: Callable[[], float]
+    started_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started_s = self.clock()
+
+    def elapsed_s(self) -> float:
+        return self.clock() - self.started_s
+
+
+@dataclass(kw_only=True)
+class LaneState:
+    """One lane. `ran` counts the trials that were run now, `done` also those known from an earlier run, of `most`."""
+
+    pace: TrialPace
+    most: int = 0
+    exact: bool = True
+    done: int = 0
+    ran: int = 0
+    activity: str = ""
+    steps: int = 0
+    step: int = 0
+    samples: list[tuple[int, float]] = field(default_factory=list)
+
+    def plan(self, *, most: int, exact: bool) -> None:
+        self.most, self.exact, self.done, self.ran = most, exact, 0, 0
+
+    @property
+    def count(self) -> str:
+        """`12/30`, or where nobody can know yet how many there will be: `launch 12, at most 40`."""
+        if not self.most:
+            return ""
+        return f"{self.done}/{self.most}" if self.exact else f"launch {self.done}, at most {self.most:,}"
+
+    def begin_trial(self, activity: str, *, steps: int) -> None:
+        self.activity, self.steps, self.step = activity, steps, 0
+        self.samples = []
+
+    def sample(self, step: int, rss_kib: float | None) -> None:
+        self.step = step
+        if rss_kib is not None:
+            self.samples.append((step, rss_kib))
+
+    def end_trial(self, *, reused: bool, twin: bool = False) -> None:
+        """A twin's launch is none of those that were planned."""
+        self.done += not twin
+        self.ran += not (reused or twin)
+        self.most = max(self.most, self.done)
+        self.begin_trial("", steps=0)
+
+    def rate_kib_per_step(self) -> float | None:
+        """Growth over the last half of the steps so far; None while it would mean nothing."""
+        late = [sample for sample in self.samples if sample[0] >= self.step / 2]
+        if self.step < _LEAST_STEPS or len(late) < _LEAST_SAMPLES:
+            return None
+        (first_step, first_kib), (last_step, last_kib) = late[0], late[-1]
+        return None if last_step <= first_step else (last_kib - first_kib) / (last_step - first_step)
+
+    def left_s(self) -> float | None:
+        """Time left at the pace so far for all that may come; None before the first trial that was run."""
+        if self.ran == 0 or self.done >= self.most:
+            return None
+        return self.pace.elapsed_s() / self.ran * (self.most - self.done)

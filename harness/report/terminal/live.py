@@ -1,0 +1,147 @@
+"""The live display: a line with a bar per lane, which fits any width, under the lines of finished trials."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from harness.report.terminal.lane_progress import LaneState, TrialPace
+from harness.report.text import numbers
+from harness.report.text.clean import plain, spelled
+
+_WIDE = 60
+_ROOM_FOR_BARS = 120
+_BAR_WIDTH = 16
+_REFRESHES_PER_S = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """What is shown of a lane."""
+
+    name: str
+    bar: ProgressBar | Text
+    count: str
+    activity: str
+    seen: str
+    left: str
+
+
+class LiveProgress:
+    """Thread-safe. `display` is the context in which it is shown."""
+
+    def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
+        self._console = console
+        self._lock = threading.RLock()
+        self._lanes: dict[str, LaneState] = {}
+        self._pace = TrialPace(clock=clock)
+        self.display = Live(
+            console=console, get_renderable=self._bars, refresh_per_second=_REFRESHES_PER_S, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
+        with self._lock:
+            for lane, number in most.items():
+                self._lane(lane).plan(most=number, exact=exact)
+
+    def preparing(self, *, lane: str, image: str, text: str) -> None:
+        with self._lock:
+            self._lane(lane).begin_trial(f"{image}: {text}", steps=0)
+
+    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
+        with self._lock:
+            self._lane(lane).begin_trial(f"{_short(cell, lane)} #{number}", steps=steps)
+
+    def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
+        with self._lock:
+            self._lane(lane).sample(step, rss_kib)
+
+    def trial_ended(
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+    ) -> None:
+        with self._lock:
+            self._lane(lane).end_trial(reused=reused, twin=twin)
+        if reused:  # hundreds may be known from earlier runs: the bar counts them
+            return
+        sign, style = ("✗", "bold red") if bad else ("·", "dim")
+        self._say(sign, f"{cell} #{number}: {text}", style=style)
+
+    def note(self, text: str) -> None:
+        self._say("!", text, style="bold yellow")
+
+    def _lane(self, name: str) -> LaneState:
+        return self._lanes.setdefault(name, LaneState(pace=self._pace))
+
+    def _say(self, sign: str, text: str, *, style: str) -> None:
+        """One line above the bars. Not under the lock: the display takes its own, then asks for the bars."""
+        self._console.print(Text(self._spelled(sign), style=style), Text(self._spelled(text)))
+
+    def _spelled(self, text: str) -> str:
+        return spelled(plain(text), encoding=self._console.encoding)
+
+    # ------------------------------------------------------------ the bars
+
+    def _bars(self) -> Table:
+        with self._lock:
+            rows = [self._row(name, state) for name, state in self._lanes.items()]
+        width = self._console.width
+        grid = Table.grid(padding=(0, 1), expand=width >= _WIDE)
+        if width < _WIDE:
+            for row in rows:
+                grid.add_row(self._text(" ".join(filter(None, (row.name, row.count, row.activity, row.seen)))))
+            return grid
+        # What moves is shown whole; of the names, what there is room for.
+        grid.add_column(max_width=width // 5)
+        for ratio in (None, None, 1, None, None):
+            grid.add_column(ratio=ratio)
+        for row in rows:
+            told = [self._text(text) for text in (row.activity, row.seen, row.left)]
+            bar = row.bar if width >= _ROOM_FOR_BARS else Text("")
+            grid.add_row(self._text(row.name, "bold"), bar, Text(row.count), *told)
+        return grid
+
+    @staticmethod
+    def _row(name: str, state: LaneState) -> _Row:
+        rate = state.rate_kib_per_step()
+        seen = [
+            f"step {state.step:,}/{state.steps:,}" if state.steps else "",
+            "" if rate is None else numbers.rate(rate),
+        ]
+        return _Row(
+            name=name,
+            bar=_bar(state),
+            count=state.count,
+            activity=state.activity or "",
+            seen=" · ".join(filter(None, seen)),
+            left=_left(state),
+        )
+
+    def _text(self, text: str, style: str = "") -> Text:
+        return Text(self._spelled(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _left(state: LaneState) -> str:
+    left_s = state.left_s()
+    if left_s is None:
+        return "—"
+    return f"{'' if state.exact else '≤ '}{numbers.duration(left_s)} left"
+
+
+def _bar(state: LaneState) -> ProgressBar | Text:
+    """None where its whole length is not known."""
+    if not (state.exact and state.most):
+        return Text("")
+    return ProgressBar(total=state.most, completed=state.done, width=_BAR_WIDTH)
+
+
+def _short(cell: str, lane: str) -> str:
+    """The cell without its lane, which the line says already."""
+    return cell.replace(f" on {lane}:", ":")

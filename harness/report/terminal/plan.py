@@ -1,0 +1,43 @@
+"""What `--dry-run` prints: what a plan would do, and what it can cost."""
+
+from __future__ import annotations
+
+from harness.model import Explanation, HostCost
+from harness.report.text import numbers
+
+
+def dry_run(plan: Explanation) -> str:
+    """All of it, a line each."""
+    left_out = f", {plan.excluded} left out" if plan.excluded else ""
+    lines = [f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}; seed {plan.seed}"]
+    if plan.searched:
+        lines.append("  expected: with one clear change in each search; more where it is not clear")
+    for host in plan.hosts:
+        worst = numbers.duration(host.worst_s)
+        share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
+        lines += [
+            f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}){share}",
+            f"    {host.launches_expected} launches take at most {worst} (all at their timeouts)",
+        ]
+        lines += [f"    prepare {image}" for image in host.images]
+        if host.images_if_asked:
+            lines.append(f"    of these {len(host.images_if_asked)} images, only what a search asks for is got:")
+        lines += [f"      {image}" for image in host.images_if_asked]
+    lines += [f"  left out: {text}" for text in plan.left_out]
+    lines.append("  how long the steps take is not known before they run; pulls and builds are not in these times")
+    return "\n".join(lines)
+
+
+def _cells(plan: Explanation) -> str:
+    """`18 cells to run`, `12 cells to run, 6 to search`."""
+    run = plan.cells - plan.searched
+    if not plan.searched:
+        return f"{run} cells to run"
+    return f"{run} cells to run, {plan.searched} to search" if run else f"{plan.searched} cells to search"
+
+
+def _launches(cost: Explanation | HostCost) -> str:
+    least, expected, most = cost.launches_least, cost.launches_expected, cost.launches_most
+    if expected != least:
+        return f"launches: at least {least}, about {expected} expected, at most {most}"
+    return f"{least} launches" if least == most else f"{least} to {most} launches"

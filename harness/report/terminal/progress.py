@@ -1,0 +1,135 @@
+"""What a run tells the person who watches it: live bars on a terminal, plain lines anywhere else.
+
+    with watcher(sys.stderr, os.environ) as watch: ...
+
+Neither ever fails a run: a stream that is closed or cannot write a character loses that text, nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TextIO
+
+from rich.console import Console
+
+from harness.model import ProgressListener
+from harness.report.terminal.lane_progress import LaneState, TrialPace
+from harness.report.terminal.live import LiveProgress
+from harness.report.text.clean import plain, spelled
+
+Clock = Callable[[], float]
+
+
+def open_progress(
+    stderr: TextIO, environ: Mapping[str, str], *, clock: Clock = time.monotonic
+) -> AbstractContextManager[ProgressListener]:
+    """Live bars if `stderr` is a terminal that can move its cursor and nobody asked for plain text."""
+    stream = LenientStream(stderr)
+    if _is_live(stderr, environ):
+        console = Console(file=stream, force_terminal=True, _environ=environ)  # type: ignore[arg-type]
+        return live_progress(console, clock=clock)
+    return plain_progress(stream, clock=clock)
+
+
+def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
+    quiet = any(environ.get(name) for name in ("NO_COLOR", "CI")) or environ.get("TERM", "dumb") in ("dumb", "")
+    return not quiet and not stderr.closed and stderr.isatty()
+
+
+@contextmanager
+def live_progress(console: Console, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
+    """One bar per lane at the foot of `console`; finished trials scroll above it."""
+    live = LiveProgress(console, clock=clock)
+    with live.display:
+        yield live
+
+
+@contextmanager
+def plain_progress(stream: TextIO | LenientStream, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
+    """One line per finished trial, per image prepared and per note; no carriage returns, no colours."""
+    yield PlainProgress(stream, clock=clock)
+
+
+class LenientStream:
+    """A text stream whose reader may go away: from then on what is written is dropped.
+
+    Losing the progress display is no reason to lose a run of hours, which is why nothing is raised here.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost = False
+        self.encoding = stream.encoding or "ascii"
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(spelled(text, encoding=self.encoding)))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def isatty(self) -> bool:
+        return not self.lost and not self._stream.closed and self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def _try(self, action: Callable[[], object]) -> None:
+        if self.lost:
+            return
+        try:
+            action()
+        except (OSError, ValueError):  # a broken pipe, a terminal that hung up, a closed file
+            self.lost = True
+
+
+class PlainProgress:
+    """Thread-safe. Lines begin with their kind: `trial`, `BAD`, `image`, `note`."""
+
+    def __init__(self, stream: TextIO | LenientStream, *, clock: Clock) -> None:
+        self._stream = stream if isinstance(stream, LenientStream) else LenientStream(stream)
+        self._lock = threading.Lock()
+        self._lanes: dict[str, LaneState] = {}
+        self._pace = TrialPace(clock=clock)
+        self._prepared: set[tuple[str, str]] = set()
+
+    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
+        with self._lock:
+            for lane, number in most.items():
+                self._lane(lane).plan(most=number, exact=exact)
+
+    def preparing(self, *, lane: str, image: str, text: str) -> None:
+        with self._lock:
+            if (lane, image) not in self._prepared:
+                self._prepared.add((lane, image))
+                self._say(f"image {lane}: {image}: {text}")
+
+    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
+        """A plain log tells what ended."""
+
+    def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
+        """A plain log tells what ended."""
+
+    def trial_ended(
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+    ) -> None:
+        with self._lock:
+            state = self._lane(lane)
+            state.end_trial(reused=reused, twin=twin)
+            place = " ".join(filter(None, ("BAD" if bad else "trial", lane, "" if twin else state.count)))
+            known = " (known from an earlier run)" if reused else ""
+            self._say(f"{place}: {cell}, trial {number}: {text}{known}")
+
+    def note(self, text: str) -> None:
+        with self._lock:
+            self._say(f"note {text}")
+
+    def _lane(self, name: str) -> LaneState:
+        return self._lanes.setdefault(name, LaneState(pace=self._pace))
+
+    def _say(self, line: str) -> None:
+        self._stream.write(f"{plain(line)}\n")
+        self._stream.flush()

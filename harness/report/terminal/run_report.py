@@ -1,0 +1,232 @@
+"""The report on a terminal: headline, tables, findings, and what is not known.
+
+Text of images, tags, params and logs is put in as `rich.text.Text`, never as markup, after `clean.plain`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.style import Style
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from harness.model import RunResult
+from harness.report.content import observed, old_to_new, table, totals
+from harness.report.content.cards import card_lines, cards
+from harness.report.content.table import ReportTable, Row, Shown
+from harness.report.text import gaps, sensitivity, signal_words, words
+from harness.report.text.clean import plain, spelled
+from harness.report.text.headline import sentence
+from harness.report.text.signal_words import Strip, Tone
+
+_STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
+_VERDICTS = {"regression": "bold red", "ok": "bold green"}
+_GUTTER = 2
+_MOST_CARDS = 8
+"""Findings that are told in full."""
+_MOST_ENDS = 6
+"""Rows of which old → new is told without being asked for it."""
+_ENDS_LEFT_OUT = "Step time, peak memory and growth, old → new: --wide, and report.html"
+
+
+def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
+    """Write the whole report to `console`, at its width and in its encoding; `wide`: with every signal of every row."""
+    pen = _Pen(console)
+    pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
+    pen.line(totals.line(result), style="dim")
+    measured = [one for one in table.tables(result) if one.measured]
+    is_few = sum(len(one.verdicts) for one in measured) <= _MOST_ENDS
+    for one in measured:
+        _write_table(one, pen)
+        if wide:
+            _write_signals(one, pen)
+        elif is_few:
+            _write_ends(one, pen)
+    if measured:
+        _write_legend(measured, pen, left_out=not (wide or is_few))
+    _write_findings(result, pen)
+    pen.list("Not measured or not decided", gaps.lines(result), style="yellow")
+    needless = sensitivity.needless(result)
+    if needless:
+        pen.line(needless, style="dim", before=1)
+    pen.list(sensitivity.SLOW, sensitivity.slow_growth(result), style="yellow")
+    pen.list(observed.TITLE, observed.lines(result))
+    pen.list("Warnings", words.warnings(result), style="yellow")
+    for quiet in filter(None, (sensitivity.quiet_text(result), *gaps.not_looked_at(result))):
+        pen.line(quiet, before=1)
+    pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
+
+
+def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
+    """The same for a file: no colours, `width` characters wide."""
+    file = io.StringIO()
+    render(result, Console(file=file, width=width, color_system=None, legacy_windows=False), wide=wide)
+    return file.getvalue()
+
+
+class _Pen:
+    """Writes plain text to a console, spelled for its encoding; nothing in it is markup or highlighted."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._strips: dict[Strip, Text] = {}
+
+    def text(self, text: str, style: str | Style = "") -> Text:
+        return Text(spelled(plain(text), encoding=self.console.encoding), style=style)
+
+    def strip(self, of: Strip) -> Text:
+        """One mark for each group of signals. Of ten thousand cells most have the same."""
+        if of not in self._strips:
+            self._strips[of] = Text().join(self.text(signal_words.MARKS[tone], _STYLES[tone]) for tone in of)
+        return self._strips[of]
+
+    def width(self, text: str) -> int:
+        return self.text(text).cell_len
+
+    def line(self, text: str, *, style: str = "", before: int = 0, whole: bool = False) -> None:
+        """One text, after `before` empty lines; `whole` leaves it on one line, to be copied."""
+        self.console.print(*[""] * before, self.text(text, style), sep="\n", soft_wrap=whole)
+
+    def list(self, title: str, lines: Sequence[str], *, style: str = "") -> None:
+        """A titled list, or nothing if there are no lines."""
+        if lines:
+            self.line(title, style="bold", before=1)
+            self.items(self.text(line, style) for line in lines)
+
+    def items(self, texts: Iterable[Text]) -> None:
+        """Each text behind a dash, its further lines indented."""
+        for text in texts:
+            self.item(text)
+
+    def item(self, text: Text, *, sign: str = " - ") -> None:
+        lines = text.wrap(self.console, max(1, self.console.width - len(sign)), overflow="fold")
+        for number, line in enumerate(lines):
+            line.rstrip()
+            self.console.print(Text(sign if number == 0 else " " * len(sign)), line, sep="")
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -> None:
+    """What the signs mean, those of cells without a measurement beside them; `left_out`: that there is more to see."""
+    first, *rest = (line for line in table.legend(tables) if line != table.CHANGED)
+    absent = set().union(*(one.absent for one in tables))
+    told = [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]
+    lines = [*rest, *([f"– {'; '.join(told)}"] if told else []), *([_ENDS_LEFT_OUT] if left_out else [])]
+    pen.line(first, style="dim", before=1)
+    for line in lines:
+        pen.line(line, style="dim")
+
+
+def _write_ends(one: ReportTable, pen: _Pen) -> None:
+    """Old → new, a line for each row."""
+    rows = [(row, line) for row in one.verdicts if (line := old_to_new.line(row))]
+    if rows:
+        pen.line("old → new", style="dim", before=1)
+        pen.items(pen.text(f"{row.label}, {line}", "dim") for row, line in rows)
+
+
+def _write_signals(one: ReportTable, pen: _Pen) -> None:
+    """Every signal of every row, with figures, limit and what would have shown; reasons below it."""
+    for row in one.verdicts:
+        told = old_to_new.rows(row)
+        if not told:
+            continue
+        pen.line(f"{row.label}, every signal", before=1)
+        grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="dim")
+        for name in ("signal", *old_to_new.COLUMNS[2:-1]):
+            grid.add_column(pen.text(name), overflow="fold")
+        for both, (title, _, *texts, _) in told:
+            style = _STYLES[both.tone] if both.is_open or both.tone == "none" else ""
+            marked = f"{signal_words.MARKS[both.tone] if both.seen else ' '} {title}"
+            grid.add_row(*(pen.text(text, style) for text in (marked, *texts)))
+        pen.console.print(grid)
+        pen.items(pen.text(text, "dim") for text in old_to_new.reasons(both for both, _ in told))
+
+
+def _write_table(one: ReportTable, pen: _Pen) -> None:
+    """The table in as few blocks as the width allows; verdict and figure of a cell on one line if that fits at once."""
+    spare = pen.console.width - sum(_widths(one, pen, wide=False))
+    label = min(max(8, pen.console.width // 3, spare), _label_width(one, pen))
+    room = pen.console.width - label
+    tall = sum(_widths(one, pen, wide=True)) > room
+    for number, columns in enumerate(_blocks(_widths(one, pen, wide=not tall), room)):
+        title = one.title if number == 0 else f"{one.title}, continued"
+        pen.line(title, style="bold", before=1)
+        pen.console.print(_block(one, columns, label=label, tall=tall, pen=pen))
+
+
+def _label_width(one: ReportTable, pen: _Pen) -> int:
+    return max(pen.width(row.label) for row in one.rows)
+
+
+def _widths(one: ReportTable, pen: _Pen, *, wide: bool) -> list[int]:
+    """Each column's width with its gutter."""
+    columns = zip(*(row.cells for row in one.rows), strict=True)
+    return [
+        _GUTTER + max(pen.width(version), *(_cell_width(cell, pen, wide=wide) for cell in cells))
+        for version, cells in zip(one.versions, columns, strict=True)
+    ]
+
+
+def _cell_width(cell: Shown | None, pen: _Pen, *, wide: bool) -> int:
+    if cell is None:
+        return 0
+    first, second = pen.width(f"{cell.symbol} {cell.word}"), pen.width(cell.figure)
+    return max(len(cell.strip), first + (second + 1 if second else 0) if wide else max(first, second))
+
+
+def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """Column numbers, as many to a block as fit into `room`, at least one."""
+    block: list[int] = []
+    used = 0
+    for number, width in enumerate(widths):
+        if block and used + width > room:
+            yield block
+            block, used = [], 0
+        block.append(number)
+        used += width
+    if block:
+        yield block
+
+
+def _block(one: ReportTable, columns: Sequence[int], *, label: int, tall: bool, pen: _Pen) -> RichTable:
+    grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="bold")
+    grid.add_column("", max_width=label, overflow="fold")
+    for number in columns:
+        grid.add_column(pen.text(one.versions[number]), overflow="fold")
+    for row in one.rows:
+        grid.add_row(pen.text(row.label), *(_cell(row, number, tall=tall, pen=pen) for number in columns))
+    return grid
+
+
+def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
+    cell = row.cells[number]
+    if cell is None:
+        return Text("")
+    style = _STYLES[cell.tone]
+    text = pen.text(f"{cell.symbol} {cell.word}", style)
+    if cell.figure:
+        text.append("\n" if tall else " ").append_text(pen.text(cell.figure))
+    return text.append("\n").append_text(pen.strip(cell.strip)) if cell.strip else text
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _write_findings(result: RunResult, pen: _Pen) -> None:
+    """A card for each, the worst first; of those beyond the first few their sentence alone."""
+    told = cards(result)
+    if told:
+        pen.line("Findings", style="bold", before=1)
+    for number, card in enumerate(told):
+        sentence, *rest = card_lines(card)
+        pen.item(pen.text(sentence, "red"))
+        for line in rest[:-1] if number < _MOST_CARDS else ():
+            pen.item(pen.text(line), sign="   ")
+        if number < _MOST_CARDS:
+            pen.line(f"   {rest[-1]}", whole=True)

@@ -1,0 +1,55 @@
+"""What a look of `harness watch` showed, in one line or as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.model.seen import ImageRef, RegistryLook
+from harness.report.text import numbers
+from harness.report.text.clean import plain
+
+MOST_NAMES = 6
+
+
+def line(seen: RegistryLook) -> str:
+    """`2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`"""
+    begin = f"{seen.at} {seen.matrix}: "
+    if seen.problem:
+        return plain(f"{begin}{seen.problem}")
+    changes = [
+        f"{len(spots)} {what} ({_names(spots)})"
+        for what, spots in (("new", seen.new), ("republished", seen.republished), ("gone", seen.gone))
+        if spots
+    ]
+    found = ", ".join([numbers.count(seen.images, "image"), *(changes or ["nothing new"])])
+    asked = [f"digests of {seen.digests} of {seen.tags} tags asked again"] if seen.tags else []
+    cost = f"{numbers.count(seen.requests, 'request')}, {seen.duration_s:.1f} s"
+    return plain("; ".join([f"{begin}{found}", *asked, cost, *seen.notes]))
+
+
+def as_json(seen: RegistryLook) -> dict[str, Any]:
+    """One JSON object a look. Every field is always there."""
+    return {
+        "matrix": seen.matrix,
+        "at": seen.at,
+        "images": seen.images,
+        "new": _spots(seen.new),
+        "republished": _spots(seen.republished),
+        "gone": _spots(seen.gone),
+        "digests": seen.digests,
+        "tags": seen.tags,
+        "requests": seen.requests,
+        "duration_s": seen.duration_s,
+        "notes": list(seen.notes),
+        "problem": seen.problem or None,
+    }
+
+
+def _spots(spots: Sequence[ImageRef]) -> list[dict[str, str]]:
+    return [{"series": spot.series, "image": spot.version} for spot in spots]
+
+
+def _names(spots: Sequence[ImageRef]) -> str:
+    shown = [f"{spot.series} {spot.version}" for spot in spots[:MOST_NAMES]]
+    return ", ".join([*shown, f"{len(spots) - MOST_NAMES} more"] if len(spots) > MOST_NAMES else shown)

@@ -1,0 +1,166 @@
+"""Whose fault it is, in one plain sentence. It never says more than is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from harness.model import Attribution, RunResult
+from harness.report.text import words
+from harness.report.text.clean import plain
+from harness.report.text.fault import Clause, clause_of, severity, subject_of
+from harness.report.text.lane_names import Names, host_name
+
+MOST_AT_THE_TOP = 3
+_MOST_CONTROLS = 3
+
+
+def worst_first(result: RunResult) -> list[Attribution]:
+    """What lasts before what was fixed, then by what is wrong and how much."""
+    return sorted(result.attribution, key=severity)
+
+
+def sentence(attribution: Attribution, result: RunResult) -> str:
+    """`signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's fault. …`"""
+    return sentences([attribution], result)[0]
+
+
+def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[str]:
+    """One for each; those of one scenario that end alike are told together, from old to new: who, and all but what
+    happened, once.
+    """
+    alike: dict[tuple[str, str], list[Attribution]] = {}
+    for one in attributions:
+        alike.setdefault((subject_of(one, result), fault_text(one, result)), []).append(one)
+    return [f"{subject} {_told(ones, fault, result)}" for (subject, fault), ones in alike.items()]
+
+
+def _told(attributions: Sequence[Attribution], fault: str, result: RunResult) -> str:
+    """`leaks 7.8 KiB a step since 6.3.0, in both variants; and 2.8 KiB a step since 6.5.0, when a is 1. Layer: …`"""
+    told = sorted(attributions, key=result.attribution.index)
+    layers = {one.layer for one in told if one.metric == "memory"}
+    shared = layers.pop() if len(layers) == 1 else None
+    clauses = [clause_of(one, result) for one in told]
+    tails = [
+        clause.tail + (f" (layer: {plain(one.layer)})" if one.layer and not shared else "")
+        for one, clause in zip(told, clauses, strict=True)
+    ]
+    text = _joined([_part(number, clauses) for number in range(len(clauses))], tails)
+    return f"{text}{f'; {fault}' if fault else ''}.{f' Layer: {plain(shared)}.' if shared else ''}"
+
+
+def _part(number: int, clauses: Sequence[Clause]) -> str:
+    """With its verb, unless the clause before it has the same."""
+    clause = clauses[number]
+    is_again = number > 0 and clauses[number - 1].kind == clause.kind
+    return f"{clause.again if is_again else clause.verb} {clause.when}"
+
+
+def _joined(parts: Sequence[str], tails: Sequence[str]) -> str:
+    """Where and when they share, once, at the end."""
+    if len(set(tails)) == 1:
+        return f"{', and '.join(parts)}{tails[0]}"
+    return "; and ".join(part + tail for part, tail in zip(parts, tails, strict=True))
+
+
+def fault_text(attribution: Attribution, result: RunResult) -> str:
+    """`not the RTX 4090's fault; torch_ops stays good there`; "" of a version that is bad on the only lane."""
+    names = Names(attribution, result)
+    clauses = [_FAULTS[attribution.cause](attribution, names)]
+    if attribution.unseen:
+        clauses.append(_unseen(attribution, names))
+    if attribution.controls:
+        there = " there" if names.on(attribution.bad_lanes) else ""
+        clauses.append(f"{_controls(attribution.controls)}{there}")
+    return "; ".join(filter(None, clauses))
+
+
+def _controls(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_CONTROLS
+    shown = [plain(name) for name in names[:_MOST_CONTROLS]] + ([f"{more} more scenarios"] if more > 0 else [])
+    return f"{words.together(shown)} {'stays' if len(names) == 1 else 'stay'} good"
+
+
+def _unseen(attribution: Attribution, names: Names) -> str:
+    variants = len({str(variant) for variant, _ in attribution.unseen})
+    lanes = list(dict.fromkeys(lane for _, lane in attribution.unseen))
+    return f"{variants} of these {len(attribution.variants)} variants not known {names.on(lanes)}".rstrip()
+
+
+# ---------------------------------------------------------------- whose fault
+
+
+def _image(attribution: Attribution, names: Names) -> str:
+    clauses = [_cleared(attribution, names)]
+    if attribution.open_lanes:
+        clauses.append(f"not known for {names.all_of(attribution.open_lanes)}")
+    return "; ".join(filter(None, clauses))
+
+
+def _cleared(attribution: Attribution, names: Names) -> str:
+    if len(attribution.bad_lanes) < 2:
+        return ""
+    if attribution.apart:
+        return "the image's fault on each of them"
+    if attribution.alike and attribution.bad_lanes[0].gpu is not None:
+        return "not the host's fault" if len({lane.host.name for lane in attribution.bad_lanes}) > 1 else ""
+    if attribution.cleared and len(attribution.cleared) < len(attribution.bad_lanes):
+        return f"not {names.faults(attribution.cleared)}"
+    return f"not the {names.kind(attribution.bad_lanes)}'s fault"
+
+
+def _gpu(attribution: Attribution, names: Names) -> str:
+    doubt = _or_of_hosts(attribution)
+    return f"{names.good_with(attribution)}: the fault of {names.all_of(attribution.bad_lanes)}{doubt}, not the image's"
+
+
+def _or_of_hosts(attribution: Attribution) -> str:
+    """`, or of its host (new)`: hosts where no card is good, unless one kind of card is bad in several."""
+    hosts = {lane.host.name for lane in attribution.bad_lanes}
+    doubted = sorted(hosts - {lane.host.name for lane in attribution.good_lanes})
+    if not doubted or (attribution.alike and len(hosts) > 1):
+        return ""
+    if len(doubted) < len(hosts):
+        return f", or of {words.together([host_name(one) for one in doubted])}"
+    whose = "its" if len(attribution.bad_lanes) == 1 else "their"
+    return f", or of {whose} host{'s' if len(doubted) > 1 else ''} ({words.together([plain(one) for one in doubted])})"
+
+
+def _host(attribution: Attribution, names: Names) -> str:
+    hosts = words.together(sorted({host_name(lane.host.name) for lane in attribution.bad_lanes}))
+    return f"{names.good_with(attribution)}: the fault of {hosts}, not the image's"
+
+
+def _interaction(attribution: Attribution, names: Names) -> str:
+    if not attribution.good_lanes:
+        return "no image is bad on all of them: it takes both the image and the lane"
+    several = len(attribution.bad_lanes) > 1
+    lanes = f"one of these {names.kind(attribution.bad_lanes)}s" if several else names.blamed(attribution.bad_lanes)
+    return f"{names.good_with(attribution)}: it takes both the image and {lanes}"
+
+
+def _undecided(attribution: Attribution, names: Names) -> str:
+    lanes = names.blamed(attribution.bad_lanes)
+    doubts = {
+        "image or lane": f"whether the image or {lanes} is at fault is undecided",
+        "lane or both": f"{names.good_with(attribution)}; whether {lanes} alone is at fault is undecided",
+        "nothing good": "there is nothing good to compare with, so whose fault it is is undecided",
+    }
+    return f"{doubts[attribution.doubt or 'image or lane']}: {_way(attribution, names)}"
+
+
+def _way(attribution: Attribution, names: Names) -> str:
+    """What would tell."""
+    if attribution.missing:
+        return names.way_out(attribution.missing[0])
+    if attribution.doubt == "nothing good" and names.oldest in attribution.images:
+        return "add an older version; if that is bad too, the scenario may do it by itself"
+    return "no cell of this matrix can tell, so add a host, or a version that runs there"
+
+
+_FAULTS: dict[str, Callable[[Attribution, Names], str]] = {
+    "image": _image,
+    "gpu": _gpu,
+    "host": _host,
+    "interaction": _interaction,
+    "undecided": _undecided,
+}

@@ -1,0 +1,182 @@
+"""One fault in words: what it does and how much, since when, on which lanes, and with which params."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
+from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, sign_of, span
+from harness.report.bad_ranges import place_of, place_of_cell
+from harness.report.text import phrases
+from harness.report.text.clean import plain, version
+from harness.report.text.lane_names import Names
+from harness.report.text.param_rule import when_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clause:
+    """`leaks 7.8 KiB a step`, after another leak `7.8 KiB a step`; `since 6.3.0`; `, on both cards, when a is 1`.
+
+    `kind`: clauses of one kind share their verb.
+    """
+
+    kind: str
+    verb: str
+    again: str
+    when: str
+    tail: str
+
+
+def clause_of(attribution: Attribution, result: RunResult) -> Clause:
+    names = Names(attribution, result)
+    found = [one.finding for one in attribution.episodes]
+    size = size_of(attribution, result)
+    when, where = _when_and_where(attribution, result, names)
+    return Clause(
+        kind=sign_of(found[0]),
+        verb=phrases.verb(found, size),
+        again=phrases.again(found[0], size),
+        when=when,
+        tail="".join(f", {part}" for part in (where, when_text(attribution)) if part),
+    )
+
+
+def subject_of(attribution: Attribution, result: RunResult) -> str:
+    """`signal`, `multidict`, `multidict: headers`: the series where there are several or it is a package's name; with
+    one of these its scenario, unless that is the only one of both.
+    """
+    series = {block.series.name: block.series for block in result.plan.blocks}
+    pairs = {(block.series.name, block.variant.scenario.name) for block in result.plan.blocks}
+    of_images = all(isinstance(one.source, Pull) for one in series[attribution.series].images)
+    name, scenario = plain(attribution.series), plain(attribution.scenario)
+    if of_images and len(series) == 1:
+        return scenario
+    is_only = sum(attribution.series == one or attribution.scenario == other for one, other in pairs) == 1
+    return name if is_only and not of_images else f"{name}: {scenario}"
+
+
+def severity(attribution: Attribution) -> tuple[bool, int, float]:
+    """The worst is the least: what lasts, then failures, what grows, levels and values; then by size."""
+    found = [one.finding for one in attribution.episodes]
+    known = [one.effect for one in found if one.effect is not None]
+    largest = max((abs(math.log(one.value)) if one.unit == "ratio" and one.value > 0 else one.value for one in known),
+                  default=0.0)  # fmt: skip
+    lasts = any(one.ends is None for one in attribution.episodes)
+    return not lasts, _rank(found[0]), -largest
+
+
+def _rank(finding: Finding) -> int:
+    order = [*SIGNALS, finding.metric]
+    return 1 if finding.verdict == "nan" else 2 * order.index(finding.metric)
+
+
+def order_of(attribution: Attribution, result: RunResult) -> Order:
+    """The versions of its series and their positions."""
+    block = next(block for block in result.plan.blocks if block.series.name == attribution.series)
+    return {cell.image.version: place for place, cell in enumerate(block.cells)}
+
+
+# ---------------------------------------------------------------- since when, and where
+
+
+def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[EpisodeBounds, ...]]:
+    """Of each bad lane, as narrow as its variants allow together: they may be one."""
+    of: dict[Lane, dict[object, list[EpisodeBounds]]] = {}
+    for one in attribution.episodes:
+        finding = one.finding
+        of.setdefault(finding.lane, {}).setdefault(finding.variant, []).append(bounds_of(one, order))
+    return {lane: tuple(_one(same) for same in zip(*variants.values(), strict=True)) for lane, variants in of.items()}
+
+
+def _one(same: Sequence[EpisodeBounds]) -> EpisodeBounds:
+    found = met(same)
+    assert found is not None, "variants are told together only if their episodes may be one"
+    return found
+
+
+def _when_and_where(attribution: Attribution, result: RunResult, names: Names) -> tuple[str, str]:
+    order = order_of(attribution, result)
+    versions, lanes = list(order), lane_bounds(attribution, order)
+    together = _together(list(lanes.values()))
+    if together is not None:
+        return _when(together, attribution, versions), names.on(attribution.bad_lanes)
+    apart: dict[tuple[EpisodeBounds, ...], list[Lane]] = {}
+    for lane, bounds in lanes.items():
+        apart.setdefault(bounds, []).append(lane)
+    told = sorted(apart.items(), key=lambda entry: _vagueness(entry[0]))
+    each = [f"{_when(bounds, attribution, versions)} on {names.all_of(some)}" for bounds, some in told]
+    return " and ".join(each), ""
+
+
+def _together(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, ...] | None:
+    """Of all lanes, if what happened on them may have happened at the same versions."""
+    if len({len(one) for one in lanes}) > 1:
+        return None
+    found = [met(same) for same in zip(*lanes, strict=True)]
+    known = [one for one in found if one is not None]
+    return tuple(known) if len(known) == len(found) else None
+
+
+def _vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
+    """What says most comes first: with a last good version, and few that cannot be told."""
+    last, first = several[0].begins or (-1, several[0].seen)
+    return last < 0, first - last
+
+
+def _when(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str]) -> str:
+    only = several[0]
+    if len(several) == len(attribution.images) == 1 and only.begins is not None and only.begins[0] < 0:
+        return f"in {version(attribution.images[0])}{phrases.fixed(only, versions)}"
+    return " and ".join(phrases.when(one, versions) for one in several)
+
+
+# ---------------------------------------------------------------- how much
+
+
+def size_of(attribution: Attribution, result: RunResult) -> str:
+    """The size of what it does, over all places; of what grows in each of its versions, too."""
+    order = order_of(attribution, result)
+    cells = {place_of_cell(entry.cell): entry for entry in result.cells}
+    known = [one.finding.effect for one in attribution.episodes if one.finding.effect is not None]
+    grown = [each for one in attribution.episodes for each in _growths(one, result, order, cells)]
+    size = phrases.sizes(known + grown)
+    if not attribution.episodes[0].depth:
+        return size
+    sides = [place_of_cell_at(one.finding, one.finding.before) for one in attribution.episodes]
+    before = [growth_of(cells[side], attribution.metric) for side in sides if side in cells]
+    return phrases.more(size, phrases.sizes([one for one in before if one is not None]))
+
+
+def place_of_cell_at(finding: Finding, version: str | None) -> tuple[str, ...]:
+    return *place_of(finding)[:3], version or ""
+
+
+def _growths(
+    episode: Episode, result: RunResult, order: Order, cells: dict[tuple[str, str, str, str], CellResult]
+) -> Iterator[Effect]:
+    """The rates of its versions, up to where it got worse."""
+    finding = episode.finding
+    if signal_of(finding.metric).kind != "growth":
+        return
+    worse = {one.after for one in result.findings if one.kind == "worse" and place_of(one) == place_of(finding)}
+    versions = list(order)
+    for place in span(episode, order):
+        if versions[place] in worse and versions[place] != finding.after:
+            return
+        entry = cells.get((*place_of(finding)[:3], versions[place]))
+        rate = None if entry is None else growth_of(entry, finding.metric)
+        if rate is not None:
+            yield rate
+
+
+def growth_of(entry: CellResult, metric: str) -> Effect | None:
+    """What a cell shows of a growth, if it is bad there."""
+    verdict = entry.verdict
+    if metric == "memory" and "leak" in verdict.verdicts and verdict.rate_kib_per_step is not None:
+        return Effect(value=verdict.rate_kib_per_step, unit=signal_of(metric).unit, ci=verdict.rate_ci)
+    seen = verdict.signals.get(metric)
+    if metric == "memory" or seen is None or seen.seen != "bad" or seen.value is None:
+        return None
+    return Effect(value=seen.value, unit=signal_of(metric).unit, ci=seen.ci)

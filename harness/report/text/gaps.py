@@ -1,0 +1,186 @@
+"""What a reader must not take for good: not measured, not decided, not to be seen, or never looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from harness.model import GROUPS, SIGNALS, Cell, CellResult, Group, RunResult, Scenario, SignalVerdict
+from harness.report.text import sensitivity, signal_words, words
+from harness.report.text.clean import plain, shortened, version
+
+_PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
+"""Where an image is named, before what became of it: `matrix.yaml:5: series.six.versions[0]: `."""
+_SO_FAR = "fewer launches than its verdict needs; the same sweep again goes on from here"
+_LIMIT_NONE = "the limit is none"
+_NO_METRICS = "the scenario returns none"
+_NOT_MEASURED = "not measured"
+_MOST_SCENARIOS = 3
+Groups = dict[tuple[str, str, str], list[CellResult]]
+"""By what is not known, the place, and the reason."""
+
+
+def lines(result: RunResult) -> list[str]:
+    """What was not measured as planned, not decided, or not to be seen: a line for each verdict or signal, series, lane
+    and reason.
+
+    An image's reason is told without its place in the file: versions that share it share the line. What a host could
+    not do as a whole is among its `troubles`, and what a search did not need is no gap.
+    """
+    told: Groups = {}
+    for what, reason, entry in [*_undecided(result), *_provisional(result)]:
+        told.setdefault((what, _place(entry), shortened(reason, most=words.WHY_LENGTH)), []).append(entry)
+    return [*(_line(*key, cells=[one.cell for one in some]) for key, some in told.items()), *_blind(result)]
+
+
+def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
+    host_problems = {state.problem for state in result.hosts}
+    for entry in result.cells:
+        known = words.tone(entry.verdict.verdict) in ("good", "bad")
+        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # after the place of a range
+        reason = _PLACE.sub("", entry.problem if known else words.why(entry)).removeprefix(named)
+        if (reason or not known) and reason not in host_problems and not sensitivity.is_needless(entry):
+            name = f"{entry.verdict.verdict}{', launched once' if words.is_seen_once(entry) else ''}"
+            yield f"{name}, {words.HINDERED}" if known else name, reason, entry
+
+
+def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
+    for entry in result.cells:
+        if entry.verdict.provisional and words.tone(entry.verdict.verdict) in ("good", "bad"):
+            yield f"{entry.verdict.verdict} so far", _SO_FAR, entry
+
+
+def _blind(result: RunResult) -> Iterator[str]:
+    """A line for each signal that is blind or suspect in a cell, by place and reason."""
+    told: dict[tuple[str, str, str, str], list[tuple[CellResult, SignalVerdict]]] = {}
+    for entry in result.cells:
+        for name in _open_signals(entry):
+            one = entry.verdict.signals[name]
+            told.setdefault((name, one.seen, _place(entry), signal_words.reason(one)), []).append((entry, one))
+    for (name, _, place, reason), some in told.items():
+        what = _range(name, [one for _, one in some])
+        yield _line(what, place, reason, cells=[entry.cell for entry, _ in some])
+
+
+def _open_signals(entry: CellResult) -> list[str]:
+    """Those of which a line is wanted: a cell that is undecided in its memory or its outcome has one for that, and one
+    that lacks launches for all of them.
+    """
+    own = "none" if entry.verdict.provisional else words.tone(entry.verdict.verdict)
+    told = ("memory", "outcome") if own != "good" else ()
+    if own == "none":
+        return []
+    names = signal_words.in_order([entry.verdict])
+    return [name for name in names if entry.verdict.signals[name].seen in ("blind", "suspect") and name not in told]
+
+
+def _range(name: str, some: Sequence[SignalVerdict]) -> str:
+    """`step time: only ±35 % would have shown (limit 10 %)`, of several the coarsest; or `setup time: suspect`."""
+    if some[0].seen == "suspect":
+        return f"{signal_words.signal_of(name).title}: suspect"
+    return signal_words.blindness(name, max(some, key=lambda one: one.visible or 0.0))
+
+
+def _place(entry: CellResult) -> str:
+    return f"{plain(entry.cell.image.series)} on {words.lane_text(entry.cell.lane)}"
+
+
+def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
+    versions = list(dict.fromkeys(version(cell.image.version) for cell in cells))
+    variants = list(dict.fromkeys(words.variant_text(cell.variant) for cell in cells))
+    some = words.together(versions) if len(versions) <= 4 else f"{', '.join(versions[:3])} and {len(versions) - 3} more"
+    which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
+    return f"{what}: {some} ({place}, {which}){': ' if reason else ''}{reason}"
+
+
+# ---------------------------------------------------------------- never looked at
+
+
+def asides(result: RunResult) -> list[str]:
+    """What a reader of the whole report should know of what it does not show."""
+    return [
+        text for text in (sensitivity.quiet_text(result), *not_looked_at(result), sensitivity.needless(result)) if text
+    ]
+
+
+def not_looked_at(result: RunResult) -> list[str]:
+    """What good says nothing about, as one line, or none: `not looked at: peak GPU memory (no GPU); in train: results
+    (the scenario returns none)`. A group of signals that has none is told as one.
+    """
+    cells: dict[str, list[CellResult]] = {}
+    for entry in result.cells:
+        if entry.verdict.trials:
+            cells.setdefault(entry.cell.variant.scenario.name, []).append(entry)
+    unseen = {name: _unseen(some) for name, some in cells.items()}
+    everywhere = set.intersection(*map(set, unseen.values())) if unseen else set()
+    some_where: dict[tuple[Unseen, ...], list[str]] = {}
+    for name, of_scenario in unseen.items():
+        some_where.setdefault(tuple(one for one in of_scenario if one not in everywhere), []).append(plain(name))
+    first = next(iter(unseen.values()), [])
+    parts = [_reasoned([one for one in first if one in everywhere])]
+    parts += [f"in {_some(names)}: {_reasoned(those)}" for those, names in some_where.items() if those]
+    told = "; ".join(filter(None, parts))
+    return [f"not looked at: {told}"] if told else []
+
+
+Unseen = tuple[str, str]
+"""The name of a signal, or of a group of them, and why it was not looked at."""
+
+
+def _reasoned(those: Iterable[Unseen]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for name, why in those:
+        by_reason.setdefault(why, []).append(name)
+    return ", ".join(f"{words.together(names)} ({why})" for why, names in by_reason.items())
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_SCENARIOS
+    return words.together([*names[:_MOST_SCENARIOS], *([f"{more} more"] if more > 0 else [])])
+
+
+def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
+    """Of one scenario's cells: what none of them looked at."""
+    reasons = _reasons(cells)
+    found: list[Unseen] = []
+    for group in GROUPS:
+        of_group = {name: why for name, why in reasons.items() if signal_words.signal_of(name).group == group}
+        judged = [name for name, one in SIGNALS.items() if one.group == group and one.kind != "observation"]
+        if len(of_group) > 1 and len(of_group) == len(judged) and len(set(of_group.values())) == 1:
+            found.append((signal_words.GROUP_NAMES[group], next(iter(of_group.values()))))
+        else:
+            found += [(signal_words.signal_of(name).title, why) for name, why in of_group.items()]
+    if _is_known(cells) and not _has(cells, "values"):
+        found.append((signal_words.GROUP_NAMES["values"], _NO_METRICS))
+    return found
+
+
+def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
+    """By signal: why none of these cells looked at it."""
+    scenario = cells[0].cell.variant.scenario
+    found: dict[str, str] = {}
+    for name in [name for name, one in SIGNALS.items() if one.kind != "observation"]:
+        seen = [entry.verdict.signals[name] for entry in cells if name in entry.verdict.signals]
+        if _is_off(name, scenario):
+            found[name] = _LIMIT_NONE
+        elif seen and all(one.seen == "none" for one in seen):
+            found[name] = next((plain(one.why).removeprefix("it was ") for one in seen if one.why), _NOT_MEASURED)
+        elif not seen and _is_known(cells):
+            found[name] = _NOT_MEASURED
+    return found
+
+
+def _is_off(name: str, scenario: Scenario) -> bool:
+    return SIGNALS[name].limit is not None and scenario.limits.of(name) is None
+
+
+def _is_known(cells: Iterable[CellResult]) -> bool:
+    """Whether anything is known of signals: runs of before there were any tell nothing of them."""
+    return any(entry.verdict.signals for entry in cells)
+
+
+def _has(cells: Iterable[CellResult], group: Group) -> bool:
+    names = {name for entry in cells for name in entry.verdict.signals}
+    return any(
+        signal_words.signal_of(name).group == group and signal_words.signal_of(name).kind == "value" for name in names
+    )

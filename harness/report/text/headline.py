@@ -1,0 +1,130 @@
+"""The sentence at the top of every report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
+from harness.report.text import blame, numbers, signal_words, words
+from harness.report.text.clean import plain, version
+from harness.report.text.sensitivity import is_needless
+from harness.report.text.signal_words import signal_of
+
+_MOST_TITLES = 3
+_ABSENT = "no step returned"
+
+
+def sentence(result: RunResult) -> str:
+    """What the run found, in one line of plain English; what is not known is said too."""
+    return _SENTENCES[result.verdict](result)
+
+
+def _regression(result: RunResult) -> str:
+    if not result.attribution:
+        return f"{_bad_cells(result)}, but the history does not say since which version."
+    top = blame.worst_first(result)[: blame.MOST_AT_THE_TOP]
+    rest = len(result.attribution) - len(top)
+    more = f" And {numbers.count(rest, 'further fault')} below." if rest > 0 else ""
+    return f"{' '.join(blame.sentences(top, result))}{more}"
+
+
+def _infrastructure(result: RunResult) -> str:
+    hosts = [plain(state.host.name) for state in result.hosts if state.problem is not None]
+    where = f" ({words.together(hosts)} could not be used)" if hosts else ""
+    lost = [cell for cell in result.cells if cell.problem or _is_untested(cell)]
+    cells = numbers.count(len(result.cells), "cell")
+    if not any(cell.verdict.trials for cell in result.cells):
+        return f"Nothing could be measured: {len(lost)} of {cells} are untested{where}."
+    how = "" if all(_is_untested(cell) for cell in lost) else " as planned"
+    return f"Nothing bad in what ran, but {len(lost)} of {cells} could not be measured{how}{where}."
+
+
+def _is_untested(cell: CellResult) -> bool:
+    """Whether it should have been measured and was not."""
+    return cell.verdict.verdict == "untested" and cell.cell.excluded is None and not is_needless(cell)
+
+
+def _inconclusive(result: RunResult) -> str:
+    unsure = [cell.verdict.verdict for cell in result.cells if cell.verdict.verdict in UNSURE]
+    kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
+    cells = numbers.count(len(result.cells), "cell")
+    told = [f"{len(unsure)} of {cells} could not be decided ({', '.join(kinds)})"] if unsure else []
+    early = sum(cell.verdict.provisional for cell in result.cells)
+    few = [f"{early} of {cells} had too few launches to be called good"] if early else []
+    return f"Nothing bad found, but {'; '.join([*told, *few, *_open(result)])}."
+
+
+def _open(result: RunResult) -> list[str]:
+    """What is not decided of cells that are good otherwise: changes seen in too few launches, and limits that could not
+    be kept.
+    """
+    return [*_suspects(result), *_blind(result)]
+
+
+def _suspects(result: RunResult) -> list[str]:
+    """`six 1.16.0: step time is 300 times that of the version before, by 1 launch`: what matters most of each cell."""
+    told = []
+    for cell in result.cells:
+        name = signal_words.matter(cell.verdict) if cell.verdict.verdict in GOOD else None
+        if name is not None and cell.verdict.signals[name].seen == "suspect":
+            why = cell.verdict.signals[name].why.partition(";")[0]
+            told.append(f"{plain(cell.cell.image.series)} {version(cell.cell.image.version)}: {plain(why)}")
+    rest = len(told) - _MOST_TITLES
+    return [*told[:_MOST_TITLES], *([f"{rest} more seem worse, too"] if rest > 0 else [])]
+
+
+def _blind(result: RunResult) -> list[str]:
+    good = [cell.verdict for cell in result.cells if cell.verdict.verdict in GOOD and cell.verdict.blind]
+    titles = list(dict.fromkeys(signal_of(name).title for verdict in good for name in verdict.blind))
+    absent = dict.fromkeys(
+        plain(one.why) for verdict in good for one in verdict.signals.values() if one.why.startswith(_ABSENT)
+    )
+    if not titles or absent:
+        return list(absent)
+    more = f" and {len(titles) - _MOST_TITLES} more" if len(titles) > _MOST_TITLES else ""
+    shown = f"{', '.join(titles[:_MOST_TITLES])}{more}" if more else words.together(titles)
+    return [f"{shown} could not be told as finely as the limit asks in {numbers.count(len(good), 'cell')}"]
+
+
+def _interrupted(result: RunResult) -> str:
+    done = sum(cell.verdict.trials > 0 for cell in result.cells)
+    cells = numbers.count(len(result.cells), "cell")
+    early = sum(cell.verdict.provisional for cell in result.cells)
+    sure = f", {early} of them in too few launches to be called good" if early else ""
+    told = f"Interrupted with {done} of {cells} measured{sure}; the same sweep again goes on from here."
+    seen = [*_bad_so_far(result), *_suspects(result)]
+    return f"{told} So far: {'; '.join(seen)}." if seen else told
+
+
+def _bad_so_far(result: RunResult) -> list[str]:
+    if result.attribution:
+        return [each.rstrip(".") for each in blame.sentences(blame.worst_first(result)[:1], result)]
+    return [_bad_cells(result)] if any(cell.verdict.verdict in BAD for cell in result.cells) else []
+
+
+def _ok(result: RunResult) -> str:
+    tones = [words.tone(cell.verdict.verdict) for cell in result.cells]
+    cells = numbers.count(len(tones), "cell")
+    if tones and "none" not in tones:
+        return f"Nothing bad: {'all ' if len(tones) > 1 else ''}{cells} {'are' if len(tones) > 1 else 'is'} good."
+    good = tones.count("good")
+    if all(is_needless(cell) for cell in result.cells if words.tone(cell.verdict.verdict) == "none"):
+        return f"Nothing bad in the {good} of {cells} that were run; the other {len(tones) - good} were not."
+    if not good:
+        return f"Nothing was run: of {cells}, all are excluded or cannot run there."
+    return f"Nothing bad: {good} of {cells} good, the rest not measured."
+
+
+_SENTENCES: dict[str, Callable[[RunResult], str]] = {
+    "regression": _regression,
+    "infrastructure": _infrastructure,
+    "inconclusive": _inconclusive,
+    "interrupted": _interrupted,
+    "ok": _ok,
+}
+
+
+def _bad_cells(result: RunResult) -> str:
+    bad = [cell.verdict.verdict for cell in result.cells if words.tone(cell.verdict.verdict) == "bad"]
+    kinds = [f"{bad.count(name)} {name}" for name in dict.fromkeys(bad)]
+    return f"{len(bad)} of {numbers.count(len(result.cells), 'cell')} bad ({', '.join(kinds)})"

@@ -1,0 +1,140 @@
+"""What is wrong, how much, and since when: the phrases of which sentences about findings are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from harness.model import Effect, Finding, signal_of
+from harness.model.episodes import EpisodeBounds
+from harness.report.text import numbers
+from harness.report.text.clean import plain, version
+
+_FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
+
+
+def when(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
+    """`since 6.3.0 (fixed in 6.3.2)`: never more than is known of `versions`, oldest first."""
+    end = fixed(bounds, versions)
+    if bounds.begins is None:
+        return f"up to {version(versions[bounds.seen])}{end}"
+    last, first = bounds.begins
+    name = version(versions[first])
+    if last < 0:
+        return f"in every version from {name}, the oldest{' that can be judged' if first else ''}{end}"
+    if bounds.gradual:
+        return f"little by little from {version(versions[last])} to {name}{end}"
+    if first - last > 1:
+        return f"since a version after {version(versions[last])}, {name} at the latest{end}"
+    return f"since {name}{end}"
+
+
+def fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
+    """` (fixed in 6.3.2)`, or "" of what lasts."""
+    if bounds.ends is None:
+        return ""
+    last, first = bounds.ends
+    name = version(versions[first])
+    where = "fixed in" if first - last == 1 else "fixed by"
+    after = f", after {version(versions[last])}" if first - last > 1 else ""
+    return f" ({where} {name}{after}{', where that is known' if bounds.open else ''})"
+
+
+def verb(same: Sequence[Finding], size: str) -> str:
+    """`leaks 7.8 KiB a step`: findings of one kind, and the size of them all."""
+    finding = same[0]
+    if finding.metric == "outcome":
+        said = " or ".join(dict.fromkeys(_FAILS.get(one.verdict, "fails") for one in same))
+        return f"{said}{f' in {size}' if size else ''}"
+    if finding.verdict == "slowdown":
+        return "gets slower step by step"
+    if finding.verdict == "nan":
+        return f"returns NaN as its {plain(signal_of(finding.metric).title)}"
+    said = plain(signal_of(finding.metric).verb)
+    if finding.metric == "memory":
+        return f"{said} {size or 'memory'}"
+    return f"{said}{f' ({size})' if size else ''}"
+
+
+def again(finding: Finding, size: str) -> str:
+    """The same after its verb was told already: `2.8 KiB a step`."""
+    if finding.metric == "memory" and size:
+        return size
+    return f"again ({size})" if size and finding.verdict not in ("slowdown", "nan") else "again"
+
+
+def more(size: str, before: str) -> str:
+    """The size of what made something worse that was bad already: `0.68 KiB a step instead of 0.12`."""
+    if not size or not before:
+        return f"a further {size}" if size else ""
+    return f"{size} instead of {_without_end(before, size)}"
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def sizes(effects: Sequence[Effect]) -> str:
+    """The effects of the same finding in several places or versions: one figure, or from the least to the most.
+
+    Rates whose intervals meet are one.
+    """
+    if not effects:
+        return ""
+    least, most = min(effects, key=lambda one: one.value), max(effects, key=lambda one: one.value)
+    if _is_rate(most) and _meet(least, most):
+        return size(effects[0])
+    low, high = size(least), size(most)
+    if low == high:
+        return high
+    return f"{_without_end(low, high)} to {high or 'all launches'}"
+
+
+def _without_end(text: str, other: str) -> str:
+    """Without the words that both end with."""
+    parts, others = text.split(), other.split()
+    while len(parts) > 1 and parts[-1:] == others[-1:]:
+        parts, others = parts[:-1], others[:-1]
+    return " ".join(parts)
+
+
+def _meet(least: Effect, most: Effect) -> bool:
+    return least.ci is not None and most.ci is not None and least.ci[1] >= most.ci[0]
+
+
+def _is_rate(effect: Effect) -> bool:
+    return effect.unit.endswith("/step")
+
+
+def size(effect: Effect) -> str:
+    """`7.8 KiB a step`, `1 file a step`, `50 % more`, `5.62 times`, `38 % of launches`; "" of what always fails."""
+    if effect.unit == "ratio":
+        return _ratio(effect.value)
+    if effect.unit == "failures":
+        return f"{numbers.rough(100 * effect.value)} % of launches" if effect.value < 1 else ""
+    if _is_rate(effect):
+        return _rate(effect.value, effect.unit.removesuffix("/step"))
+    return numbers.effect(Effect(value=effect.value, unit=effect.unit))
+
+
+def _ratio(ratio: float) -> str:
+    if ratio >= 2:
+        return f"{numbers.number(ratio)} times"
+    return f"{numbers.number(100 * abs(ratio - 1))} % {'more' if ratio >= 1 else 'less'}"
+
+
+def _rate(value: float, unit: str) -> str:
+    if unit in _BYTES:
+        return f"{_BYTES[unit](value)} a step"
+    count = numbers.rough(value).removesuffix(".0")
+    return f"{count} {_SINGULAR.get(unit, unit.removesuffix('s')) if count == '1' else unit} a step"
+
+
+def _kib(value: float) -> str:
+    return f"{numbers.rough(value)} KiB" if value < 1024 else f"{numbers.rough(value / 1024)} MiB"
+
+
+def _bytes(value: float) -> str:
+    return f"{numbers.rough(value)} bytes" if value < 1024 else _kib(value / 1024)
+
+
+_BYTES: dict[str, Callable[[float], str]] = {"KiB": _kib, "B": _bytes}
+_SINGULAR = {"processes": "process", "s": "s"}

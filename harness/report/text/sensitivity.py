@@ -1,0 +1,84 @@
+"""What a good cell is worth: how small a leak or a change could be and still hide in it; and what was never asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.model import GOOD, CellResult, CellVerdict, RunResult
+from harness.report.text import numbers
+from harness.report.text.clean import plain, version
+
+_MOST_PLACES = 6
+SLOW = "Grows, but more slowly than the limit"
+
+
+def is_needless(entry: CellResult) -> bool:
+    """Whether it was not run because the answer was known without it."""
+    return bool(entry.skipped) and entry.verdict.verdict == "untested"
+
+
+def needless(result: RunResult) -> str | None:
+    """The cells that were not run because nobody needed them, by place and variant; None if there are none."""
+    cells = [entry for entry in result.cells if is_needless(entry)]
+    if not cells:
+        return None
+    by_search = cells[0].skipped.startswith("not needed")
+    reason = "not needed by the search" if by_search else plain(cells[0].skipped)
+    of_all = numbers.count(len(result.cells), "cell")
+    return f"{reason}: {len(cells):,} of {of_all} ({'; '.join(_by_place(cells))})"
+
+
+def _by_place(cells: Sequence[CellResult]) -> list[str]:
+    """`multidict on here: pop: 6.1.0 and 6.2.0`: variants of which the same versions were not run are told together."""
+    versions: dict[tuple[str, str], list[str]] = {}
+    for entry in cells:
+        place = f"{plain(entry.cell.image.series)} on {plain(str(entry.cell.lane))}"
+        versions.setdefault((place, plain(str(entry.cell.variant))), []).append(version(entry.cell.image.version))
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (place, variant), names in versions.items():
+        groups.setdefault((place, tuple(names)), []).append(variant)
+    told = [f"{place}, {_some(who, 'variant', most=2)}: {_some(names)}" for (place, names), who in groups.items()]
+    return [*told[:_MOST_PLACES], *(["…"] if len(told) > _MOST_PLACES else [])]
+
+
+def _some(names: Sequence[str], noun: str = "version", *, most: int = 8) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {numbers.count(more, f'more {noun}')}" if more > 0 else "")
+
+
+def quiet_text(result: RunResult) -> str | None:
+    """What `flat` is worth: the smallest leak that it rules out, and up to which step. None if nothing is flat."""
+    flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
+    known = [(one.excluded_kib_per_step, one.steps) for one in flat if one.excluded_kib_per_step is not None]
+    if not known:
+        return None
+    bound, steps = max(bound for bound, _ in known), min(steps for _, steps in known)
+    return f"flat rules out a leak above {numbers.rate(bound)} up to step {steps:,}; a smaller one could hide"
+
+
+def slow_growth(result: RunResult) -> list[str]:
+    """A line for each good history that surely grows, by half of its limit or more: "good" is what the limit made it.
+
+    `s 1.1, 1.2 on here, parse: grows 0.49 KiB a step, below the limit of 0.5: "leak: 0.25KiB" would call it`
+    """
+    groups: dict[tuple[str, str, float], list[CellResult]] = {}
+    for entry in result.cells:
+        limit, rate = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict.rate_kib_per_step
+        if entry.verdict.verdict in GOOD and rate is not None and _surely(entry.verdict) and limit / 2 <= rate < limit:
+            place = f"{plain(str(entry.cell.lane))}, {plain(str(entry.cell.variant))}"
+            groups.setdefault((plain(entry.cell.image.series), place, limit), []).append(entry)
+    return [_slow(*key, entries) for key, entries in groups.items()]
+
+
+def _surely(verdict: CellVerdict) -> bool:
+    return verdict.rate_ci is not None and verdict.rate_ci[0] > 0
+
+
+def _slow(series: str, place: str, limit: float, entries: Sequence[CellResult]) -> str:
+    rates = [entry.verdict.rate_kib_per_step or 0.0 for entry in entries]
+    low, high = numbers.rough(min(rates)), numbers.rough(max(rates))
+    return (
+        f"{series} {_some([version(entry.cell.image.version) for entry in entries])} on {place}: grows "
+        f"{low if low == high else f'{low} to {high}'} KiB a step, below the limit of {limit:g}: "
+        f'"leak: {limit / 2:g}KiB" would call it'
+    )

@@ -1,0 +1,285 @@
+"""What a cell shows of each signal, in words and in marks: the strip, the signal that matters, figures with units."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Literal
+
+from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, CellVerdict, Effect, Group, Signal, SignalState, SignalVerdict
+from harness.model import signal_of as _signal_of
+from harness.report.text import numbers
+from harness.report.text.clean import plain
+
+Tone = Literal["bad", "good", "unsure", "none"]
+Strip = tuple[Tone, ...]
+"""A tone for each of GROUPS; empty where nothing is known of any signal."""
+MARKS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "·"}
+MEANINGS: Mapping[Tone, str] = {
+    "bad": "bad", "good": "good", "unsure": "not decided", "none": "nothing to look at",
+}  # fmt: skip
+TONES: Mapping[SignalState, Tone] = {
+    "bad": "bad",
+    "suspect": "unsure",
+    "blind": "unsure",
+    "good": "good",
+    "none": "none",
+}
+GROUP_NAMES: Mapping[Group, str] = {
+    "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
+    "start-up": "start-up", "values": "results",
+}  # fmt: skip
+LEGEND = (
+    f"marks, in order: {', '.join(GROUP_NAMES.values())} "
+    "(✓ good, ? not decided or blind, ✗ bad, · nothing to look at)"
+)  # fmt: skip
+_FIGURES = re.compile(r"^only [^;]* would have shown[^;]*(; |$)")
+_MS, _KIB = 1000.0, 1024.0
+_FINEST = 1e-4
+"""Launches that are the same to the last bit would have shown anything."""
+_TENFOLD = 9.0
+"""A change that two noisy launches could hide may be thousands of millions of per cent: nothing could be told."""
+
+
+@lru_cache(maxsize=1024)
+def signal_of(name: str) -> Signal:
+    """As the table has it; the name of a scenario's own metric is made harmless."""
+    known = _signal_of(name)
+    return known if name in SIGNALS else _signal_of(f"{METRIC_PREFIX}{plain(known.title)}")
+
+
+# ---------------------------------------------------------------- marks
+
+
+def strip(verdict: CellVerdict) -> Strip:
+    """One tone a group: the worst of its signals; `none` if none of them could be looked at. What is provisional is
+    never good.
+    """
+    tones = _strip(tuple((name, one.seen) for name, one in verdict.signals.items())) if verdict.signals else ()
+    return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
+
+
+@lru_cache(maxsize=1024)
+def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
+    """Cached: of ten thousand cells most are alike."""
+    tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
+    for name, one in seen:
+        tones[signal_of(name).group].add(TONES[one])
+    order: tuple[Tone, ...] = ("bad", "unsure", "good")
+    return tuple(next((tone for tone in order if tone in tones[group]), "none") for group in GROUPS)
+
+
+def marks(of: Strip) -> str:
+    """`✓✓✓?✓·`"""
+    return "".join(MARKS[tone] for tone in of)
+
+
+def told(of: Strip) -> str:
+    """The strip for who cannot see it: `outcome good, memory good, …`"""
+    return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
+
+
+def matter(verdict: CellVerdict) -> str | None:
+    """The signal that matters most in a cell: bad before suspect before blind; None if nothing of it is.
+
+    Of several bad ones it is one that no other explains, the first of the table.
+    """
+    for wanted in ("bad", "suspect", "blind"):
+        names = _in_order(name for name, one in verdict.signals.items() if one.seen == wanted)
+        if names:
+            explained = {other for name in names for other in signal_of(name).explains}
+            return next((name for name in names if name not in explained), names[0])
+    return None
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """As the table of signals has them, the scenario's own metrics last."""
+    order = list(SIGNALS)
+    return sorted(names, key=lambda name: order.index(name) if name in SIGNALS else len(order))
+
+
+def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
+    """The names of all signals that these cells have."""
+    return _in_order({name for verdict in verdicts for name in verdict.signals})
+
+
+# ---------------------------------------------------------------- figures
+
+
+def value_text(name: str, value: float | None) -> str:
+    """A figure of that signal with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if it is not known."""
+    if value is None:
+        return ""
+    signal = signal_of(name)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "infinity"
+    if signal.kind == "value":
+        return numbers.number(value)
+    return _in_unit(value, signal.unit)
+
+
+def _in_unit(value: float, unit: str) -> str:
+    size, slash, per = unit.partition("/")
+    if unit in _WHOLE:
+        return _WHOLE[unit](value)
+    return f"{_SIZES[size](value)}{slash}{per}" if size in _SIZES else numbers.amount(value, unit)
+
+
+def _bytes(value: float) -> str:
+    if abs(value) < _KIB:
+        return f"{numbers.number(value)} B"
+    kib = value / _KIB
+    return f"{numbers.number(kib)} KiB" if abs(kib) < _KIB else numbers.mebibytes(kib / _KIB)
+
+
+_WHOLE: Mapping[str, Callable[[float], str]] = {
+    "KiB/step": numbers.rate,
+    "ratio": lambda value: f"{numbers.number(value)}×",
+    "failures": lambda value: f"{numbers.number(100 * value)} % failed",
+}
+_SIZES: Mapping[str, Callable[[float], str]] = {
+    "s": lambda value: numbers.milliseconds(_MS * value),
+    "KiB": lambda value: numbers.mebibytes(value / _KIB),
+    "B": _bytes,
+}
+
+
+def value_of(name: str, verdict: CellVerdict) -> float | None:
+    """A cell's figure of a signal, in its unit: for those that reports always had, the one that findings compare."""
+    known = verdict.signals.get(name)
+    if name == "memory":
+        return verdict.rate_kib_per_step
+    if name == "step_time" and verdict.step_level[0] is not None:
+        return verdict.step_level[0] / _MS
+    if name == "peak_memory" and verdict.peak_level[0] is not None:
+        return verdict.peak_level[0] * _KIB
+    return None if known is None else known.value
+
+
+def limit_text(name: str, limit: float | None) -> str:
+    """`10 %`, `50 % and 0.5 s`, `0.5 KiB/step`; "" without one."""
+    signal = signal_of(name)
+    if limit is None:
+        return ""
+    if signal.kind == "growth":
+        return _in_unit(limit, signal.unit)
+    if signal.kind != "level" and not limit:
+        return "equal"
+    least = f" and {_least(signal)}" if signal.least else ""
+    return f"{numbers.number(100 * limit)} %{least}"
+
+
+def _least(signal: Signal) -> str:
+    """`0.5 s`, without the zeros of a measured figure."""
+    if signal.unit == "s":
+        return f"{signal.least:g} s" if signal.least >= 0.1 else f"{_MS * signal.least:g} ms"
+    return _in_unit(signal.least, signal.unit)
+
+
+def visible_of(name: str, verdict: CellVerdict) -> float | None:
+    """The smallest change of a signal that would have shown: a share for levels, an amount a step for growths."""
+    known = verdict.signals.get(name)
+    if known is not None and known.visible is not None:
+        return known.visible
+    if name == "memory":
+        return verdict.excluded_kib_per_step
+    return (verdict.smallest_visible or {}).get(name)
+
+
+def visible_text(name: str, visible: float | None) -> str:
+    """`8 %`, `0.017 KiB/step`, `more than tenfold`; "" if it is not known."""
+    if visible is None or not math.isfinite(visible):
+        return ""
+    signal = signal_of(name)
+    if signal.kind == "growth":
+        return _in_unit(visible, signal.unit)
+    return "more than tenfold" if visible > _TENFOLD else f"{numbers.number(_two(100 * max(visible, _FINEST)))} %"
+
+
+def changed(old: float, new: float) -> str:
+    """`+4 %`, `5.6×`: the second beside the first, to two digits; "" where that means nothing."""
+    if not (old > 0 and new > 0 and math.isfinite(new / old)):
+        return ""
+    apart = _two(new / old - 1)
+    return numbers.change(Effect(value=1 + apart, unit="ratio")) if apart else "no change"
+
+
+def _two(value: float) -> float:
+    """Rounded to two significant digits."""
+    return float(f"{value:.1e}")
+
+
+# ---------------------------------------------------------------- one signal in words
+
+_SHORT: Mapping[str, str] = {
+    "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
+    "shm": "/dev/shm", "disk": "disk",
+}  # fmt: skip
+"""What a narrow column calls a signal whose title is long."""
+_UNTOLD = "cannot be told"
+MEANS: Mapping[SignalState, str] = {
+    "bad": "bad", "suspect": "suspect", "blind": "blind", "good": "good", "none": "not looked at",
+}  # fmt: skip
+
+
+def short(name: str, one: SignalVerdict) -> tuple[str, str]:
+    """What a cell says where this signal matters: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
+    title, seen = _SHORT.get(name, signal_of(name).title), _seen(name, one)
+    if one.seen != "blind":
+        return title, value_text(name, one.value)
+    return title, f"only {seen}" if seen else _UNTOLD
+
+
+def _seen(name: str, one: SignalVerdict) -> str:
+    """Of a blind signal what would have shown: `±35 %`, `0.9 KiB/step`, `>10×`; "" if that is not known."""
+    if not is_coarse(one) or one.visible is None or not math.isfinite(one.visible):
+        return ""
+    if signal_of(name).kind == "growth":
+        return visible_text(name, one.visible)
+    return ">10×" if one.visible > _TENFOLD else f"±{visible_text(name, one.visible)}"
+
+
+def is_open(name: str, verdict: CellVerdict) -> bool:
+    """Whether a cell is suspect or blind in a signal."""
+    return name in verdict.signals and TONES[verdict.signals[name].seen] == "unsure"
+
+
+def is_coarse(one: SignalVerdict) -> bool:
+    """Whether it is blind because what would have shown is more than the limit: not for want of launches alone."""
+    return one.seen == "blind" and one.visible is not None and (one.limit is None or one.visible > one.limit)
+
+
+def blindness(name: str, one: SignalVerdict) -> str:
+    """`step time: only ±35 % would have shown (limit 10 %)`"""
+    limit = limit_text(name, one.limit)
+    seen = _seen(name, one)
+    told = f"only {seen} would have shown" if seen else _UNTOLD
+    if seen.startswith(">"):
+        told = f"only a change of {visible_text(name, one.visible)} would have shown"
+    return f"{signal_of(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+
+
+def reason(one: SignalVerdict) -> str:
+    """Why a signal is what it is, and the remedy, without the figures of what is blind: reports tell those."""
+    why = plain(one.why)
+    return _FIGURES.sub("", why) if one.seen == "blind" else why
+
+
+def sentence(name: str, one: SignalVerdict) -> str:
+    """All that is known of a signal that is not good: what was seen, the limit, the reason and the remedy."""
+    if one.seen == "blind":
+        said = blindness(name, one)
+    else:
+        limit = limit_text(name, one.limit)
+        told = ", ".join(filter(None, (MEANS[one.seen], value_text(name, one.value))))
+        said = f"{signal_of(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+    why = reason(one)
+    return f"{said}; {why}" if why else said
+
+
+def doubts(verdict: CellVerdict) -> list[str]:
+    """A sentence for each signal of a cell that is bad, suspect or blind, in the order of the table."""
+    names = _in_order(name for name, one in verdict.signals.items() if one.seen in ("bad", "suspect", "blind"))
+    return [sentence(name, verdict.signals[name]) for name in names]

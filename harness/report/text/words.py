@@ -1,0 +1,264 @@
+"""The short texts that all reports share: one cell, one finding, one host that could not be used.
+
+Names of images, params and hosts go through `clean.plain`; escaping for a format is that format's own work.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+
+from harness.model import BAD, GOOD, UNSURE, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
+from harness.report.text import numbers, signal_words
+from harness.report.text.clean import plain, shortened, version
+from harness.report.text.signal_words import Tone
+
+SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "–"}
+WHY_LENGTH = 260
+HINDERED = "not measured as planned"
+SO_FAR = "good so far"
+UNCONFIRMED = "a side of it has fewer than two launches"
+
+
+def tone(verdict: str) -> Tone:
+    """How a verdict is coloured: `none` says nothing about the image."""
+    if verdict in BAD:
+        return "bad"
+    if verdict in GOOD:
+        return "good"
+    return "unsure" if verdict in UNSURE else "none"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ---------------------------------------------------------------- one cell
+
+
+def cell_tone(verdict: CellVerdict) -> Tone:
+    """How a cell is coloured, by all that was looked at: good only if nothing is bad, undecided or provisional."""
+    own = tone(verdict.verdict)
+    if own in ("bad", "none"):
+        return own
+    name = signal_words.matter(verdict)
+    if name is not None and verdict.signals[name].seen == "bad":
+        return "bad"
+    return "unsure" if name is not None or verdict.provisional else own
+
+
+def cell_words(verdict: CellVerdict, *, least: int) -> tuple[str, str]:
+    """The word and the figure of a cell in a table, for what is worst about it: (`leak`, `7.84`), (`step time`,
+    `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`). `least`: the launches that it needs.
+    """
+    own, name = tone(verdict.verdict), signal_words.matter(verdict)
+    is_bad = name is not None and verdict.signals[name].seen == "bad"
+    if own == "good" and verdict.provisional and not is_bad:
+        return SO_FAR, _launches(verdict.trials, least=least)
+    if name is None or own in ("bad", "none") or (own == "unsure" and not is_bad):
+        return verdict_word(verdict), cell_figure(verdict)
+    return signal_words.short(name, verdict.signals[name])
+
+
+def _launches(trials: int, *, least: int) -> str:
+    return f"{trials} of {least} launches" if trials < least else f"{trials} launches"
+
+
+def verdict_word(verdict: CellVerdict) -> str:
+    """All the bad verdicts that hold (`leak, slowdown`), or the one verdict."""
+    bad = [_word(name, verdict) for name in verdict.verdicts if name in BAD]
+    return ", ".join(bad) if len(bad) > 1 else _word(verdict.verdict, verdict)
+
+
+def _word(name: str, verdict: CellVerdict) -> str:
+    """A growth is called by what grows."""
+    if name == "nan":
+        return "NaN"
+    growing = _bad_of("growth", verdict) if name == "growth" else None
+    return name if growing is None else signal_words.signal_of(growing).title
+
+
+def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
+    """The first bad signal of a kind; resident memory has a verdict of its own."""
+    names = signal_words.in_order([verdict])
+    bad = (name for name in names if name != "memory" and verdict.signals[name].seen == "bad")
+    return next((name for name in bad if signal_words.signal_of(name).kind == kind), None)
+
+
+def is_seen_once(result: CellResult) -> bool:
+    """Whether it rests on a single launch that showed something: a search asks no more where it knows enough."""
+    return result.verdict.verdict in UNSURE and result.verdict.trials == 1
+
+
+def cell_figure(verdict: CellVerdict) -> str:
+    """The figure of a cell in a table, rates in bare KiB a step: `7.84`, `≤0.02`, `SIGSEGV`, `+23 %`, or nothing."""
+    name = verdict.verdict
+    if name in ("growth", "nan"):
+        return _figure_of_signal(verdict)
+    if name == "crash":
+        return signal_name(verdict.signal) if verdict.signal else ""
+    value = {
+        "flat": verdict.excluded_kib_per_step,
+        "leak": verdict.rate_kib_per_step,
+        "suspect": verdict.rate_kib_per_step,
+        "slowdown": verdict.step_drift,
+        "plateau": verdict.plateau_mib,
+    }.get(name)
+    return "" if value is None else _FIGURES.get(name, numbers.number)(value)
+
+
+_FIGURES: Mapping[str, Callable[[float], str]] = {
+    "flat": lambda rate: f"≤{numbers.number(rate)}",
+    "slowdown": numbers.percent,
+    "plateau": numbers.mebibytes,
+}
+
+
+def _figure_of_signal(verdict: CellVerdict) -> str:
+    """Of what grows its pace, of NaN where it is."""
+    if verdict.verdict == "growth" and (growing := _bad_of("growth", verdict)):
+        return signal_words.value_text(growing, verdict.signals[growing].value)
+    metric = _bad_of("value", verdict) if verdict.verdict == "nan" else None
+    return "" if metric is None else f"in {signal_words.signal_of(metric).title}"
+
+
+def cell_text(verdict: CellVerdict) -> str:
+    """The verdict and its figure with the unit: `leak 7.84 KiB/step`, `flat ≤0.02 KiB/step`, `crash SIGSEGV`."""
+    figure = cell_figure(verdict)
+    unit = " KiB/step" if figure and verdict.verdict in ("flat", "leak", "suspect") else ""
+    return f"{verdict_word(verdict)} {figure}{unit}".strip() + (" so far" if verdict.provisional else "")
+
+
+def cell_sentence(result: CellResult) -> str:
+    """The cell's text with how often it was seen and why it is so; then each signal that is bad or not decided."""
+    verdict = result.verdict
+    seen = f" ({_seen(verdict)})" if verdict.trials else ""
+    reason = shortened(why(result), most=WHY_LENGTH)
+    return "; ".join([f"{cell_text(verdict)}{seen}{': ' if reason else ''}{reason}", *signal_words.doubts(verdict)])
+
+
+def _seen(verdict: CellVerdict) -> str:
+    trials = numbers.count(verdict.trials, "trial")
+    return f"{verdict.failed} of {trials} failed" if verdict.failed else f"{trials}, {verdict.steps:,} steps"
+
+
+def why(result: CellResult) -> str:
+    """The reason for the verdict; for a cell that the matrix leaves out, the matrix's own reason.
+
+    What kept a cell from being measured as planned comes first.
+    """
+    if result.cell.excluded is not None:
+        return f"excluded: {result.cell.excluded.why}"
+    known = not result.problem or result.problem in result.verdict.why
+    return result.verdict.why if known else f"{HINDERED}: {result.problem}; {result.verdict.why}"
+
+
+# ---------------------------------------------------------------- one finding
+
+_WHAT = {
+    "leak": "memory leak",
+    "slowdown": "steps that get slower as it runs",
+    "oom": "running out of memory",
+    "crash": "crash",
+    "hang": "hang",
+}
+
+
+def symptom(finding: Finding) -> str:
+    """What is wrong, as a noun: `memory leak`, `slower steps`."""
+    if finding.verdict == "nan":
+        return f"NaN in {signal_words.signal_of(finding.metric).title}"
+    return _WHAT.get(finding.verdict) or signal_words.signal_of(finding.metric).noun
+
+
+def finding_text(finding: Finding) -> str:
+    """Where it begins or ends, how large it is, and how sure that is, on one line without the place."""
+    return f"{symptom(finding)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
+
+
+def finding_line(finding: Finding) -> str:
+    """`multidict on here, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)`."""
+    return f"{finding_place(finding)}: {finding_text(finding)}"
+
+
+def finding_place(finding: Finding) -> str:
+    """`multidict on here, multidict_pop`."""
+    return f"{plain(finding.series)} on {lane_text(finding.lane)}, {variant_text(finding.variant)}"
+
+
+def _boundary(finding: Finding) -> str:
+    after, before = version(finding.after), version(finding.before or "")
+    if finding.kind == "bad_from_start":
+        if finding.untestable:
+            return f"in {after}, the oldest version that can be judged; before it {_gap(finding)}"
+        return f"since {after}, the oldest version here, or longer"
+    if finding.kind == "worse":
+        return (
+            f"much worse {f'between {before} and {after}; {_gap(finding)}' if finding.untestable else f'since {after}'}"
+        )
+    if finding.kind == "drift":
+        return f"little by little, from {before} to {after}"
+    old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
+    if finding.untestable:
+        return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"
+    verb = "since" if finding.kind == "first_bad" else "gone in"
+    return f"{verb} {after} (last {old} {before})" if before else f"{verb} {after}"
+
+
+def _gap(finding: Finding) -> str:
+    return f"{listing(finding.untestable)} cannot be told"
+
+
+def _size(finding: Finding) -> str:
+    return "" if finding.effect is None else f": {numbers.effect(finding.effect)}"
+
+
+def _evidence(finding: Finding) -> str:
+    """Chance, where it was tested; and what is missing where a side rests on a single launch."""
+    chance = "" if finding.p is None else f", {numbers.probability(finding.p)}"
+    return chance if finding.confirmed else f"{chance}; not confirmed: {UNCONFIRMED}"
+
+
+def listing(names: Sequence[str]) -> str:
+    """Neighbouring versions in few words: `a`, `a and b`, `a to d (4 versions)`."""
+    shown = [version(name) for name in names]
+    if len(shown) > 2:
+        return f"{shown[0]} to {shown[-1]} ({len(shown)} versions)"
+    return " and ".join(shown)
+
+
+def together(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; the names are clean already."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+# ---------------------------------------------------------------- places, hosts
+
+
+def lane_text(lane: Lane) -> str:
+    return plain(str(lane))
+
+
+def variant_text(variant: Variant) -> str:
+    return plain(str(variant))
+
+
+def params_text(variant: Variant) -> str:
+    return plain(" ".join(f"{name}={value}" for name, value in variant.params))
+
+
+def trouble(host: HostState) -> str:
+    """One clear line on a host that could not be used."""
+    return f"host {plain(host.host.name)} could not be used: {shortened(host.problem or '', most=WHY_LENGTH)}"
+
+
+def troubles(result: RunResult) -> list[str]:
+    return [trouble(host) for host in result.hosts if host.problem is not None]
+
+
+def warnings(result: RunResult) -> list[str]:
+    """What a reader must know before trusting the rest, each once, hosts that could not be used first."""
+    return [*troubles(result), *dict.fromkeys(map(plain, result.warnings))]

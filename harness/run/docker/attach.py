@@ -1,0 +1,174 @@
+"""The conversation with a container over the socket of Docker's attach call."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+from docker.errors import NotFound
+from requests.exceptions import RequestException
+
+from harness.errors import InfrastructureError
+from harness.run.docker.client import ENGINE_ERRORS, LOST_S
+from harness.run.engine import Exit
+from harness.run.tail import BoundedTail
+from harness.run.waiting import BEAT_S
+
+HEADER_BYTES = 8
+STDOUT = 1
+READ_BYTES = 1 << 18
+SEND_S = 10.0
+EXIT_S = 5
+SILENCE_S = 30.0
+PING_S = 10
+
+
+class Demux:
+    """Takes Docker's multiplexed stream apart: frames of an 8-byte header (stream, 0, 0, 0, length) and content.
+
+    Frames may be cut anywhere. Content is passed on as it comes: no frame is ever kept whole.
+    """
+
+    def __init__(self, *, merge: bool = False) -> None:
+        """`merge`: take stderr for stdout."""
+        self._merge = merge
+        self._header = bytearray()
+        self._left = 0
+        self._stream = 0
+        self.stderr = BoundedTail()
+
+    def feed(self, data: bytes) -> bytes:
+        """The stdout content in `data`; the rest goes to `stderr`."""
+        stdout, view = bytearray(), memoryview(data)
+        while view:
+            if self._left == 0:
+                view = self._read_header(view)
+                continue
+            content, view = view[: self._left], view[self._left :]
+            self._left -= len(content)
+            if self._merge or self._stream == STDOUT:
+                stdout += content
+            else:
+                self.stderr.add(bytes(content))
+        return bytes(stdout)
+
+    def _read_header(self, view: memoryview) -> memoryview:
+        missing = HEADER_BYTES - len(self._header)
+        self._header += view[:missing]
+        if len(self._header) == HEADER_BYTES:
+            if self._header[0] > 3 or any(self._header[1:4]):
+                raise InfrastructureError("the engine's attach stream was not understood")
+            self._stream, self._left = self._header[0], int.from_bytes(self._header[4:], "big")
+            self._header.clear()
+        return view[missing:]
+
+
+class AttachedSession:
+    """A Session over a container that was attached to before its start."""
+
+    def __init__(self, client: docker.DockerClient, container_id: str) -> None:
+        self._api, self._id = client.api, container_id
+        self._stream = open_stream(client, container_id)
+        # The SDK gives a file object around the socket (unix, tcp) or the socket or channel itself (TLS, ssh).
+        self._socket: Any = getattr(self._stream, "_sock", self._stream)
+        self._demux = Demux()
+        self._error = ""
+        self._is_silent = False
+        self._heard_s = time.monotonic()
+
+    def send(self, data: bytes) -> None:
+        self._socket.settimeout(SEND_S)
+        with contextlib.suppress(OSError):  # it is gone: receive() will say so
+            self._socket.sendall(data)
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        self._socket.settimeout(timeout_s)
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except TimeoutError:
+            return b"" if self._engine_is_there() else None
+        except OSError as error:
+            self._error = f"the connection to the engine was lost: {error}"
+            return None
+        self._heard_s = time.monotonic()
+        return self._demux.feed(data) if data else None
+
+    def _engine_is_there(self) -> bool:
+        """Asked when nothing came for long: the agent speaks every second, and a silent engine ends no connection."""
+        if time.monotonic() - self._heard_s < SILENCE_S:
+            return True
+        try:
+            self._api.get(f"{self._api.base_url}/_ping", timeout=PING_S)
+        except ENGINE_ERRORS as error:
+            self._error = f"the engine does not answer: {error}"
+            self._is_silent = True
+            self._api.timeout = LOST_S
+            return False
+        self._heard_s = time.monotonic()
+        return True
+
+    def exit(self) -> Exit:
+        stderr = self._demux.stderr.text()
+        if self._is_silent:
+            return Exit(error=self._error, stderr_tail=stderr)
+        try:
+            with contextlib.suppress(RequestException):  # not ended in time: inspect says what is known
+                self._api.wait(self._id, timeout=EXIT_S)
+            state = self._api.inspect_container(self._id)["State"]
+        except NotFound:
+            return Exit(error="the container was removed from outside", stderr_tail=stderr)
+        except ENGINE_ERRORS as error:
+            return Exit(error=self._error or f"the engine does not answer: {error}", stderr_tail=stderr)
+        return Exit(
+            exit_code=None if state["Running"] else state["ExitCode"],
+            oom_killed=state["OOMKilled"],
+            error=state["Error"] or self._error,
+            stderr_tail=stderr,
+        )
+
+    def close(self) -> None:
+        close_stream(self._stream)
+
+
+def open_stream(client: docker.DockerClient, container_id: str) -> Any:
+    """The SDK's stream over all of a container's standard streams, to be opened before its start."""
+    wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+    return client.api.attach_socket(container_id, params=wanted)
+
+
+def read_stream(stream: Any) -> Iterator[bytes]:
+    """All that comes, stdout and stderr as one, until its end, and b"" when nothing came for BEAT_S.
+
+    Then, or when it is left early, the stream is closed.
+    """
+    demux, inner = Demux(merge=True), getattr(stream, "_sock", stream)
+    inner.settimeout(BEAT_S)
+    try:
+        while (data := _received(inner)) != b"":
+            yield demux.feed(data or b"")
+    finally:
+        close_stream(stream)
+
+
+def _received(inner: Any) -> bytes | None:
+    """What came, b"" at the end, None if nothing came in time."""
+    try:
+        data: bytes = inner.recv(READ_BYTES)
+    except TimeoutError:
+        return None
+    return data
+
+
+def close_stream(stream: Any) -> None:
+    """Really close it, so that the container's stdin ends: the SDK's response and the inner socket each hold it."""
+    inner = getattr(stream, "_sock", stream)
+    with contextlib.suppress(OSError, AttributeError):  # gone already; a paramiko channel has another name for it
+        inner.shutdown(socket.SHUT_RDWR)
+    if (response := getattr(stream, "_response", None)) is not None:
+        response.close()
+    stream.close()
+    inner.close()

@@ -1,0 +1,261 @@
+"""The containers that we start: what they may do, what is copied in, and their removal."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import resource
+import secrets
+import tarfile
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+import docker
+from docker.errors import APIError, NotFound
+from docker.types import LogConfig, Ulimit
+
+from harness.model import Scenario
+from harness.run.docker.attach import AttachedSession
+from harness.run.docker.client import engine_errors, explanation
+from harness.run.docker.gpu_access import GpuAccess
+from harness.run.engine import LaunchRequest, Payload
+from harness.run.hosts import owner
+
+ROOT = "/.harness"
+PIDS_LIMIT = 4096
+UNCHECKED_AGE_S = 600
+NAME_LABEL = "harness.container"
+CONFLICT = 409
+_LOCKED = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
+
+
+@dataclass
+class Ways:
+    """What an engine was found to allow: it is tried, and each refusal that leaves another way is kept in mind.
+
+    `refused_ulimits`: names of default ulimits that the engine may not set; they are left out from then on.
+    """
+
+    gpus: GpuAccess
+    refused_ulimits: set[str] = field(default_factory=set)
+
+    def learn(self, message: str, scenario: Scenario) -> bool:
+        """Whether to try again, after the engine refused to start a container with `message`."""
+        name = refused_default_ulimit(message, scenario)
+        if name is None or name in self.refused_ulimits:
+            return self.gpus.refused(message)
+        self.refused_ulimits.add(name)
+        return True
+
+
+def create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways) -> str:
+    """Create (not start) the container of a trial; its id."""
+    command = [python, "-B", f"{ROOT}/start.py"]
+    keep = launch.prepared.image.keep_entrypoint
+    purpose = f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}"
+    made = client.api.create_container(
+        launch.prepared.reference,
+        command=command if keep else command[1:],
+        entrypoint=None if keep else command[:1],
+        environment={
+            **dict(launch.prepared.image.environment),
+            **dict(launch.scenario.environment),
+            **ways.gpus.environment(wanted_gpus(launch)),
+        },
+        **marked(purpose, launch.labels),
+        stdin_open=True,
+        detach=False,  # stdin is then closed for good when we go, and the agent ends
+        host_config=client.api.create_host_config(**_limits(launch, ways)),
+    )
+    return str(made["Id"])
+
+
+def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The name and labels by which a container is known as ours; arguments of `create_container`.
+
+    An image that is committed from a container passes its labels on to all that is started from it, but never its
+    name: only a container whose label holds its own name is ours.
+    """
+    name = f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', purpose)}-{secrets.token_hex(4)}"
+    return {"name": name, "labels": {**(labels or {}), owner.OWNER_LABEL: str(owner.this_process()), NAME_LABEL: name}}
+
+
+def without_rights() -> dict[str, Any]:
+    """Of a container that may do nothing but print; its output is kept. Arguments of `create_host_config`."""
+    return {**_LOCKED, "network_mode": "none", "log_config": LogConfig(type="json-file")}
+
+
+def is_ours(container: Mapping[str, Any]) -> bool:
+    """Whether the harness started it, by an entry of the engine's list of containers."""
+    return f"/{container['Labels'].get(NAME_LABEL)}" in (container["Names"] or ())
+
+
+def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
+    scenario = launch.scenario
+    ulimits = [ulimit for ulimit in scenario.ulimits if ulimit[0] not in ways.refused_ulimits]
+    return {
+        **_LOCKED,
+        "init": True,
+        "network_mode": "bridge" if scenario.network else "none",
+        "cap_add": list(scenario.cap_add),
+        "mem_limit": scenario.memory_bytes,
+        "memswap_limit": scenario.memory_bytes,  # both together: no swap
+        "pids_limit": PIDS_LIMIT,
+        "shm_size": scenario.shm_bytes,
+        "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ulimits],
+        **ways.gpus.host_config(wanted_gpus(launch)),
+        "log_config": LogConfig(type="none"),  # we read the output ourselves: the engine need not keep it
+    }
+
+
+def wanted_gpus(launch: LaunchRequest) -> list[str]:
+    """The UUIDs of the GPUs that a trial gets; [] for none."""
+    return [gpu.uuid for gpu in launch.gpus]
+
+
+def copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:
+    files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
+    under = ROOT[1:]
+    packed = archive(
+        {f"{under}/{name}": data for name, data in files.items()},
+        executable=frozenset(f"{under}/{name}" for name in payload.executable),
+    )
+    client.api.put_archive(container_id, "/", packed)
+
+
+def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> bytes:
+    """A tar of `files` and their folders, readable by any user: the image's own may not be root."""
+    buffer = io.BytesIO()
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in sorted(folders):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(folder)
+        for name, content in files.items():
+            file = tarfile.TarInfo(name)
+            file.size, file.mode = len(content), 0o755 if name in executable else 0o644
+            tar.addfile(file, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@contextlib.contextmanager
+def running(
+    client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
+) -> Iterator[AttachedSession]:
+    """A started container with our agent in it; removed on leaving, whatever happened."""
+    place, stack = launch.prepared.image.where, contextlib.ExitStack()
+    try:
+        with engine_errors(place):
+            session = _enter(stack, client, launch, python=python, ways=ways)
+        yield session
+    finally:
+        with engine_errors(place):
+            stack.close()
+
+
+def _enter(
+    stack: contextlib.ExitStack, client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
+) -> AttachedSession:
+    while True:
+        try:
+            return stack.enter_context(_started(client, launch, python=python, ways=ways))
+        except APIError as error:
+            if not ways.learn(explanation(error), launch.scenario):
+                raise
+
+
+@contextlib.contextmanager
+def _started(
+    client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
+) -> Iterator[AttachedSession]:
+    container_id = create(client, launch, python=python, ways=ways)
+    with removed(client, container_id):
+        copy_in(client, container_id, launch.payload)
+        with contextlib.closing(AttachedSession(client, container_id)) as session:
+            client.api.start(container_id)
+            yield session
+
+
+def refused_default_ulimit(message: str, scenario: Scenario) -> str | None:
+    """The ulimit that the engine was not allowed to set, if it is one that nobody asked for.
+
+    Engines in small virtual machines and rootless ones may not raise their own limits; runc then says
+    "error setting rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman's)
+    "setrlimit `RLIMIT_MEMLOCK`: Operation not permitted".
+    """
+    found = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
+    if found is None:
+        return None
+    names = {getattr(resource, name): name[len("RLIMIT_") :].lower() for name in dir(resource) if "RLIMIT_" in name}
+    name = found[2].lower() if found[2] else names.get(int(found[1]))
+    defaults = {default[0] for default in Scenario.ulimits if default in scenario.ulimits}
+    return name if name in defaults else None
+
+
+@contextlib.contextmanager
+def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
+    """The container is gone after the block, with its anonymous volumes."""
+    try:
+        yield
+    finally:
+        remove(client, container_id)
+
+
+def remove(client: docker.DockerClient, container_id: str) -> None:
+    """Raises what the SDK raises; a container that is gone already is what we want."""
+    try:
+        client.api.remove_container(container_id, force=True, v=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != CONFLICT:  # "removal is already in progress"
+            raise
+
+
+def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> int:
+    """Remove the containers of ours whose harness is gone; how many.
+
+    Where the owner cannot be looked up (another machine, a reboot) only those that do not run and are older than
+    ten minutes: a living harness removes its own at once.
+    """
+    found = dead(client, now_s=now_s)
+    for container_id in found:
+        remove(client, container_id)
+    return len(found)
+
+
+def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
+    """Those that `remove_dead` removes: their names by their ids."""
+    now_s = time.time() if now_s is None else now_s
+    return {
+        container["Id"]: container["Labels"][NAME_LABEL]
+        for container in _all_of_ours(client)
+        if _is_dead(container, now_s=now_s)
+    }
+
+
+def in_use(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:
+    """The names of the containers whose harness lives, or may live."""
+    now_s = time.time() if now_s is None else now_s
+    return [
+        container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container, now_s=now_s)
+    ]
+
+
+def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
+    found = client.api.containers(all=True, filters={"label": [owner.OWNER_LABEL, NAME_LABEL]})
+    return [container for container in found if is_ours(container)]
+
+
+def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:
+    named = owner.parse(container["Labels"][owner.OWNER_LABEL])
+    alive = None if named is None else owner.is_alive(named)
+    if alive is not None:
+        return not alive
+    return container["State"] in ("exited", "dead", "created") and now_s - container["Created"] > UNCHECKED_AGE_S

@@ -1,0 +1,211 @@
+"""The Docker engine: a fresh container for each trial, on any engine that the SDK reaches (unix, tcp, ssh)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import docker
+
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
+from harness.model import Build, Host, Image, Install, Pull
+from harness.model.doctor import HostCondition
+from harness.model.gpus import Gpu
+from harness.run.docker import containers, gpu_probe, lease
+from harness.run.docker.client import check_podman, connect, engine_errors, is_podman
+from harness.run.docker.gpu_access import GpuAccess
+from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Say, Session
+from harness.run.images import build as builds
+from harness.run.images import free_disk, images, overlay, ownership
+from harness.run.images.disk_budget import total_bytes
+from harness.run.process.engine import cpu_model
+from harness.run.retrying import WAITS_S, NetworkRetries
+
+
+def open_engine(
+    host: Host, *, environ: Mapping[str, str], say: Say, waits_s: tuple[float, ...] = WAITS_S
+) -> DockerEngine:
+    """Raises EngineUnreachable if it does not answer within seconds. `waits_s`: before each new try of an image that
+    could not be had because of the network."""
+    say(f"asking {host.engine}")
+    return DockerEngine(connect(host, environ=environ), host=host, environ=environ, patience=NetworkRetries(waits_s))
+
+
+class DockerEngine:
+    def __init__(
+        self, client: docker.DockerClient, *, host: Host, environ: Mapping[str, str], patience: NetworkRetries
+    ) -> None:
+        self._client, self._host, self._environ, self._patience = client, host, environ, patience
+        self._pythons: dict[str, str] = {}
+        self._layers: dict[str, dict[str, int]] = {}
+        with engine_errors(host.where, refused=EngineUnreachable):
+            info = client.info()
+        check_podman(info, place=host.where)
+        self.facts: Mapping[str, Any] = _facts(client, info)
+        self._ways = containers.Ways(gpus=GpuAccess(info))
+
+    def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
+        say("asking for its GPUs")
+        place = f"{self._host.where}.gpus"
+        with engine_errors(place):
+            return gpu_probe.ask(
+                self._client,
+                self._ways.gpus,
+                place=place,
+                images=images,
+                get_one=lambda: self._any(images, say),
+                say=say,
+            )
+
+    def _any(self, images: Sequence[Image], say: Say) -> str:
+        """Get the first of `images` that can be had."""
+        for image in images[:-1]:
+            with contextlib.suppress(ImageUnavailable):  # told when its cells are run
+                return self.prepare(image, say).reference
+        if not images:
+            raise InfrastructureError(f"{self._host.where}.gpus: there is no image to ask in; `docker load` one there")
+        return self.prepare(images[-1], say).reference
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        with engine_errors(image.where):
+            found = self._patience.through(lambda: self._find(image, say), say=say)
+            self._python_of(image, found.id)
+            return self._prepared(image, found)
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        try:
+            with engine_errors(image.where, refused=ImageUnavailable):
+                found = self._known(image)
+                return None if found is None else self._prepared(image, found)
+        except ImageUnavailable:  # a context that cannot be read, a name that is none: `prepare` tells it
+            return None
+
+    def _prepared(self, image: Image, found: images.Found) -> Prepared:
+        config = images.inspect(self._client, found.id)["Config"]
+        return Prepared(
+            image=image,
+            reference=found.id,
+            digest=found.digest,
+            labels=config.get("Labels") or {},
+            environment=dict(item.partition("=")[::2] for item in config.get("Env") or ()),
+        )
+
+    def holds(self, prepared: Prepared) -> bool:
+        with engine_errors(prepared.image.where):
+            return images.local_image(self._client, prepared.reference) is not None
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        with engine_errors(prepared.image.where):
+            return int(images.inspect(self._client, prepared.reference)["Size"])
+
+    def at_hand(self, image: Image) -> bool:
+        return self.look(image, _unheard) is not None
+
+    def _known(self, image: Image) -> images.Found | None:
+        match image.source:
+            case Pull(reference=reference):
+                return images.found_locally(self._client, reference)
+            case Build() as source:
+                return builds.known(self._client, source, image=image)
+            case Install() as source:
+                return overlay.known(self._client, source)
+
+    def _find(self, image: Image, say: Say) -> images.Found:
+        match image.source:
+            case Pull(reference=reference):
+                return images.pull(self._client, reference, where=image.where, say=say)
+            case Build() as source:
+                return builds.build(self._client, source, image=image, environ=self._environ, say=say)
+            case Install() as source:
+                return overlay.install(self._client, source, image=image, environ=self._environ, say=say)
+
+    def _python_of(self, image: Image, image_id: str) -> str:
+        """The name of the image's Python, looked up once."""
+        if image_id not in self._pythons:
+            name = images.find_python(self._client, image_id)
+            if name is None:
+                raise ImageUnavailable(
+                    f"{image.where}: {image.version}: no python3 or python on this image's PATH; the agent needs one"
+                    " (CPython 3.6 to 3.13)"
+                )
+            self._pythons[image_id] = name
+        return self._pythons[image_id]
+
+    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
+        with engine_errors(self._host.where):
+            python = self._python_of(launch.prepared.image, launch.prepared.reference)
+        return containers.running(self._client, launch, python=python, ways=self._ways)
+
+    def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
+        return lease.held(
+            self._client,
+            connect=lambda: connect(self._host, environ=self._environ),
+            place=str(self._host.where),
+            say=say,
+            stopped=stopped,
+        )
+
+    def leftovers(self) -> tuple[str, ...]:
+        place = str(self._host.where)
+        with engine_errors(place):
+            lapsed = lease.lapsed(self._client, place=place)
+            return (*containers.dead(self._client).values(), *((lease.NAME,) if lapsed else ()))
+
+    def remove_leftovers(self) -> int:
+        place = str(self._host.where)
+        with engine_errors(place):
+            return containers.remove_dead(self._client) + lease.remove_lapsed(self._client, place=place)
+
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        with engine_errors(self._host.where):
+            used = containers.in_use(self._client) or lease.holder_of(self._client, place=str(self._host.where))
+            if used:
+                say(f"images left alone: a harness is at work there ({used}); clean again when it has ended")
+                return ()
+            pulled = [each for each in ownership.kept(self._client, self._layers) if not each.made]
+            made = images.remove_made(self._client, say=say)
+            return (*made, *(each.name for each in pulled if self.remove(each, say)))
+
+    def kept(self) -> tuple[Kept, ...]:
+        with engine_errors(self._host.where):
+            return ownership.kept(self._client, self._layers)
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        with engine_errors(self._host.where):
+            return ownership.remove(self._client, kept.reference, say=say)
+
+    def condition(self, say: Say) -> HostCondition:
+        place = str(self._host.where)
+        with engine_errors(place):
+            left, holder = self.leftovers(), lease.holder_of(self._client, place=place)
+            return HostCondition(
+                engine=str(self.facts["engine"]),
+                api=str(self._client.api.api_version),
+                gpu_way=None if self._host.gpus == "none" else self._ways.gpus.in_words,
+                holder=None if holder is None or lease.NAME in left else str(holder),
+                room=free_disk.ask(self._client, say=say),
+                leftovers=left,
+                kept_bytes=total_bytes(ownership.kept(self._client, self._layers)),
+            )
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _unheard(text: str) -> None:
+    """What is quick has nothing to say."""
+
+
+def _facts(client: docker.DockerClient, info: Mapping[str, Any]) -> dict[str, Any]:
+    is_local = client.api.base_url == "http+docker://localhost"  # the SDK's name for a unix socket
+    return {
+        "engine": f"{'podman' if is_podman(info) else 'docker'} {info.get('ServerVersion')}",
+        "name": info.get("Name"),
+        "cpu": cpu_model() if is_local else None,
+        "cpus": info.get("NCPU"),
+        "memory_bytes": info.get("MemTotal"),
+        "kernel": info.get("KernelVersion"),
+        "architecture": info.get("Architecture"),
+    }

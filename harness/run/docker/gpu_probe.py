@@ -1,0 +1,134 @@
+"""Asks a Docker Engine for its GPUs: the agent's probe in a container that has all of them.
+
+It needs an image with a Python. One that is on the engine already will do, whatever else is in it: nothing of it but
+its Python is started, without network or rights. Only an engine without any has to get one first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import docker
+from docker.errors import APIError
+
+from harness.errors import InfrastructureError
+from harness.model import Image, Install, Pull
+from harness.model.gpus import Gpu
+from harness.run.docker.client import CDI_REMEDY, explanation
+from harness.run.docker.containers import ROOT, archive, marked, removed, without_rights
+from harness.run.docker.gpu_access import ALL, GpuAccess, Way
+from harness.run.engine import Say
+from harness.run.hosts.gpus import PROBE_S, parse
+from harness.run.images.images import find_python, found_locally
+from harness.run.trial.payload import agent_files
+from harness.run.waiting import streamed
+
+SMALLEST_BYTES = 20 << 20
+"""No image with a Python is smaller."""
+IMAGES_TRIED = 4
+ENVIRONMENT = {
+    "NVIDIA_DISABLE_REQUIRE": "1",  # an image that is too new for the driver does to ask it, all the same
+    "NVIDIA_DRIVER_CAPABILITIES": "utility,compute",
+}
+REMEDIES: Mapping[Way, str] = {
+    "request": "install the NVIDIA Container Toolkit on that machine and restart its Docker, or use gpus: none",
+    "runtime": "see that machine's `nvidia-container-runtime`, or use gpus: none",
+    "cdi": f"{CDI_REMEDY}, or use gpus: none",
+}
+NO_GPU = "see `nvidia-smi` there; if that has one, reinstall the NVIDIA Container Toolkit; else use gpus: none"
+
+GetOne = Callable[[], str]
+
+
+def ask(
+    client: docker.DockerClient, access: GpuAccess, *, place: str, images: Sequence[Image], get_one: GetOne, say: Say
+) -> tuple[Gpu, ...]:
+    """The GPUs of the engine. `get_one` pulls or builds one of `images`, and is called only if nothing else will do.
+
+    Raises InfrastructureError where containers get no GPUs, what `say` raises, and what the SDK raises.
+    """
+    for image_id, python in _with_python(client, images, get_one):
+        output = _run(client, access, image_id=image_id, python=python, place=place, say=say)
+        found = parse(output, place=place)
+        if found is not None:  # else its C library cannot load the driver's: musl
+            return found
+    raise InfrastructureError(f"{place}: containers with GPUs start there, but see no GPU; {NO_GPU}")
+
+
+def _with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:
+    """(image id, name of its Python) of a few images: those that will be used, then the engine's smallest."""
+    known = itertools.chain(_wanted(client, images), smallest(client))
+    found = ((image_id, python) for image_id in dict.fromkeys(known) if (python := find_python(client, image_id)))
+    first = next(found, None)
+    if first is None:
+        image_id = get_one()
+        first = image_id, find_python(client, image_id) or "python3"
+    yield first
+    yield from itertools.islice(found, IMAGES_TRIED - 1)
+
+
+def _wanted(client: docker.DockerClient, images: Sequence[Image]) -> Iterator[str]:
+    for image in images:
+        match image.source:
+            case Pull(reference=reference) | Install(base=reference):
+                if there := found_locally(client, reference):
+                    yield there.id
+
+
+def smallest(client: docker.DockerClient) -> Iterator[str]:
+    """The ids of images that may have a Python, the smallest first."""
+    entries = sorted(client.api.images(), key=lambda entry: int(entry["Size"]))
+    return (str(entry["Id"]) for entry in entries if entry["Size"] >= SMALLEST_BYTES)
+
+
+def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str, place: str, say: Say) -> str:
+    """What the probe prints in a container of that image."""
+    while True:
+        try:
+            with _container(client, access, image_id=image_id, python=python) as container_id:
+                _run_to_its_end(client, container_id, place=place, say=say)
+                return bytes(client.api.logs(container_id, stdout=True, stderr=True)).decode(errors="replace")
+        except APIError as error:
+            said = explanation(error)
+            if not access.refused(said):
+                raise InfrastructureError(
+                    f"{place}: a container with GPUs does not start: {said}; {REMEDIES[access.way]}"
+                ) from error
+
+
+def _run_to_its_end(client: docker.DockerClient, container_id: str, *, place: str, say: Say) -> None:
+    """Raises InfrastructureError for a driver that is stuck, in the toolkit's hook or in the probe."""
+    until_s = time.monotonic() + PROBE_S
+
+    def beat() -> None:
+        say("asking for its GPUs")
+        if time.monotonic() > until_s:
+            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, restart that machine"
+            raise InfrastructureError(f"{place}: {text}")
+
+    def run() -> list[object]:
+        client.api.start(container_id)
+        return [client.api.wait(container_id)]
+
+    for _ in streamed(client.api, run, beat=beat):
+        """Its exit code says less than what it prints."""
+
+
+@contextlib.contextmanager
+def _container(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str) -> Iterator[str]:
+    api = client.api
+    config = api.create_host_config(**without_rights(), **access.host_config([ALL]))
+    made = api.create_container(
+        image_id,
+        entrypoint=[python],
+        command=["-B", f"{ROOT}/start.py", "gpus"],
+        environment={**ENVIRONMENT, **access.environment([ALL])},
+        host_config=config,
+        **marked("gpus"),
+    )
+    with removed(client, made["Id"]):
+        api.put_archive(made["Id"], "/", archive({f"{ROOT[1:]}/{name}": data for name, data in agent_files().items()}))
+        yield str(made["Id"])

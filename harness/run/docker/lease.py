@@ -1,0 +1,240 @@
+"""The exclusive lease of a container engine: whoever holds it runs trials there, and nobody else disturbs them.
+
+It is a container of a fixed name that is created and never started, so that it holds for all who reach that engine,
+in whatever way. The engine gives a name to one container only: creating it is the lock. Its labels say who holds it.
+Its restart policy, which means nothing for what never runs, is the one field that can be changed afterwards: the
+holder writes the engine's own time into it every few seconds. Who finds a time that is too old by the engine's clock
+takes over; the clocks of the machines do not matter. It is removed by its id, so that of two who take over at once
+only one succeeds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import docker
+from docker.errors import APIError, NotFound
+
+from harness.errors import InfrastructureError, Interrupted
+from harness.run.docker.client import ENGINE_ERRORS, engine_errors, explanation
+from harness.run.docker.containers import CONFLICT, remove
+from harness.run.engine import Say
+from harness.run.hosts import owner
+from harness.run.images.images import local_image
+from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.waiting import BEAT_S
+
+NAME = "harness-lease"
+EMPTY_IMAGE = "harness/lease:1"
+NAME_IN_USE = "name is already in use"
+HOLDER_LABEL = "harness.holder"
+BEAT_EVERY_S = 15.0
+EXPIRES_S = 90.0
+ASKED_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseHolder:
+    """Who holds a lease, by the engine's word. `beat_s`: the engine's time at the holder's last sign of life."""
+
+    id: str
+    owner: owner.Owner | None
+    text: str
+    since: str
+    beat_s: int
+
+    def lapsed(self, *, now_s: float) -> bool:
+        """Whether it is gone: by this machine's word where it ran here, else by its silence."""
+        gone = self.owner is not None and owner.is_alive(self.owner) is False
+        return gone or now_s - self.beat_s > EXPIRES_S
+
+    def __str__(self) -> str:
+        return f"{self.text}, since {self.since[:16].replace('T', ' ')} UTC"
+
+
+class HeldLease:
+    """A lease that is ours. `beat` is called by a thread of its own, with a client of its own."""
+
+    def __init__(self, client: docker.DockerClient, container_id: str, *, place: str) -> None:
+        self.id, self._client, self._place = container_id, client, place
+        self._beaten_s = time.monotonic()
+        self._lost = ""
+
+    def check(self) -> None:
+        """Raises InfrastructureError if somebody else may use the host by now."""
+        if self._lost:
+            raise InfrastructureError(
+                f"{self._place}: the lease of this host was lost: {self._lost}; start again: trials are kept"
+            )
+
+    def beat(self) -> None:
+        try:
+            self._client.api.update_container(self.id, restart_policy=_policy(engine_time_s(self._client)))
+            self._beaten_s = time.monotonic()
+        except NotFound:  # `docker container prune` takes it for rubbish
+            self._take_again()
+        except ENGINE_ERRORS as error:  # tried again in a few seconds; the trials tell it as well
+            if time.monotonic() - self._beaten_s > EXPIRES_S:
+                self._lost = f"the engine could not be reached for {EXPIRES_S:.0f} s ({error})"
+
+    def _take_again(self) -> None:
+        try:
+            self.id = _create(self._client)
+        except ENGINE_ERRORS as error:
+            self._lost = "somebody else has it" if _is_conflict(error) else f"it was removed ({error})"
+
+    @property
+    def lost(self) -> bool:
+        return bool(self._lost)
+
+
+# ---------------------------------------------------------------- holding it
+
+
+@contextlib.contextmanager
+def held(
+    client: docker.DockerClient,
+    *,
+    connect: Callable[[], docker.DockerClient],
+    place: str,
+    say: Say,
+    stopped: Callable[[], bool],
+) -> Iterator[HeldLease]:
+    """The engine is ours meanwhile. Waits for whoever has it, and says who that is; raises Interrupted once `stopped`.
+
+    `connect` makes the client of the thread that gives signs of life. Raises InfrastructureError.
+    """
+    with contextlib.closing(connect()) as other:
+        with engine_errors(place):
+            held_id = _acquired(client, place=place, say=say, stopped=stopped)
+        lease, ended = HeldLease(other, held_id, place=place), threading.Event()
+        beating = threading.Thread(target=_beat_until, args=(lease, ended), daemon=True)
+        beating.start()
+        try:
+            yield lease
+        finally:
+            ended.set()
+            beating.join()
+            _release(client, lease, say=say)
+
+
+def _beat_until(lease: HeldLease, ended: threading.Event) -> None:
+    while not ended.wait(BEAT_EVERY_S) and not lease.lost:
+        lease.beat()
+
+
+def _release(client: docker.DockerClient, lease: HeldLease, *, say: Say) -> None:
+    try:
+        remove(client, lease.id)
+    except ENGINE_ERRORS as error:
+        say(f"the lease could not be given back, and lapses in {EXPIRES_S:.0f} s ({error})")
+
+
+# ---------------------------------------------------------------- taking it
+
+
+def _acquired(client: docker.DockerClient, *, place: str, say: Say, stopped: Callable[[], bool]) -> str:
+    """The id of the lease's container, once it is ours."""
+    while not stopped():
+        try:
+            return _create(client)
+        except APIError as error:
+            if not _is_conflict(error):
+                raise
+        holder = holder_of(client, place=place)
+        if holder is None:
+            continue
+        if holder.lapsed(now_s=engine_time_s(client)):
+            remove(client, holder.id)
+            continue
+        _wait(f"waiting: {holder} uses this host", say=say, stopped=stopped)
+    raise Interrupted("interrupted")
+
+
+def _wait(text: str, *, say: Say, stopped: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + ASKED_EVERY_S
+    while time.monotonic() < until_s and not stopped():
+        say(text)
+        time.sleep(BEAT_S)
+
+
+def _create(client: docker.DockerClient) -> str:
+    """Raises APIError, CONFLICT if somebody has it."""
+    make_empty_image(client)
+    labels = {owner.OWNER_LABEL: str(owner.this_process()), HOLDER_LABEL: owner.in_words()}
+    config = client.api.create_host_config(restart_policy=_policy(engine_time_s(client)), network_mode="none")
+    return str(client.api.create_container(EMPTY_IMAGE, ["never"], name=NAME, labels=labels, host_config=config)["Id"])
+
+
+def _policy(now_s: int) -> Any:
+    return {"Name": "on-failure", "MaximumRetryCount": now_s}
+
+
+def _is_conflict(error: BaseException) -> bool:
+    """Whether somebody has it: Podman has no number of its own for that."""
+    return isinstance(error, APIError) and (error.status_code == CONFLICT or NAME_IN_USE in explanation(error))
+
+
+def engine_time_s(client: docker.DockerClient) -> int:
+    """The engine's clock, from the date of its answer."""
+    api = client.api
+    answer = api.get(f"{api.base_url}/_ping", timeout=api.timeout)
+    return round(parsedate_to_datetime(answer.headers["Date"]).timestamp())
+
+
+def make_empty_image(client: docker.DockerClient) -> None:
+    """An image of nothing: a container needs one, and this asks for no pull and holds no image of the user's."""
+    if local_image(client, EMPTY_IMAGE) is not None:
+        return
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        folder = tarfile.TarInfo("harness")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+    label = f"LABEL {IMAGE_LABEL}={EMPTY_IMAGE}"
+    # The tag is part of the name, as the API has it: Podman 4 does not hear one that is given beside it.
+    client.api.import_image_from_data(buffer.getvalue(), repository=EMPTY_IMAGE, changes=[label])
+
+
+# ---------------------------------------------------------------- looking at it
+
+
+def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
+    """Who holds the lease; None if nobody does. Raises InfrastructureError, and what the SDK raises."""
+    try:
+        found: Mapping[str, Any] = client.api.inspect_container(NAME)
+    except NotFound:
+        return None
+    labels = found["Config"]["Labels"] or {}
+    if HOLDER_LABEL not in labels:
+        raise InfrastructureError(f"{place}: a container {NAME!r} is there that is none of ours; rename or remove it")
+    return LeaseHolder(
+        id=found["Id"],
+        owner=owner.parse(labels.get(owner.OWNER_LABEL, "")),
+        text=labels[HOLDER_LABEL],
+        since=found["Created"],
+        beat_s=int(found["HostConfig"]["RestartPolicy"]["MaximumRetryCount"]),
+    )
+
+
+def lapsed(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
+    """The holder of a lease that is gone, if there is one."""
+    holder = holder_of(client, place=place)
+    return holder if holder is not None and holder.lapsed(now_s=engine_time_s(client)) else None
+
+
+def remove_lapsed(client: docker.DockerClient, *, place: str) -> int:
+    """Remove the lease of a holder that is gone; how many that were."""
+    holder = lapsed(client, place=place)
+    if holder is None:
+        return 0
+    remove(client, holder.id)
+    return 1

@@ -1,0 +1,1 @@
+"""The hosts of a run: their lanes, GPUs and owners."""

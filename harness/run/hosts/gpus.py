@@ -1,0 +1,119 @@
+"""The GPUs of a host: asked of its driver by the agent's own probe, and what a trial saw compared with what was asked.
+
+The probe is `start.py gpus` of the agent. On a container engine it runs in a container with all GPUs, because only
+there the engine's toolkit shows them to us; on a process host in a process of its own, because a driver that is stuck
+would take us with it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness.errors import InfrastructureError
+from harness.model.gpus import Gpu
+from harness.run.trial.payload import agent_files
+
+PROBE_S = 60
+SUBSET = "CUDA_VISIBLE_DEVICES"
+
+T = TypeVar("T")
+
+
+class _Odd(ValueError):
+    """What no driver in order says; the text tells what."""
+
+
+def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
+    """The GPUs in what the probe printed; None if it found no driver's library at all. Raises InfrastructureError.
+
+    It ran in an image that is not trusted: what is not understood is told, never guessed.
+    """
+    line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
+    try:
+        told = json.loads(line)
+        if problem := told.get("gpu_problem"):
+            raise InfrastructureError(f"{place}: {str(problem)[:200]}; see `nvidia-smi` on that host")
+        return _apart([_gpu(fields) for fields in told["gpus"]]) if "gpus" in told else None
+    except _Odd as error:
+        raise InfrastructureError(
+            f"{place}: the driver tells of its GPUs: {error}; see `nvidia-smi -L` there"
+        ) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        last = " ".join(output.split())[-200:] or "nothing"
+        raise InfrastructureError(f"{place}: the GPUs could not be asked; the probe said: {last}") from error
+
+
+def _apart(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Raises _Odd for a UUID of two GPUs: nothing could tell which of them was measured."""
+    if len({gpu.uuid for gpu in gpus}) < len(gpus):
+        raise _Odd("two of them have the same UUID")
+    return tuple(gpus)
+
+
+def _gpu(fields: Mapping[str, Any]) -> Gpu:
+    def told(name: str, kind: Callable[[Any], T]) -> T | None:
+        return None if fields.get(name) is None else kind(fields[name])
+
+    return Gpu(
+        uuid=_text(fields["uuid"]),
+        name=_text(fields["name"]),
+        index=int(fields["index"]),
+        compute_capability=told("compute_capability", _text),
+        driver=told("driver", _text),
+        cuda=told("cuda", _text),
+        memory_mib=told("memory_mib", int),
+        power_limit_w=told("power_limit_w", float),
+        ecc=told("ecc", bool),
+        mig=told("mig", bool),
+        parent=told("parent", _text),
+        processes=told("processes", int),
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
+        raise _Odd(f"{str(value)[:200]!r} is no name")
+    return value
+
+
+def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
+    """The GPUs that processes of this machine see. Raises InfrastructureError."""
+    with tempfile.TemporaryDirectory(prefix="harness-gpus-") as folder:
+        for name, content in agent_files().items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        command = [sys.executable, "-B", str(Path(folder, "start.py")), "gpus"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)
+        except subprocess.TimeoutExpired as error:
+            text = (
+                f"{place}: the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi`, restart this machine"
+            )
+            raise InfrastructureError(text) from error
+    return parse(done.stdout or done.stderr, place=place) or ()
+
+
+def mismatch(asked: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
+    """Why the GPUs that a trial's agent told of are not those that were asked for; "" if they are, or none were.
+
+    Another card's figures would be a wrong accusation: such a trial says nothing. What CUDA_VISIBLE_DEVICES leaves out
+    does not count, as on a process host all cards can be seen.
+    """
+    if not asked:
+        return ""
+    wanted = {gpu.uuid for gpu in asked}
+    seen = {str(fields.get("uuid")): str(fields.get("name")) for fields in facts.get("gpus") or ()}
+    chosen = {word.strip() for word in str((facts.get("environment") or {}).get(SUBSET, "")).split(",")}
+    if chosen & set(seen):
+        seen = {uuid: name for uuid, name in seen.items() if uuid in chosen}
+    if set(seen) == wanted:
+        return ""
+    found = ", ".join(f"{name} ({uuid})" for uuid, name in seen.items()) or str(facts.get("gpu_problem") or "none")
+    return f"not the GPU that was asked for: asked for {', '.join(map(str, asked))}; inside there is: {found}"

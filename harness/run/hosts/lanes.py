@@ -1,0 +1,291 @@
+"""All the trials of one host: launches what each block's policy asks for next, and keeps what came of it.
+
+A block is the cells of one series, lane and variant. Its policy sees their trials so far and says which of them are
+launched side by side next (`Batch`); nothing here knows statistics.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
+from harness.model import Image, ProgressListener, Trial, Trials
+from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
+from harness.run.hosts.gpus import mismatch
+from harness.run.images.prefetch import HostImages
+from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.keys import trial_key
+from harness.run.trial.payload import pack
+
+INFRASTRUCTURE_TRIES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostRun:
+    """Runs the blocks of one host on its engine."""
+
+    engine: Engine
+    lease: Lease
+    images: HostImages
+    run_id: str
+    trials: Trials
+    rng: random.Random
+    oracle: Oracle
+    journal: Journal
+    progress: ProgressListener
+    stopped: Callable[[], bool]
+    finished: Callable[[BlockRun], None]
+    reuse: bool = True
+    cold: set[str] = field(default_factory=set)
+    """The digests of images that were pulled, built or installed in this run and not launched since."""
+    had: set[Image] = field(default_factory=set)
+    """The images that the host had before this run pulled any."""
+    sizes: dict[str, int | None] = field(default_factory=dict)
+
+    def run(self, blocks: Sequence[BlockRun]) -> None:
+        """Run every block, filling in its cells' runs; a cell that could not run says why.
+
+        Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost, InfrastructureError
+        when somebody else took the host over.
+        """
+        wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
+        every = [cell for cell in wanted if self.oracle.cannot_run(cell, None) is None]
+        self.had.update(image for image in {cell.image for cell in every} if self.engine.at_hand(image))
+        self.rng.shuffle(every)
+        self.images.pull_ahead(sorted(every, key=lambda cell: cell.image.series))
+        try:
+            for number, block in enumerate(blocks):
+                self.images.expect([[run.cell for run in each.cells] for each in blocks[number:]])
+                self._prepare_block(block)
+                self._run_block(block, blocks[number:])
+                self.finished(block)
+        finally:
+            self.images.close()
+
+    def _prepare_block(self, block: BlockRun) -> None:
+        """Get what takes the machine's processors to get, before anything is measured. What is being pulled comes when
+        it is launched; and so does everything where most images will not be launched at all. What an image's name says
+        of it is known at once: a cell that can never run settles nothing.
+        """
+        for run in block.cells:
+            if not run.cell.excluded and not run.trials:  # what an early launch showed stands
+                run.incompatible = self.oracle.cannot_run(run.cell, None) or ""
+            if block.scheduler.lazy:
+                run.at_hand = self.engine.at_hand(run.cell.image)
+            if run.at_hand if block.scheduler.lazy else not self.images.is_coming(run.cell):
+                self._prepare(run)
+
+    def _run_block(self, block: BlockRun, blocks: Sequence[BlockRun]) -> None:
+        """`blocks`: this one, and those after it."""
+        while (batch := block.scheduler.next()).runs:
+            if batch.only_known:
+                for run in batch.runs:
+                    self._prepare(run)
+                continue
+            begun = [run.launched for run in batch.runs]
+            awaited = any(self._is_awaited(run) for run in batch.runs)
+            for run in self._in_turn(batch.runs, blocks):
+                self._run_one(run, batch, awaited=awaited)
+            launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
+            if launched:
+                self._log(block, batch, launched)
+        self._log(block, batch, [])
+        for run in block.cells:
+            run.skipped = batch.skipped.get(run.cell.id, "")
+
+    def _in_turn(self, runs: Sequence[CellRun], blocks: Sequence[BlockRun]) -> Iterator[CellRun]:
+        """In random order, so that no version always comes first; but those that still come by network wait for what is
+        there, and for those that come before them. Before any is waited for, the policy is asked again if more is known
+        by now: it may have a use for the time. If it has none, `blocks` may, this one the first.
+        """
+        waiting = list(runs)
+        self.rng.shuffle(waiting)
+        before = _known(runs)
+        while waiting:
+            ready = [run for run in waiting if not self._is_awaited(run)]
+            if not ready and _known(runs) > before:
+                return
+            if not ready and self._run_early(blocks):
+                continue
+            chosen = ready[0] if ready else min(waiting, key=lambda run: self.images.turn(run.cell))
+            waiting.remove(chosen)
+            yield chosen
+
+    def _is_awaited(self, run: CellRun) -> bool:
+        return run.prepared is None and self.images.is_coming(run.cell)
+
+    def _run_early(self, blocks: Sequence[BlockRun]) -> bool:
+        """Launch something of the first block that has a use for the time of a pull; False if none has."""
+        for block in blocks:
+            here = [batch for batch in block.scheduler.early() if self.images.is_here(batch.runs[0].cell)]
+            if here:
+                self.rng.shuffle(here)
+                batch = min(here, key=lambda one: one.round)
+                run = batch.runs[0]
+                self._run_one(run, batch, awaited=True)
+                if run.launched:
+                    self._log(block, batch, [run])
+                return True
+        return False
+
+    def _log(self, block: BlockRun, batch: Batch, launched: Sequence[CellRun]) -> None:
+        """What was decided and why, so that a reader can follow how the answer was reached."""
+        cell = block.cells[0].cell
+        place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
+        launch = [f"{run.cell.image.version}{' (twin)' if run.cell.twin else ''}" for run in launched]
+        self.journal.write_decision({**place, "launch": launch, "round": batch.round, **batch.record})
+
+    # ------------------------------------------------------------ images
+
+    def _prepare(self, run: CellRun) -> None:
+        """Get the cell's image (once for each image), and what is known of the cell from earlier runs."""
+        cell = run.cell
+        if run.prepared is not None:
+            return
+        if cell.excluded:
+            run.problem = cell.excluded.why
+            return
+        run.incompatible = self.oracle.cannot_run(cell, None) or ""
+        if run.incompatible:
+            return
+        was_here = cell.image in self.had or run.at_hand
+        image = self.images.get(cell)
+        if isinstance(image, str):
+            run.problem = image
+            return
+        if not was_here:
+            self.cold.add(image.digest)
+        run.incompatible = self.oracle.cannot_run(cell, image) or ""
+        if run.incompatible:
+            return
+        run.prepared = image
+        run.image_bytes = self._size_bytes(image)
+        run.key = trial_key(cell, prepared=image, facts=self.engine.facts)
+        if self.reuse:
+            self._reuse(run)
+
+    def _size_bytes(self, image: Prepared) -> int | None:
+        """What an image takes on the host, asked once; None if the engine does not say."""
+        if image.digest not in self.sizes:
+            try:
+                self.sizes[image.digest] = self.engine.size_bytes(image)
+            except EngineUnreachable:
+                raise
+            except InfrastructureError:
+                self.sizes[image.digest] = None
+        return self.sizes[image.digest]
+
+    def _reuse(self, run: CellRun) -> None:
+        newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
+        for number, trial in enumerate(newest, start=1):
+            known = self.journal.adopt(trial, run.cell, number=number)
+            run.trials.append(known)
+            self._tell_end(run, known, reused=True)
+        run.adopted = len(run.trials)
+
+    # ------------------------------------------------------------ trials
+
+    def _run_one(self, run: CellRun, batch: Batch, *, awaited: bool) -> None:
+        """One trial, in its turn or while images are `awaited`; infrastructure trouble is tried again by a later batch,
+        up to INFRASTRUCTURE_TRIES times.
+
+        Where getting the image brings back trials of earlier runs, or fails, the policy is asked again first.
+        """
+        if run.prepared is None:
+            self._prepare(run)
+            if run.prepared is None or run.trials:
+                return
+        number = len(run.trials) + 1
+        lane, cell = str(run.cell.lane), run.cell
+        self._check_stopped()
+        self.lease.check()
+        begun_s = time.monotonic()
+        self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
+        try:
+            trial = self._launch(run, run.prepared, batch, number=number)
+        except EngineUnreachable:
+            raise
+        except InfrastructureError as error:
+            trial = Trial(cell_id=cell.id, number=number, key=run.key, end="infrastructure", message=str(error))
+        if trial.end == "interrupted":
+            raise Interrupted("interrupted")
+        reviewed = self._review(run, trial)
+        trial = reviewed.trial
+        trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
+        if trial.measured:
+            self.cold.discard(run.prepared.digest)
+        if self.images.busy_since(begun_s):
+            trial = replace(trial, pulled="awaited" if awaited else "beside")
+        run.trials.append(trial)
+        self.journal.write_trial(trial, cell)
+        self._tell_end(run, trial, reused=False)
+        self._count_failure(run, trial)
+        self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
+
+    def _review(self, run: CellRun, trial: Trial) -> Review:
+        """What the trial shows of the machine. One on another GPU than was asked for says nothing."""
+        wrong = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
+        if wrong:
+            return Review(trial=replace(trial, end="infrastructure", message=wrong))
+        reviewed = self.oracle.review(run.cell, trial)
+        run.incompatible = reviewed.incompatible
+        return reviewed
+
+    def _rest(self, seconds: float, *, why: str, lane: str) -> None:
+        """Let the lane's GPU cool; Ctrl-C ends it."""
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            self._check_stopped()
+            self.progress.preparing(lane=lane, image="GPU", text=f"a pause of {seconds:.0f} s: {why}")
+            time.sleep(min(0.5, seconds))
+
+    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
+        cell = run.cell
+        whole = batch.whole or self.oracle.needs_whole_budget(cell, run.measured)
+        with self.images.in_use(cell, prepared) as present:
+            launch = LaunchRequest(
+                prepared=present,
+                scenario=cell.variant.scenario,
+                payload=pack(cell.variant),
+                gpus=cell.lane.gpus,
+                labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
+            )
+            return run_trial(
+                self.engine,
+                launch,
+                cell_id=cell.id,
+                number=number,
+                key=run.key,
+                round=batch.round,
+                decide=lambda trace: self.oracle.decide(cell, trace, whole),
+                on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
+                cancelled=self.stopped,
+            )
+
+    def _count_failure(self, run: CellRun, trial: Trial) -> None:
+        if trial.end != "infrastructure":
+            run.failures = 0
+            return
+        run.failures += 1
+        if run.failures >= INFRASTRUCTURE_TRIES:
+            run.problem = trial.message
+
+    def _tell_end(self, run: CellRun, trial: Trial, *, reused: bool) -> None:
+        text, bad = self.oracle.describe(run.cell, trial)
+        self.progress.trial_ended(
+            lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
+            twin=run.cell.twin,
+        )  # fmt: skip
+
+    def _check_stopped(self) -> None:
+        if self.stopped():
+            raise Interrupted("interrupted")
+
+
+def _known(runs: Sequence[CellRun]) -> int:
+    """How much their policy has to go by. A launch that failed by the host's fault is nothing new: it can wait."""
+    return sum(len(run.measured) + (not run.runnable) for run in runs)

@@ -1,0 +1,1 @@
+"""Images on an engine: found, pulled, built, overlaid and removed."""

@@ -1,0 +1,153 @@
+"""Images built from a Dockerfile, once for each content of its context.
+
+Behind a company proxy a build needs the machine's CA bundle. A Dockerfile that names `.harness/ca.pem` finds it
+in its context (empty if the machine has none); used in an early stage, nothing of it stays in the image. Proxy
+settings go in as Docker's predefined build args, which no image keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import docker
+from docker.errors import APIError
+from docker.utils.build import create_archive, exclude_paths
+
+from harness.errors import ImageUnavailable
+from harness.model import Build, Image
+from harness.run.docker.client import ca_bundle, explanation, if_full, proxies
+from harness.run.engine import Say
+from harness.run.images import build_errors, build_intermediates
+from harness.run.images.images import Found, inspect, local_image
+from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.retrying import unavailable
+from harness.run.waiting import streamed
+
+CA_PATH = ".harness/ca.pem"
+TOLD_LINES = 20
+STEP_FAILED = ("The command '", 'building at STEP "RUN')  # in Docker's words, and in Podman's
+
+
+def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
+    """The image of that context and args, built unless it is there. Raises ImageUnavailable with the last output."""
+    args, name = dict(source.args), _name(client, source, image=image)
+    there = local_image(client, name)
+    if there is None:
+        say(f"building {image.version}")
+        text, files = _read_context(source, image=image)
+        with tempfile.TemporaryFile() as context:
+            with _readable(source.context, image=image):
+                extra = [(CA_PATH, ca_bundle(environ))] if CA_PATH in text else []
+                create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
+            _build(client, context, name=name, args={**proxies(environ), **args}, image=image, say=say)
+        there = inspect(client, name)
+    return Found(id=there["Id"], digest=there["Id"])
+
+
+def known(client: docker.DockerClient, source: Build, *, image: Image) -> Found | None:
+    """What was built before. Raises ImageUnavailable for a context that cannot be read."""
+    there = local_image(client, _name(client, source, image=image))
+    return None if there is None else Found(id=there["Id"], digest=there["Id"])
+
+
+def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
+    """The name under which the image of that context, its args and its bases is kept."""
+    args, (text, files) = dict(source.args), _read_context(source, image=image)
+    bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
+    with _readable(source.context, image=image):
+        return f"harness/build:{content_hash(source.context, files, args=args, bases=bases)[:32]}"
+
+
+def _read_context(source: Build, *, image: Image) -> tuple[str, list[str]]:
+    """The Dockerfile's text, and the files of its context."""
+    with _readable(source.context, image=image):
+        return (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
+
+
+@contextlib.contextmanager
+def _readable(context: Path, *, image: Image) -> Iterator[None]:
+    """What cannot be read here is the user's matter, not the engine's."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        name = Path(error.filename).name if error.filename else "Dockerfile"
+        raise ImageUnavailable(f"{image.where}: {context}: no {name} there") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ImageUnavailable(f"{image.where}: {context}: cannot be read: {error}; make it readable") from error
+
+
+def context_files(context: Path) -> list[str]:
+    """What `.dockerignore` lets through, folders included, sorted."""
+    ignore = context / ".dockerignore"
+    lines = ignore.read_text().splitlines() if ignore.is_file() else []
+    patterns = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+    return sorted(exclude_paths(str(context), patterns))
+
+
+def base_names(dockerfile: str, args: Mapping[str, str]) -> list[str]:
+    """The images named by FROM, with ARGs filled in."""
+    known = dict(re.findall(r"^\s*ARG\s+(\w+)=[\"']?([^\s\"']*)", dockerfile, re.IGNORECASE | re.MULTILINE))
+    known.update(args)
+    named = re.findall(r"^\s*FROM\s+(?:--platform=\S+\s+)?(\S+)", dockerfile, re.IGNORECASE | re.MULTILINE)
+    return [re.sub(r"\$\{?(\w+)(?::-[^}]*)?\}?", lambda found: known.get(found[1], ""), name) for name in named]
+
+
+def content_hash(context: Path, files: list[str], *, args: Mapping[str, str], bases: list[str]) -> str:
+    digest = hashlib.sha256(repr((sorted(args.items()), bases)).encode())
+    for name in files:
+        path = context / name
+        if path.is_symlink():
+            digest.update(f"\n{name} -> {path.readlink()}".encode())
+        elif path.is_file():
+            digest.update(f"\n{name} {path.stat().st_mode & 0o777:o} ".encode())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _build(
+    client: docker.DockerClient, context: IO[bytes], *, name: str, args: dict[str, str], image: Image, say: Say
+) -> None:
+    output: deque[str] = deque(maxlen=TOLD_LINES)
+    place = f"{image.where}: {image.series} {image.version}: the build failed"
+    start = functools.partial(
+        client.api.build, fileobj=context, custom_context=True, tag=name, buildargs=args, rm=True, forcerm=True,
+        decode=True, labels={IMAGE_LABEL: name},
+    )  # fmt: skip
+
+    def tell() -> None:
+        say(f"building {image.version}: {output[-1][:100] if output else 'sending the context'}")
+
+    try:
+        with build_intermediates.removed(client) as made:
+            for line in _lines(streamed(client.api, start, beat=tell), made):
+                output.append(line)
+                tell()
+    except APIError as error:
+        said = explanation(error)
+        cause = "" if said.startswith(STEP_FAILED) else said  # a command that times out is the Dockerfile's matter
+        told = build_errors.complaint(output) if said.startswith(STEP_FAILED) else ""
+        why = ": ".join(filter(None, (told, said)))
+        raise unavailable(f"{place}: {why}{if_full(why)}", cause=cause) from error
+
+
+def _lines(events: Iterator[Any], made: build_intermediates.Stages) -> Iterator[str]:
+    """The build's output; raises APIError after it if there was an error event.
+
+    (Reading on to the end lets the SDK close the connection.)
+    """
+    error = None
+    for event in events:
+        error = event.get("error", error)
+        text = str(event.get("stream", ""))
+        made.hear(text)
+        yield from (line.strip() for line in build_errors.unescaped(text).splitlines() if line.strip())
+    if error is not None:
+        raise APIError("build failed", explanation=str(error))

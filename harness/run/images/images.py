@@ -1,0 +1,179 @@
+"""Images on a Docker engine: found, or pulled. Their identity is the digest, never the tag."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+from docker.errors import APIError, ImageNotFound
+from docker.utils import parse_repository_tag
+
+from harness.model import Where
+from harness.run.docker.client import FULL_DISK, MAKE_ROOM, explanation
+from harness.run.docker.containers import marked, removed
+from harness.run.engine import Say
+from harness.run.images import ownership
+from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.retrying import BUSY, unavailable
+from harness.run.waiting import streamed
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """An image that is on the engine: the id to launch, and its identity."""
+
+    id: str
+    digest: str
+
+
+def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> Found:  # noqa: A002
+    """The image of that name, pulled unless the engine has what the registry has (or the registry is silent).
+
+    Raises ImageUnavailable (NetworkTrouble); `help` replaces its last part, what to do.
+    """
+    local = local_image(client, reference)
+    if local is not None and _is_current(client, reference, local, say=say):
+        return _found(reference, local)
+    before = ownership.entries(client, inner=True)
+    try:
+        _download(client, reference, say=say)
+    except APIError as error:
+        said = explanation(error)
+        text = f"{where}: {reference}: cannot be pulled: {said}; {_what_to_do(said, help=help)}"
+        raise unavailable(text, cause=said) from error
+    pulled = local_image(client, reference)
+    if pulled is None:
+        raise unavailable(f"{where}: {reference}: was pulled, but is gone; is somebody removing images?", cause="")
+    ownership.note_pull(client, pulled, before=before)
+    return _found(reference, pulled)
+
+
+def _what_to_do(said: str, *, help: str) -> str:  # noqa: A002
+    if FULL_DISK in said.lower():
+        return MAKE_ROOM
+    if "verification failed" in said:
+        return "the registry, or a proxy before it, sent something else than that image"
+    if "no matching manifest for" in said:
+        return "it is not made for machines of that host's kind; take another image, or exclude it on this host"
+    if not help and BUSY.search(said):
+        return "the registry is busy or broken; the same command again, later, runs what is missing"
+    return help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
+
+
+def found_locally(client: docker.DockerClient, reference: str) -> Found | None:
+    """The image of that name as the engine has it, whatever the registry has by now."""
+    local = local_image(client, reference)
+    return None if local is None else _found(reference, local)
+
+
+def local_image(client: docker.DockerClient, reference: str) -> Mapping[str, Any] | None:
+    """What the engine knows of an image that it has, else None."""
+    try:
+        return inspect(client, reference)
+    except ImageNotFound:
+        return None
+
+
+def inspect(client: docker.DockerClient, reference: str) -> Mapping[str, Any]:
+    """What the engine knows of an image. Raises ImageNotFound."""
+    image: Mapping[str, Any] = client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+    return image
+
+
+def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str, Any], *, say: Say) -> bool:
+    """Built here or pinned by digest: yes. Else what the registry says, and yes if it does not answer."""
+    digests = [digest.split("@")[1] for digest in local["RepoDigests"] or ()]
+    if not digests or "@" in reference or reference.startswith("sha256:"):
+        return True
+
+    def ask() -> list[Mapping[str, Any]]:
+        return [client.api.inspect_distribution(reference)]  # type: ignore[no-untyped-call]
+
+    try:
+        said = list(streamed(client.api, ask, beat=lambda: say("asking the registry")))
+    except APIError:
+        return True
+    return said[0]["Descriptor"]["digest"] in digests
+
+
+def _found(reference: str, image: Mapping[str, Any]) -> Found:
+    repository = parse_repository_tag(reference)[0]
+    named = dict(ownership.familiar(digest).split("@") for digest in image["RepoDigests"] or ())
+    return Found(id=image["Id"], digest=named.get(repository) or next(iter(named.values()), image["Id"]))
+
+
+def _download(client: docker.DockerClient, reference: str, *, say: Say) -> None:
+    repository, tag = parse_repository_tag(reference)
+    start = functools.partial(client.api.pull, repository, tag=tag or "latest", stream=True, decode=True)
+    told = "pulling"
+    events = streamed(client.api, start, beat=lambda: say(told))
+    for told in progress(events, clock_s=time.monotonic):
+        say(told)
+
+
+def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:
+    """`pulling 120/900 MiB`, at most once a second, from the engine's events. Raises APIError for an error event."""
+    done: dict[str, int] = {}
+    total: dict[str, int] = {}
+    told_s = -1.0
+    error = None
+    for event in events:
+        error = event.get("error", error)
+        detail = event.get("progressDetail") or {}
+        if event.get("status") == "Downloading" and detail.get("total"):
+            done[event["id"]], total[event["id"]] = detail["current"], detail["total"]
+        elif event.get("status") == "Download complete" and event["id"] in total:
+            done[event["id"]] = total[event["id"]]
+        if clock_s() - told_s >= 1:
+            told_s = clock_s()
+            yield f"pulling {sum(done.values()) >> 20}/{sum(total.values()) >> 20} MiB" if total else "pulling"
+    if error is not None:  # only now: reading on to the end lets the SDK close the connection
+        raise APIError("pull failed", explanation=str(error))
+
+
+def find_python(client: docker.DockerClient, image_id: str) -> str | None:
+    """`python3` or `python`, whichever is on the image's PATH. Nothing of the image is run: it may have no shell."""
+    config = inspect(client, image_id)["Config"]
+    environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
+    folders = environment.get("PATH", DEFAULT_PATH).split(":")
+    container_id = client.api.create_container(image_id, ["python3"], **marked("look"))["Id"]
+    with removed(client, container_id):
+        for name in ("python3", "python"):
+            if any(_has_file(client, container_id, f"{folder}/{name}") for folder in folders):
+                return name
+    return None
+
+
+def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool:
+    """Asks for the file's header only."""
+    api = client.api
+    url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
+    return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)
+
+
+def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> tuple[str, ...]:
+    """Remove the images that the harness built or laid over a base, by their label and name; those names.
+
+    Whatever is made from such an image has the label too, so only the one with the very name that the label holds is
+    ours, and if it has another name as well somebody else wants it. One in use stays.
+    """
+    removed_names = []
+    for image in client.api.images(filters={"label": label}):
+        name, tags = image["Labels"][IMAGE_LABEL], [ownership.familiar(tag) for tag in image["RepoTags"] or ()]
+        if name not in tags:
+            continue
+        if others := [tag for tag in tags if tag != name]:
+            say(f"{name}: left alone: it is also named {', '.join(others)}")
+            continue
+        try:
+            client.api.remove_image(name)
+            removed_names.append(name)
+        except APIError as error:
+            say(f"{name}: left alone: {explanation(error)}")
+    return tuple(removed_names)

@@ -1,0 +1,194 @@
+"""Packages laid over a base image: pip in a container of it, committed as an image of ours.
+
+CA bundle and proxies are given to the one pip call only and are gone before the commit. The image's id is another
+one after every install; its identity is what is in it: the base's digest and the installed distributions' content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import docker
+
+from harness.errors import ImageUnavailable
+from harness.model import Image, Install
+from harness.run.docker.attach import close_stream, open_stream, read_stream
+from harness.run.docker.client import ca_bundle, if_full, proxies
+from harness.run.docker.containers import NAME_LABEL, archive, marked, removed
+from harness.run.engine import Say
+from harness.run.hosts.owner import OWNER_LABEL
+from harness.run.images import build_errors
+from harness.run.images.images import Found, find_python, found_locally, inspect, local_image, pull
+from harness.run.images.ownership import IMAGE_LABEL
+from harness.run.retrying import unavailable
+from harness.run.tail import BoundedTail
+
+CA_PATH = "/.harness-ca.pem"
+REPOSITORY = "harness/overlay"
+DIGEST_LABEL = "harness.digest"
+VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
+FORMAT = 2  # of what is committed: images of another format are made anew
+INSTALLED = Path(__file__).with_name("installed.py")
+BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
+NOT_FOUND = "No matching distribution"
+UNSEEN = (
+    "UV_FIND_LINKS", "PIP_FIND_LINKS", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX",
+    "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL",
+)  # fmt: skip
+"""Settings of pip and uv by which versions are looked up here, and which pip in a container does not have."""
+UNSEEN_HELP = "give a base with such settings, or take `build:` with a Dockerfile that copies the wheels in"
+CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
+
+
+def install(
+    client: docker.DockerClient, source: Install, *, image: Image, environ: Mapping[str, str], say: Say
+) -> Found:
+    """The base with the packages, made unless it is there. Raises ImageUnavailable with pip's reason."""
+    base = pull(client, source.base, where=image.where, say=say, help=BASE_HELP)
+    if not source.packages:
+        return base
+    named = _tag(base, source)
+    there = local_image(client, f"{REPOSITORY}:{named}")
+    if there is None:
+        say(f"installing {' '.join(source.packages)}")
+        _make(client, base, tag=named, image=image, source=source, environ=environ, say=say)
+        there = inspect(client, f"{REPOSITORY}:{named}")
+    return _found(there)
+
+
+def _found(image: Mapping[str, Any]) -> Found:
+    return Found(id=image["Id"], digest=image["Config"]["Labels"][DIGEST_LABEL])
+
+
+def known(client: docker.DockerClient, source: Install) -> Found | None:
+    """What was installed before, over the base that the engine has; no registry is asked for that."""
+    base = found_locally(client, source.base)
+    if base is None or not source.packages:
+        return base
+    there = local_image(client, f"{REPOSITORY}:{_tag(base, source)}")
+    return None if there is None else _found(there)
+
+
+def _tag(base: Found, source: Install) -> str:
+    named = json.dumps([FORMAT, base.id, base.digest, source.packages, source.python])
+    return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+
+def _make(
+    client: docker.DockerClient,
+    base: Found,
+    *,
+    tag: str,
+    image: Image,
+    source: Install,
+    environ: Mapping[str, str],
+    say: Say,
+) -> None:
+    place = f"{image.where}: {image.series} {image.version}"
+    python = find_python(client, base.id)
+    if python is None:
+        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; take one that has")
+    with _holder(client, base.id, python=python) as container_id:
+        if source.python is not None:
+            version = _checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
+            _check_python(source.python, version, place=place)
+        with _with_ca(client, container_id, environ) as settings:
+            pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--"]
+            environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
+            code, output = _execute(client, container_id, [*pip, *source.packages], environment=environment, say=say)
+        if code != 0:
+            raise _failure(place, output, environ)
+        _checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
+        installed = _checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
+        digest = hashlib.sha256(f"{base.digest} {installed.split()[-1]}".encode()).hexdigest()
+        _commit(client, container_id, base_id=base.id, tag=tag, digest=f"sha256:{digest}")
+
+
+def _check_python(asked: str, found: str, *, place: str) -> None:
+    """`found` is the base's Python, such as 3.11.2; `asked` may be shorter."""
+    if f"{found}.".startswith(f"{asked}."):
+        return
+    raise ImageUnavailable(
+        f"{place}: the base has Python {found}, not {asked}; name another base, or leave out `python`"
+    )
+
+
+@contextlib.contextmanager
+def _holder(client: docker.DockerClient, base_id: str, *, python: str) -> Iterator[str]:
+    """A running container of the base. It waits for the end of its stdin, so it does not outlive us."""
+    api = client.api
+    wait = [python, "-c", "import sys; sys.stdin.read()"]
+    container_id = api.create_container(
+        base_id, entrypoint=wait[:1], command=wait[1:], stdin_open=True, detach=False,
+        host_config=api.create_host_config(init=True), **marked("install"),
+    )["Id"]  # fmt: skip
+    with removed(client, container_id):
+        stream = open_stream(client, container_id)
+        try:
+            api.start(container_id)
+            yield container_id
+        finally:
+            close_stream(stream)
+
+
+@contextlib.contextmanager
+def _with_ca(client: docker.DockerClient, container_id: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yields the environment that lets pip reach its index from here; the bundle itself is copied in."""
+    settings = proxies(environ)
+    if bundle := ca_bundle(environ):
+        client.api.put_archive(container_id, "/", archive({CA_PATH[1:]: bundle.encode()}))
+        settings |= {"PIP_CERT": CA_PATH, "SSL_CERT_FILE": CA_PATH}
+    yield settings
+
+
+def _checked(client: docker.DockerClient, container_id: str, command: list[str], *, place: str, say: Say) -> str:
+    """What a small command of ours prints there."""
+    code, output = _execute(client, container_id, command, environment={}, say=say)
+    if code != 0:
+        raise ImageUnavailable(
+            f"{place}: `{command[0]}` failed in the base image: {_reason(output)}; take another base"
+        )
+    return output
+
+
+def _execute(
+    client: docker.DockerClient, container_id: str, command: list[str], *, environment: dict[str, str], say: Say
+) -> tuple[int, str]:
+    """Run a command as root in the container: (exit code, the end of its output)."""
+    api, output, told = client.api, BoundedTail(), command[0]
+    exec_id = api.exec_create(container_id, command, environment=environment, user="root")["Id"]
+    for chunk in read_stream(api.exec_start(exec_id, socket=True)):
+        output.add(chunk)
+        lines = chunk.decode(errors="replace").strip().splitlines()
+        told = lines[-1][:120] if lines else told
+        say(told)
+    return api.exec_inspect(exec_id)["ExitCode"], output.text()
+
+
+def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavailable:
+    reason = _reason(output)
+    unseen = [name for name in UNSEEN if environ.get(name)]
+    if unseen and NOT_FOUND in reason:
+        reason += f"; {', '.join(unseen)} of this machine does not reach a container: {UNSEEN_HELP}"
+    cause = f"connection broken: {reason}" if reason.startswith(build_errors.UNREACHED) else reason
+    return unavailable(f"{place}: {reason}{if_full(reason)}", cause=cause)
+
+
+def _reason(output: str) -> str:
+    return build_errors.complaint(build_errors.unescaped(output).splitlines())[:400] or "pip failed without a word"
+
+
+def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str, digest: str) -> None:
+    """The container as an image that starts as its base does: ENTRYPOINT, CMD, WORKDIR, USER as they were."""
+    base = inspect(client, base_id)["Config"]
+    conf = {name: base.get(name) for name in CONFIG_KEPT}
+    conf["Entrypoint"] = conf["Entrypoint"] or []  # null would mean the container's own
+    ours = {IMAGE_LABEL: f"{REPOSITORY}:{tag}", DIGEST_LABEL: digest}
+    holders = {OWNER_LABEL: "", NAME_LABEL: ""}  # the engine adds the container's labels; those must say nothing
+    conf["Labels"] = {**(base.get("Labels") or {}), **holders, **ours}
+    client.api.commit(container_id, repository=REPOSITORY, tag=tag, conf=conf)

@@ -1,0 +1,194 @@
+"""The images of one host: each is got once, and what has to be pulled comes while trials run.
+
+Only pulls go on beside trials. A build or an installation takes the machine's processors, and waits its turn.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
+from harness.model import Cell, Image, ProgressListener, Pull
+from harness.run.engine import Engine, Prepared
+from harness.run.images.disk_budget import Disk, Name, name_of
+
+POLL_S = 0.1
+
+
+@dataclass(kw_only=True)
+class HostImages:
+    """What became of each image: ready, or the line that says why it cannot be had.
+
+    `open_another` gives a second connection to the same engine, for the pulls that run beside trials.
+    """
+
+    engine: Engine
+    open_another: Callable[[], Engine]
+    progress: ProgressListener
+    stopped: Callable[[], bool]
+    disk: Disk = field(default_factory=Disk)
+    _known: dict[Name, Prepared | str] = field(default_factory=dict)
+    _queue: deque[Cell] = field(default_factory=deque)
+    _queued: set[Name] = field(default_factory=set)
+    _order: list[Name] = field(default_factory=list)
+    """In which those that are pulled ahead come."""
+    _late: set[Name] = field(default_factory=set)
+    """Those that there is no room for until they are launched."""
+    _noted: set[str] = field(default_factory=set)
+    _thread: threading.Thread | None = None
+    _news: threading.Event = field(default_factory=threading.Event)
+    """Set whenever an image has come, or will not."""
+    _lost: BaseException | None = None
+    _closed: bool = False
+    _last_busy_s: float = -1.0
+    """When a pull beside the trials last did something, by the monotonic clock."""
+
+    def pull_ahead(self, cells: Iterable[Cell]) -> None:
+        """Begin to pull the images of `cells` that are not here, in this order, while other things go on. Only once."""
+        new = [cell for cell in cells if self._must_be_pulled(cell)]
+        self._queued |= {name_of(cell.image) for cell in new}
+        self._queue.extend({name_of(cell.image): cell for cell in new}.values())
+        self._order.extend(name_of(cell.image) for cell in self._queue)
+        if self._queue:
+            self._thread = threading.Thread(target=self._pull_all, daemon=True)
+            self._thread.start()
+
+    def get(self, cell: Cell) -> Prepared | str:
+        """The cell's image, or why it cannot be had. Raises EngineUnreachable, Interrupted."""
+        name = name_of(cell.image)
+        if name in self._queued:
+            self._wait_for(name)
+        if name not in self._known:
+            self._known[name] = self._get(self.engine, cell)
+        return self._known[name]
+
+    def is_coming(self, cell: Cell) -> bool:
+        """Whether it is being pulled, or will be, so that `get` would wait."""
+        name = name_of(cell.image)
+        return name in self._queued | self._late and name not in self._known
+
+    def is_here(self, cell: Cell) -> bool:
+        """Whether it was got, so that `get` answers at once."""
+        return isinstance(self._known.get(name_of(cell.image)), Prepared)
+
+    def turn(self, cell: Cell) -> int:
+        """Its turn among those that are pulled: who has to wait waits for the lowest."""
+        name = name_of(cell.image)
+        return self._order.index(name) if name in self._order else len(self._order)
+
+    @contextmanager
+    def in_use(self, cell: Cell, prepared: Prepared) -> Iterator[Prepared]:
+        """The cell's image, which is there and stays meanwhile; got again if it was removed since it was `prepared`.
+        Raises InfrastructureError, Interrupted."""
+        with self.disk.in_use(cell.image):
+            newest = self._known.get(name_of(cell.image))
+            present = newest if isinstance(newest, Prepared) else prepared
+            yield present if self.engine.holds(present) else self._again(cell, prepared)
+
+    def expect(self, blocks: Sequence[Sequence[Cell]]) -> None:
+        """Which cells will be run from now on, block by block: what is needed last is the first to make room."""
+        self.disk.expect(id(self), [{name_of(cell.image) for cell in block} for block in blocks])
+
+    def busy_since(self, begun_s: float) -> bool:
+        """Whether anything was pulled after `begun_s` (monotonic clock), and took time from what ran beside it."""
+        return self._last_busy_s >= begun_s
+
+    def close(self) -> None:
+        """Give up the pulls that are on their way, and wait until they have."""
+        self._closed = True
+        if self._thread is not None:
+            self._thread.join()
+        self.expect([])
+
+    # ------------------------------------------------------------ one image
+
+    def _must_be_pulled(self, cell: Cell) -> bool:
+        name = name_of(cell.image)
+        if name in self._known or name in self._queued or cell.excluded or not isinstance(cell.image.source, Pull):
+            return False
+        return not self.engine.at_hand(cell.image)
+
+    def _get(self, engine: Engine, cell: Cell) -> Prepared | str:
+        def say(text: str) -> None:
+            self._check_stopped()
+            if engine is not self.engine:
+                self._last_busy_s = time.monotonic()
+            name = f"{cell.image.series} {cell.image.version}"
+            self.progress.preparing(lane=str(cell.lane), image=name, text=text)
+
+        try:
+            say("preparing")
+            with self.disk.getting(engine, cell.image, say):
+                prepared = engine.prepare(cell.image, say)
+                self.disk.got(prepared)
+            return prepared
+        except EngineUnreachable:
+            raise
+        except InfrastructureError as error:
+            self._note_once(str(error), place=str(cell.image.where))
+            return str(error)
+
+    def _again(self, cell: Cell, before: Prepared) -> Prepared:
+        """What was removed, and nothing else: a tag may point to another image by now."""
+        image = _by_digest(cell.image, before.digest)
+        found = self._get(self.engine, replace(cell, image=image))
+        if isinstance(found, str):
+            raise ImageUnavailable(found)
+        if found.digest != before.digest:
+            text = f"{image.version} was removed there, and is another image now; start again to measure that one"
+            raise ImageUnavailable(f"{image.where}: {text}")
+        self._known[name_of(image)] = found
+        return found
+
+    def _note_once(self, text: str, *, place: str) -> None:
+        """What is wrong with a whole series (its base, the network) is said at its first image only."""
+        reason = text.removeprefix(place)
+        if reason not in self._noted:
+            self._noted.add(reason)
+            self.progress.note(text)
+
+    # ------------------------------------------------------------ beside the trials
+
+    def _pull_all(self) -> None:
+        try:
+            engine = self.open_another()
+            try:
+                while self._queue:
+                    cell = self._queue.popleft()
+                    name = name_of(cell.image)
+                    if self.disk.admits(engine, cell.image):
+                        self._known[name] = self._get(engine, cell)
+                    else:
+                        self._late.add(name)
+                        self._queued.remove(name)
+                    self._news.set()
+            finally:
+                engine.close()
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for an image
+            self._lost = error
+            self._news.set()
+
+    def _wait_for(self, name: Name) -> None:
+        while name not in self._known and name in self._queued:
+            self._check_stopped()
+            if self._lost is not None:
+                raise self._lost
+            self._news.wait(POLL_S)
+            self._news.clear()
+
+    def _check_stopped(self) -> None:
+        if self._closed or self.stopped():
+            raise Interrupted("interrupted")
+
+
+def _by_digest(image: Image, digest: str) -> Image:
+    """The same image by what it is, and not by a tag."""
+    if not isinstance(image.source, Pull) or "@" in image.source.reference:
+        return image
+    folder, slash, last = image.source.reference.rpartition("/")
+    return replace(image, source=Pull(reference=f"{folder}{slash}{last.partition(':')[0]}@{digest}"))

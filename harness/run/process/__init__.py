@@ -1,0 +1,1 @@
+"""The process engine: trials in virtual environments of this machine."""

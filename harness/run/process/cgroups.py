@@ -1,0 +1,145 @@
+"""A memory cgroup for one trial of the process engine, v1 or v2, where we may write.
+
+It limits memory (swap included), says whether the kernel killed for it, and names every process to kill at the
+end, also those that left their process group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import InfrastructureError
+
+CGROUPS = Path("/sys/fs/cgroup")
+REMOVAL_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialCgroup:
+    path: Path
+    version: int
+
+    @property
+    def procs(self) -> Path:
+        return self.path / "cgroup.procs"
+
+    def limit(self, memory_bytes: int) -> None:
+        """Limit memory and swap together to `memory_bytes`: nothing may go to swap instead.
+
+        Raises InfrastructureError.
+        """
+        try:
+            self._limit(memory_bytes)
+        except OSError as error:
+            text = f"memory: no limit of {memory_bytes} bytes can be set in {self.path}: {error.strerror}; use docker"
+            raise InfrastructureError(text) from error
+
+    def _limit(self, memory_bytes: int) -> None:
+        if self.version == 2:
+            (self.path / "memory.max").write_text(str(memory_bytes))
+            swap, value = self.path / "memory.swap.max", 0
+        else:
+            (self.path / "memory.limit_in_bytes").write_text(str(memory_bytes))
+            swap, value = self.path / "memory.memsw.limit_in_bytes", memory_bytes
+        if swap.exists():  # kernels without swap accounting have neither file
+            swap.write_text(str(value))
+
+    def oom_killed(self) -> bool:
+        events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
+        counts = dict(line.split(maxsplit=1) for line in _text(events).splitlines())
+        return int(counts.get("oom_kill", "0")) > 0
+
+    def pids(self) -> list[int]:
+        return [int(pid) for pid in _text(self.procs).split()]
+
+    def remove(self) -> None:
+        """Remove the empty cgroup; the kernel needs a moment after the last death."""
+        until_s = time.monotonic() + REMOVAL_S
+        while self.path.exists():
+            try:
+                self.path.rmdir()
+            except OSError as error:
+                if time.monotonic() > until_s:
+                    text = f"{self.path}: cannot be removed: {error.strerror}; end the processes in it, then remove it"
+                    raise InfrastructureError(text) from error
+                time.sleep(0.01)
+
+
+def _text(path: Path) -> str:
+    """What a file of a cgroup says; nothing once the cgroup is gone: another run may remove a dead one too."""
+    try:
+        return path.read_text()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV):
+            return ""
+        raise InfrastructureError(f"{path}: {error.strerror}") from error
+
+
+def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
+    """A new memory cgroup of that name below our own or the nearest one above; None where none can be made."""
+    for version, parent in _parents(root):
+        path = parent / name
+        try:
+            path.mkdir()
+        except OSError:
+            continue  # not ours to write: the next one above, or none
+        if (path / ("memory.max" if version == 2 else "memory.limit_in_bytes")).exists():
+            return TrialCgroup(path=path, version=version)
+        path.rmdir()
+    return None
+
+
+def find(prefix: str, *, root: Path = CGROUPS) -> Iterator[TrialCgroup]:
+    """The cgroups whose name begins with `prefix`, where `create` would make them."""
+    for version, parent in _parents(root):
+        if os.access(parent, os.W_OK):
+            yield from (TrialCgroup(path=path, version=version) for path in parent.glob(f"{prefix}*"))
+
+
+def _parents(root: Path) -> Iterable[tuple[int, Path]]:
+    """(version, folder): our own memory cgroup first, then those above it up to the mount."""
+    own = Path("/proc/self/cgroup")
+    if not own.exists():
+        return
+    for line in own.read_text().splitlines():
+        _, controllers, place = line.split(":", 2)
+        version = 1 if "memory" in controllers.split(",") else 2 if not controllers else 0
+        mount = root / "memory" if version == 1 else root
+        if version and (mount / "cgroup.procs").exists():
+            folder = mount / place.lstrip("/")
+            yield from ((version, above) for above in (folder, *folder.parents) if above.is_relative_to(mount))
+
+
+@contextlib.contextmanager
+def memory_limit(
+    memory_bytes: int | None, *, name: str, root: Path = CGROUPS
+) -> Iterator[tuple[TrialCgroup | None, list[str]]]:
+    """Yields (cgroup or None, the words to put before a command so that it starts under the limit).
+
+    The shell joins the cgroup and then becomes the command: nothing runs between fork and exec in a process of
+    many threads. Without a cgroup RLIMIT_DATA limits each process's private memory instead.
+    """
+    cgroup = create(name, root=root)
+    if cgroup is None:
+        yield None, _data_limit(memory_bytes)
+        return
+    try:
+        if memory_bytes is not None:
+            cgroup.limit(memory_bytes)
+        yield cgroup, ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(cgroup.procs)]
+    finally:
+        cgroup.remove()
+
+
+def _data_limit(memory_bytes: int | None) -> list[str]:
+    if memory_bytes is None:
+        return []
+    if not Path("/proc/self/limits").exists():
+        raise InfrastructureError("memory: no limit can be set here (no memory cgroup, no RLIMIT_DATA); use docker")
+    return ["/bin/sh", "-c", 'ulimit -d "$0" && exec "$@"', str(memory_bytes >> 10)]

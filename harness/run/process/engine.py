@@ -1,0 +1,294 @@
+"""The process engine: trials as processes of this machine, in a virtual environment for each image. No Docker.
+
+A trial gets a temporary folder as its root and home, a minimal environment, a session of its own, and a memory
+cgroup where one can be made. It is not a sandbox: scenarios are the user's own code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from harness.errors import ImageUnavailable, InfrastructureError
+from harness.model import Host, Image, Install
+from harness.model.doctor import HostCondition, Room
+from harness.model.gpus import Gpu
+from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Payload, Prepared, Say, Session
+from harness.run.hosts import gpus
+from harness.run.images.disk_budget import total_bytes
+from harness.run.process import cgroups, environments, host_lock, leftovers
+from harness.run.process.cgroups import TrialCgroup
+from harness.run.tail import BoundedTail
+
+READ_BYTES = 1 << 18
+EXIT_S = 5.0
+KILLED_S = 60.0  # a large process takes its time to give back its memory
+
+
+def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessEngine:
+    """The machine itself as an engine; it is always there."""
+    return ProcessEngine(host, environ=environ)
+
+
+class ProcessEngine:
+    def __init__(self, host: Host, *, environ: Mapping[str, str], cgroup_root: Path = cgroups.CGROUPS) -> None:
+        self._host = host
+        self._environ = environ
+        self._cgroup_root = cgroup_root
+        self.facts: Mapping[str, Any] = machine_facts()
+
+    def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
+        say("asking for its GPUs")
+        return gpus.of_this_machine(place=f"{self._host.where}.gpus")
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        if not isinstance(image.source, Install):
+            raise ImageUnavailable(f"{image.where}: needs a container engine; this host is engine: process")
+        return environments.prepare(image, image.source, environ=self._environ, say=say)
+
+    def at_hand(self, image: Image) -> bool:
+        return isinstance(image.source, Install) and environments.at_hand(image.source, environ=self._environ)
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        return self.prepare(image, say) if self.at_hand(image) else None
+
+    def holds(self, prepared: Prepared) -> bool:
+        return environments.is_complete(Path(prepared.reference))
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        return environments.size_bytes(Path(prepared.reference))
+
+    @contextlib.contextmanager
+    def launch(self, launch: LaunchRequest) -> Iterator[Session]:
+        name, python = leftovers.new_name(), Path(launch.prepared.reference)
+        limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
+        with environments.in_use(python), _root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
+            command = [*prefix, str(python), "-B", str(root / "start.py")]
+            with _started(command, root=root, environment=_environment(launch, root), cgroup=cgroup) as process:
+                yield ProcessSession(process, cgroup)
+
+    def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
+        return host_lock.held(_temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
+
+    def leftovers(self) -> tuple[str, ...]:
+        return leftovers.names_of_dead(_temporary_folder(), cgroup_root=self._cgroup_root)
+
+    def remove_leftovers(self) -> int:
+        return leftovers.remove_folders(_temporary_folder(), cgroup_root=self._cgroup_root)
+
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        return tuple(map(str, environments.remove_all(environ=self._environ, say=say)))
+
+    def kept(self) -> tuple[Kept, ...]:
+        return tuple(
+            Kept(reference=str(python), name=str(python.parents[1]), made=True, layers={str(python): size})
+            for python, size in environments.sizes(self._environ).items()
+        )
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        return environments.remove(Path(kept.reference), say=say)
+
+    def condition(self, say: Say) -> HostCondition:
+        folder, usage = _temporary_folder(), environments.disk_usage(self._environ)
+        return HostCondition(
+            engine="process",
+            holder=host_lock.holder(folder),
+            room=Room(free_bytes=usage.free, total_bytes=usage.total),
+            leftovers=self.leftovers(),
+            kept_bytes=total_bytes(self.kept()),
+        )
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class ProcessSession:
+    def __init__(self, process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
+        self._process, self._cgroup = process, cgroup
+        self._stdin, self._stdout, self._stderr = _pipes(process)
+        self._stderr_tail = BoundedTail()
+        self._poll = select.poll()
+        for pipe in (self._stdout, self._stderr):
+            self._poll.register(pipe, select.POLLIN)
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it is gone: receive() will say so
+            self._stdin.write(data)
+            self._stdin.flush()
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        ready = {pipe for pipe, _ in self._poll.poll(timeout_s * 1000)}
+        if self._stderr.fileno() in ready:
+            self._read_stderr()
+        if self._stdout.fileno() not in ready:
+            return b""
+        return os.read(self._stdout.fileno(), READ_BYTES) or None
+
+    def exit(self) -> Exit:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then the code stays unknown
+            self._process.wait(EXIT_S)
+        self._drain_stderr()
+        code = self._process.returncode
+        return Exit(
+            exit_code=128 - code if code is not None and code < 0 else code,
+            oom_killed=self._cgroup is not None and self._cgroup.oom_killed(),
+            stderr_tail=self._stderr_tail.text(),
+        )
+
+    def _read_stderr(self) -> bool:
+        data = os.read(self._stderr.fileno(), READ_BYTES)
+        self._stderr_tail.add(data)
+        if not data:
+            self._poll.unregister(self._stderr)
+        return bool(data)
+
+    def _drain_stderr(self) -> None:
+        """Take what is there; a grandchild may hold the pipe open for ever."""
+        poll = select.poll()
+        poll.register(self._stderr, select.POLLIN)
+        while poll.poll(0) and (data := os.read(self._stderr.fileno(), READ_BYTES)):
+            self._stderr_tail.add(data)
+
+
+def machine_facts() -> dict[str, Any]:
+    return {
+        "engine": "process",
+        "name": platform.node(),
+        "cpu": cpu_model(),
+        "cpus": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+    }
+
+
+def cpu_model() -> str | None:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+
+
+@contextlib.contextmanager
+def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
+    """A folder of that name with the payload in it, gone at the end. Raises InfrastructureError."""
+    root = _temporary_folder() / name
+    try:
+        try:
+            root.mkdir(mode=0o700)
+            for path, content in {**payload.files, "job.json": json.dumps(payload.job).encode()}.items():
+                _write(root, path, content, executable=path in payload.executable)
+        except OSError as error:
+            text = f"{error.filename or root}: {error.strerror}; make room there, or set TMPDIR to another folder"
+            raise InfrastructureError(text) from error
+        yield root
+    finally:
+        leftovers.remove_folder(root)
+
+
+def _write(root: Path, path: str, content: bytes, *, executable: bool) -> None:
+    target = Path(os.path.normpath(root / path))
+    if root not in target.parents:
+        raise InfrastructureError(f"{path}: leads out of the trial's folder; name `files:` inside the script's folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    if executable:
+        target.chmod(0o755)
+
+
+def _temporary_folder() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise InfrastructureError(f"{error.strerror}; make room, or set TMPDIR to another folder") from error
+
+
+def _environment(launch: LaunchRequest, root: Path) -> dict[str, str]:
+    """Nothing of the caller's environment but a path to programs: no credential gets in."""
+    folder = Path(launch.prepared.reference).parent
+    return {
+        "PATH": f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "VIRTUAL_ENV": str(folder.parent),
+        "HOME": str(root),
+        "TMPDIR": str(root),
+        "LANG": "C.UTF-8",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # numbers mean what the driver means by them
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # none: no GPU, as in a container
+        **dict(launch.prepared.image.environment),
+        **dict(launch.scenario.environment),
+    }
+
+
+@contextlib.contextmanager
+def _started(
+    command: list[str], *, root: Path, environment: dict[str, str], cgroup: TrialCgroup | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=root,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:  # ValueError: a NUL or "=" where the system takes none
+        why = error.strerror if isinstance(error, OSError) else error
+        text = f"the agent cannot be started: {why}; see `environment:`, and this machine's limits (ulimit -a)"
+        raise InfrastructureError(text) from error
+    try:
+        yield process
+    finally:
+        kill_tree(process, cgroup)
+        _close_pipes(process)
+
+
+def kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
+    """End the process and all it started: descendants, its process group, and whoever is in its cgroup.
+
+    Raises InfrastructureError if it does not end: stuck in a driver or a network file system, it cannot be killed.
+    """
+    group = _descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pid in group:
+        leftovers.kill(pid)
+    if cgroup is not None:
+        leftovers.kill_cgroup(cgroup)
+    try:
+        process.wait(KILLED_S)
+    except subprocess.TimeoutExpired as error:
+        text = f"process {process.pid} cannot be killed, it is stuck in the kernel (a driver?); restart this machine"
+        raise InfrastructureError(text) from error
+
+
+def _descendants(pid: int) -> list[int]:
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:  # it is gone, or may not be looked at
+        return []
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdin, process.stdout, process.stderr
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in _pipes(process):
+        with contextlib.suppress(BrokenPipeError):  # closing stdin flushes what nobody will read
+            pipe.close()

@@ -1,0 +1,291 @@
+"""Virtual environments of the process engine, made once with uv and kept in a cache.
+
+A virtual environment cannot be moved, so it is made in its place, under a lock, and a marker is written last:
+without the marker it is a half-made one and is made anew. Trials hold the lock shared, so that nobody removes an
+environment while one runs in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import uv
+
+from harness.errors import ImageUnavailable, InfrastructureError
+from harness.model import Image, Install
+from harness.run.engine import Prepared, Say
+from harness.run.images import build_errors
+from harness.run.process import interpreters
+from harness.run.waiting import BEAT_S, run_command
+
+MARKER = "harness-complete.json"
+CONFIGURATION = "pyvenv.cfg"  # of every virtual environment, from its first moment on
+NAME = re.compile(r"[0-9a-f]{20}")
+DROPPED = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
+REMEDY = "make room there, or set HARNESS_CACHE to a folder that can be written"
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments, absolute: trials run in other folders."""
+    if own := environ.get("HARNESS_CACHE"):
+        return Path(own).absolute() / "environments"
+    cache = environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache"
+    return Path(cache).absolute() / "harness" / "environments"
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    try:
+        return Path(environ.get("HOME") or Path.home())
+    except RuntimeError as error:
+        raise InfrastructureError("HOME is not set and this user has none; set HARNESS_CACHE to a folder") from error
+
+
+def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
+    """The environment of `image`, made now or found in the cache. Raises ImageUnavailable."""
+    try:
+        return _prepare(image, source, environ=environ, say=say)
+    except ImageUnavailable:
+        raise
+    except InfrastructureError as error:
+        raise ImageUnavailable(f"{image.where}: {error}") from error
+    except OSError as error:
+        raise ImageUnavailable(f"{image.where}: {_told(error)}; {REMEDY}") from error
+
+
+def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
+    interpreter = interpreters.find(source.python, environ=environ)
+    if interpreter is None:
+        there = ", ".join(interpreters.known(environ)) or "none"
+        raise ImageUnavailable(f"{image.where}: no Python {source.python} on this machine; there are: {there}")
+    build = interpreters.build_of(interpreter)
+    folder = _folder(source, build=build, environ=environ)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    digest = _found(folder, say=say)
+    if digest is None:
+        with _locked(folder, fcntl.LOCK_EX, say=say):
+            digest = _digest_in(folder)  # another run may have made it while we waited
+            if digest is None:
+                if folder.exists():
+                    shutil.rmtree(folder)
+                _make(folder, interpreter=interpreter, image=image, packages=source.packages, environ=environ, say=say)
+                digest = digest_of(folder, build=build)
+                _write_marker(folder / MARKER, {"digest": digest, "build": build, "packages": source.packages})
+    return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
+
+
+def at_hand(source: Install, *, environ: Mapping[str, str]) -> bool:
+    """Whether the environment was made before."""
+    interpreter = interpreters.find(source.python, environ=environ)
+    if interpreter is None:
+        return False
+    folder = _folder(source, build=interpreters.build_of(interpreter), environ=environ)
+    return _digest_in(folder) is not None
+
+
+def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
+    named = json.dumps([build, source.packages])
+    return cache_folder(environ) / hashlib.sha256(named.encode()).hexdigest()[:20]
+
+
+def _found(folder: Path, *, say: Say) -> str | None:
+    """The digest of a finished environment; the lock is shared, so that trials that run there are not waited for."""
+    with _locked(folder, fcntl.LOCK_SH, say=say):
+        return _digest_in(folder)
+
+
+@contextmanager
+def in_use(python: Path) -> Iterator[None]:
+    """Nobody removes the environment of `python` meanwhile. Raises InfrastructureError if somebody just did."""
+    folder = python.parents[1]
+    gone = f"{folder}: another run removed this environment (`harness clean --images`); start again: trials are kept"
+    try:
+        lock = _open_lock(folder)
+    except OSError as error:
+        raise InfrastructureError(f"{_told(error)}; {REMEDY}") from error
+    with lock:
+        if not _try_lock(lock, fcntl.LOCK_SH) or _digest_in(folder) is None:
+            raise InfrastructureError(gone)
+        yield
+
+
+def is_complete(python: Path) -> bool:
+    """Whether the environment of `python` is there."""
+    return _digest_in(python.parents[1]) is not None
+
+
+def sizes(environ: Mapping[str, str]) -> dict[Path, int]:
+    """The environments of the cache by their Python, with their bytes. Raises InfrastructureError."""
+    pythons = [python_of(folder) for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder)]
+    return {python: size_bytes(python) for python in pythons}
+
+
+def size_bytes(python: Path) -> int:
+    """What the files of that environment take; those that it shares with uv's cache are counted in full."""
+    files = (path.lstat() for path in python.parents[1].rglob("*"))
+    try:
+        return sum(found.st_size for found in files if stat.S_ISREG(found.st_mode))
+    except OSError as error:
+        raise InfrastructureError(f"{_told(error)}; is another run removing it?") from error
+
+
+def remove(python: Path, *, say: Say) -> bool:
+    """Remove the environment of `python` unless it is in use; whether it is gone. Raises InfrastructureError."""
+    try:
+        return _is_ours(python.parents[1]) and _remove(python.parents[1], say=say)
+    except OSError as error:
+        raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
+
+
+def disk_usage(environ: Mapping[str, str]) -> shutil._ntuple_diskusage:
+    """Of the file system where environments are, or will be."""
+    folder = cache_folder(environ)
+    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists()))
+
+
+def remove_all(*, environ: Mapping[str, str], say: Say) -> list[Path]:
+    """Remove every environment of the cache in which nothing runs and that nobody is making now; their folders.
+
+    Whatever else a user keeps in that folder stays. Raises InfrastructureError.
+    """
+    try:
+        folders = sorted(cache_folder(environ).glob("*"))
+        return [folder for folder in folders if _is_ours(folder) and _remove(folder, say=say)]
+    except OSError as error:
+        raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
+
+
+def _is_ours(folder: Path) -> bool:
+    made = any((folder / name).is_file() for name in (MARKER, CONFIGURATION))
+    return made and NAME.fullmatch(folder.name) is not None and not folder.is_symlink()
+
+
+def _remove(folder: Path, *, say: Say) -> bool:
+    """Interrupted in the middle, it must not leave what is taken for complete, nor what is not known for ours: the
+    marker goes first, pyvenv.cfg with the folder itself."""
+    with _open_lock(folder) as lock:
+        if not _try_lock(lock, fcntl.LOCK_EX):
+            say(f"{folder} is in use by another run; left alone")
+            return False
+        (folder / MARKER).unlink(missing_ok=True)
+        for path in [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]:
+            shutil.rmtree(path)
+        shutil.rmtree(folder)
+        return True
+
+
+def python_of(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def digest_of(folder: Path, *, build: str) -> str:
+    """sha256 over the interpreter's build and each installed distribution's folder name and RECORD."""
+    digest = hashlib.sha256(f"{build}\n".encode())
+    for record in sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD")):
+        # Lines of compiled files differ from install to install; those of the wheel do not.
+        kept = [line for line in record.read_text(errors="replace").splitlines() if _is_content(line)]
+        digest.update("\n".join([record.parent.name, *sorted(kept), ""]).encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _is_content(line: str) -> bool:
+    name = line.split(",", 1)[0]
+    scripts_and_notes = ("../", "/")  # console scripts hold this folder's own path
+    return not name.startswith(scripts_and_notes) and not name.endswith((".pyc", "/INSTALLER", "/RECORD", "/REQUESTED"))
+
+
+def _digest_in(folder: Path) -> str | None:
+    """What the marker of a finished environment says; None without one that can be read."""
+    try:
+        marker = json.loads((folder / MARKER).read_text())
+    except (OSError, ValueError):
+        return None  # half-made, removed, or written on by somebody else: made anew
+    return str(marker["digest"]) if isinstance(marker, dict) and "digest" in marker else None
+
+
+def _open_lock(folder: Path) -> IO[str]:
+    """The lock beside an environment, for both ways: on NFS a shared one takes a reader, an exclusive one a writer."""
+    return folder.with_suffix(".lock").open("a+")
+
+
+@contextmanager
+def _locked(folder: Path, how: int, *, say: Say) -> Iterator[None]:
+    """Hold the environment's lock; it is free again when its holder ends, however that happens."""
+    with _open_lock(folder) as lock:
+        while not _try_lock(lock, how):
+            say("waiting for another run that makes or uses this environment")
+            time.sleep(BEAT_S)
+        yield
+
+
+def _try_lock(lock: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _make(
+    folder: Path, *, interpreter: Path, image: Image, packages: tuple[str, ...], environ: Mapping[str, str], say: Say
+) -> None:
+    tool = uv.find_uv_bin()
+    environment, told = settings_of_uv(environ), f"installing {' '.join(packages)}"
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return run_command(list(command), environment=environment, beat=lambda: say(told))
+
+    _checked(run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder)), image)
+    if packages:
+        say(told)
+        _checked(run(tool, "pip", "install", "--python", str(python_of(folder)), "--", *packages), image)
+    # Compiled here, so that the first trial does not pay for it. uv's own --compile-bytecode fails on 3.6; packages
+    # may ship files that do not compile (templates, tests of syntax errors), so the exit code says nothing.
+    run(str(python_of(folder)), "-m", "compileall", "-q", str(folder / "lib"))
+
+
+def _checked(done: subprocess.CompletedProcess[str], image: Image) -> None:
+    if done.returncode != 0:
+        raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {build_errors.of_uv(done.stderr)}")
+
+
+def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
+    """Proxies, CA bundle and index settings pass on; what points at another environment does not. uv does not read
+    pip's settings: the indexes and folders that versions were looked up in (`harness.package_index`) are told as its
+    own.
+    """
+    kept = {name: value for name, value in environ.items() if name not in DROPPED}
+    if kept.get("PIP_INDEX_URL") and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
+        kept["UV_DEFAULT_INDEX"] = kept["PIP_INDEX_URL"]
+    # uv refuses a folder that is not there; pip, whose setting this is, does not.
+    links = [link for link in kept.get("PIP_FIND_LINKS", "").split() if "://" in link or Path(link).is_dir()]
+    both = {
+        "UV_FIND_LINKS": ",".join(filter(None, (kept.get("UV_FIND_LINKS"), *links))),
+        "UV_EXTRA_INDEX_URL": " ".join(filter(None, map(kept.get, ("UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")))),
+    }
+    return {**kept, **{name: value for name, value in both.items() if value}}
+
+
+def _write_marker(path: Path, content: Mapping[str, object]) -> None:
+    scratch = path.with_suffix(".new")
+    with scratch.open("w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.rename(path)
+
+
+def _told(error: OSError) -> str:
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"

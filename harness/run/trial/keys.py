@@ -1,0 +1,33 @@
+"""The key of a trial: what makes two trials measurements of the same thing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from harness.model import Cell
+from harness.run.engine import Prepared
+from harness.run.trial.payload import payload_hash
+
+
+def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> str:
+    """The hash under which a later run may reuse a trial: everything that could change what it measures."""
+    scenario = cell.variant.scenario
+    content = {
+        "format": 1,
+        "image": prepared.digest,
+        "entrypoint": cell.image.keep_entrypoint,
+        "payload": payload_hash(cell.variant),
+        "steps": [scenario.steps.first, scenario.steps.budget],
+        "timeout_s": scenario.timeout_s,
+        "memory_bytes": scenario.memory_bytes,
+        "shm_bytes": scenario.shm_bytes,
+        "ulimits": scenario.ulimits,
+        "network": scenario.network,
+        "cap_add": scenario.cap_add,
+        "environment": [scenario.environment, cell.image.environment],
+        "lane": [cell.lane.host.engine, cell.lane.gpu, [gpu.fingerprint for gpu in cell.lane.gpus], facts],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

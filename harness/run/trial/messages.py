@@ -1,0 +1,242 @@
+"""What an agent says, out of the noise of an image that is not trusted.
+
+`MessageLines` finds the marked lines, `parse` checks one of them; both raise `Misunderstood` and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn, get_args
+
+import numpy as np
+
+from harness.model import End, Floats, Look
+from harness.run.tail import BoundedTail
+
+LINE_LIMIT_BYTES = 16 << 20
+FACTS_LIMIT_BYTES = 1 << 20
+TEXT_LIMIT = 64 << 10
+HEAD_LIMIT = 16 << 10
+METRICS_LIMIT = 16
+COLUMNS_LIMIT = 64
+NUMBER_LIMIT = 1e30
+"""What is larger is no measurement, and its square may be no number."""
+COUNT_LIMIT = 1 << 53
+
+TYPES = ("hello", "ready", "progress", "samples", "counts", "look", "file", "done")
+ENDS = frozenset(get_args(End)) - {"interrupted"}
+LOOK_FIELDS = frozenset(Look.__dataclass_fields__) - {"step"}
+
+Message = Mapping[str, Any]
+
+
+class Misunderstood(Exception):
+    """A marked line that is no message of the protocol."""
+
+
+class MessageLines:
+    """Cuts a stream of bytes into the agent's marked lines; the rest goes into `noise`, of which the end is kept."""
+
+    def __init__(self, marker: str) -> None:
+        self._start = marker.encode() + b" "
+        self._open = bytearray()
+        self._searched = 0
+        self.noise = BoundedTail(TEXT_LIMIT)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The JSON text of each marked line that `data` completes."""
+        self._open += data
+        while (end := self._open.find(b"\n", self._searched)) >= 0:
+            line = bytes(self._open[: end + 1])
+            del self._open[: end + 1]
+            self._searched = 0
+            if line.startswith(self._start):
+                yield self._bounded(line[len(self._start) :])
+            else:
+                self.noise.add(line)
+        self._searched = len(self._open)
+        if len(self._open) > LINE_LIMIT_BYTES:
+            self._drop_open()
+
+    def _bounded(self, text: bytes) -> bytes:
+        if len(text) > LINE_LIMIT_BYTES:
+            raise Misunderstood("a line above 16 MiB")
+        return text
+
+    def _drop_open(self) -> None:
+        """An endless line: of noise keep the end, of a message nothing can be kept."""
+        if self._open.startswith(self._start):
+            raise Misunderstood("a line above 16 MiB")
+        self.noise.add(bytes(self._open))
+        # What follows is still the same line: one byte that no marker starts with stands for the part dropped.
+        self._open[:] = b" "
+        self._searched = 1
+
+    def rest(self) -> None:
+        """At the end of output: what is left without a line end is noise."""
+        self.noise.add(bytes(self._open))
+        self._open.clear()
+        self._searched = 0
+
+
+def parse(text: bytes) -> Message:
+    """The message in one marked line, its type known; RecursionError is how json meets absurd nesting."""
+    try:
+        message = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise Misunderstood(f"no JSON: {type(error).__name__}") from error
+    if not isinstance(message, dict) or message.get("type") not in TYPES:
+        raise Misunderstood("no message of the protocol")
+    if message["type"] in ("hello", "ready") and len(text) > FACTS_LIMIT_BYTES:
+        raise Misunderstood(f"{message['type']} is above 1 MiB")
+    return message
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(text: str) -> float:
+    """1e999 is good JSON, and an infinity to Python."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is out of range")
+    return value
+
+
+def facts_of(message: Message) -> dict[str, Any]:
+    """The fields of `hello` or `ready`: texts, numbers, truth values, flat lists and dicts of them, and lists of flat
+    dicts (one for each GPU).
+    """
+    return {_fact(name): _facts(value) for name, value in message.items() if name != "type"}
+
+
+def _facts(value: object) -> object:
+    if isinstance(value, dict):
+        return _record(value)
+    if isinstance(value, list):
+        return [_record(inner) if isinstance(inner, dict) else _fact(inner) for inner in value]
+    return _fact(value)
+
+
+def _record(value: dict[str, object]) -> dict[str, Any]:
+    return {_fact(name): _fact(inner) for name, inner in value.items()}
+
+
+def _fact(value: object) -> Any:
+    if isinstance(value, str):
+        return _writable(value)
+    if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and abs(value) <= NUMBER_LIMIT):
+        return value
+    raise Misunderstood("a fact that is no text, number or flat list of them")
+
+
+def number(message: Message, name: str) -> float | None:
+    """A number or null (also when the field is missing)."""
+    value = message.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float):
+        raise Misunderstood(f"{message.get('type')}: {name} is no number")
+    if not abs(value) <= NUMBER_LIMIT:
+        raise Misunderstood(f"{message.get('type')}: {name} is out of range")
+    return float(value)
+
+
+def count(message: Message, name: str, *, most: float) -> int:
+    """A whole number from 0 to `most`; null and a missing field count as 0."""
+    value = message.get(name, 0)
+    if value is None:
+        return 0
+    most = min(most, COUNT_LIMIT)
+    if type(value) is not int or not 0 <= value <= most:
+        raise Misunderstood(f"{message.get('type')}: {name} is no count up to {most:g}")
+    return value
+
+
+def whole(message: Message, name: str) -> int | None:
+    """A whole number of ordinary size, or None."""
+    value = message.get(name)
+    if value is not None and (type(value) is not int or abs(value) >= 1 << 32):
+        raise Misunderstood(f"{message.get('type')}: {name} is no whole number")
+    return value
+
+
+def text_of(message: Message, name: str) -> str:
+    """A text, cut to the last 64 KiB characters; missing or null is empty."""
+    value = message.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Misunderstood(f"{message.get('type')}: {name} is no text")
+    return _writable(value[-TEXT_LIMIT:])
+
+
+def whole_text_of(message: Message, name: str) -> str:
+    """A text as long as a line can be."""
+    value = message.get(name)
+    if not isinstance(value, str):
+        raise Misunderstood(f"{message.get('type')}: {name} is no text")
+    return _writable(value)
+
+
+def _writable(text: str) -> str:
+    """json lets lone surrogates through, which no file and no terminal takes."""
+    return text.encode(errors="replace").decode()
+
+
+def columns_of(message: Message) -> dict[str, Floats]:
+    """The columns of a `samples` or `counts` message: name -> array (n,), equally long, `step` among them.
+
+    What is null or too large to reckon with (a loss that diverges) is NaN.
+    """
+    kind, columns = str(message.get("type")), message.get("columns")
+    if not isinstance(columns, dict) or "step" not in columns or len(columns) > COLUMNS_LIMIT:
+        raise Misunderstood(f"{kind}: no columns with a step")
+    arrays = {_writable(str(name)[:200]): _array(kind, values) for name, values in columns.items()}
+    if len({len(array) for array in arrays.values()}) != 1:
+        raise Misunderstood(f"{kind}: columns of different lengths")
+    if not np.all(np.isfinite(arrays["step"])):
+        raise Misunderstood(f"{kind}: a step is no number")
+    return arrays
+
+
+def _array(kind: str, values: object) -> Floats:
+    # numpy would make numbers of strings and of booleans.
+    if not isinstance(values, list) or not all(v is None or type(v) in (int, float) for v in values):
+        raise Misunderstood(f"{kind}: a value is no number")
+    try:
+        array = np.array(values, dtype=np.float64)
+    except OverflowError as error:
+        raise Misunderstood(f"{kind}: a number is out of range") from error
+    array[np.abs(array) > NUMBER_LIMIT] = np.nan
+    return array
+
+
+def not_finite_of(message: Message) -> dict[str, tuple[int, int]]:
+    """What `done` says of numbers that were none: metric -> (how many steps returned one, the first of them)."""
+    told = message.get("not_finite") or {}
+    if not isinstance(told, dict) or len(told) > METRICS_LIMIT:
+        raise Misunderstood("done: not_finite is no record of metrics")
+    return {_writable(name[:200]): _pair(pair) for name, pair in told.items()}
+
+
+def _pair(pair: object) -> tuple[int, int]:
+    if not isinstance(pair, list) or len(pair) != 2 or not all(type(n) is int and 0 < n <= COUNT_LIMIT for n in pair):
+        raise Misunderstood("done: not_finite is no pair of a count and a step")
+    return pair[0], pair[1]
+
+
+def look_of(message: Message, *, allowed: tuple[int, ...]) -> Look:
+    """The record in a `look` message; fields that we do not know are left out.
+
+    The last one may be at any step: the time limit ends the steps between two looks.
+    """
+    step = count(message, "step", most=allowed[-1])
+    fields = message.get("look")
+    asked = step in allowed or message.get("last") is True
+    if not asked or not isinstance(fields, dict):
+        raise Misunderstood(f"look: none was asked for at step {step}")
+    return Look(step=step, **{name: number(fields, name) for name in LOOK_FIELDS})

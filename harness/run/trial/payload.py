@@ -1,0 +1,140 @@
+"""What is copied in for one trial: the agent, the scenario with its files, and the job."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from harness.errors import MatrixError
+from harness.model import Scenario, Variant
+from harness.run.engine import Payload
+
+ANSWER_TIMEOUT_S = 300.0
+TOLD_ENVIRONMENT = (
+    "CUDA_*", "CUDNN_*", "NVIDIA_*", "NCCL_*", "CUBLAS_*", "TF_*", "TENSORFLOW_*", "PYTORCH_*", "TORCH_*", "XLA_*",
+    "JAX_*", "OMP_*", "MKL_*", "OPENBLAS_*", "KMP_*", "MALLOC_*", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC",
+)  # fmt: skip
+"""Names of the image's variables whose values a result may tell; of the others only the names."""
+
+AGENT = Path(__file__).parents[2] / "agent"
+"""The agent's source. To us it is data: copied, never imported."""
+
+
+def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payload:
+    """The payload of one trial, with a marker of its own. `extras` are laid over job.json's fields.
+
+    Raises MatrixError if the script or one of the files is gone, or if two of them want one place.
+    """
+    return _packed(variant.scenario, {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})})
+
+
+def payload_hash(variant: Variant) -> str:
+    """A stable hash of all that a trial of `variant` would copy in: agent, files, and the job without its marker."""
+    payload = _packed(variant.scenario, _job(variant))
+    digest = hashlib.sha256(json.dumps(payload.job, sort_keys=True).encode())
+    for place, content in sorted(payload.files.items()):
+        mark = " executable" if place in payload.executable else ""
+        digest.update(os.fsencode(f"\n{place} {len(content)}{mark}\n"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
+    found = {place: (content, executable) for place, content, executable in _scenario_files(scenario)}
+    return Payload(
+        job=job,
+        files={**agent_files(), **{place: content for place, (content, _) in found.items()}},
+        executable=frozenset(place for place, (_, executable) in found.items() if executable),
+    )
+
+
+def _job(variant: Variant) -> dict[str, Any]:
+    scenario = variant.scenario
+    return {
+        "protocol": _agent_constant("PROTOCOL"),
+        "script": f"scenario/{scenario.script.name}" if scenario.script else None,
+        "params": dict(variant.params),
+        "command": list(variant.command) or None,
+        "step_pattern": scenario.step_pattern,
+        "judge_exit": scenario.judge_exit,
+        "looks": list(scenario.steps.looks()),
+        "timeout_s": scenario.timeout_s,
+        "answer_timeout_s": ANSWER_TIMEOUT_S,
+        "environment": list(TOLD_ENVIRONMENT),
+    }
+
+
+@functools.cache
+def _agent_constant(name: str) -> Any:
+    found = re.search(rf"^{name} = (.+)$", (AGENT / "__init__.py").read_text(), re.MULTILINE)
+    assert found is not None
+    return ast.literal_eval(found[1])
+
+
+def agent_files() -> dict[str, bytes]:
+    """`start.py` at the top, the package `harness_agent` beside it."""
+    files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
+    files["start.py"] = files.pop("harness_agent/start.py")
+    return files
+
+
+def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
+    """Of the script and of `files:` the place under the agent's root, the content, and whether its owner may execute
+    it."""
+    try:
+        for place, path in sorted(_sources(scenario).items()):
+            if path.exists() and not path.is_file():
+                raise MatrixError(f"{scenario.where}: {path}: neither a file nor a folder")
+            yield f"scenario/{place}", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR)
+    except OSError as error:
+        raise MatrixError(f"{scenario.where}: {error.filename}: cannot be read: {error.strerror}") from error
+
+
+def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
+    """Place in the scenario's folder -> file. Raises MatrixError if two files want one place."""
+    sources: dict[PurePosixPath, Path] = {}
+    for asked in [*([scenario.script] if scenario.script else []), *scenario.files]:
+        home = (scenario.script or asked).parent
+        for place, path in _places(asked, home=_normal(home)):
+            other = sources.setdefault(place, path)
+            if os.path.realpath(other) != os.path.realpath(path):
+                raise MatrixError(_conflict(scenario, place, other, path))
+    for place, path in sources.items():
+        for folder in place.parents:
+            if folder in sources:
+                raise MatrixError(_conflict(scenario, folder, sources[folder], path))
+    return sources
+
+
+def _places(path: Path, *, home: Path) -> Iterator[tuple[PurePosixPath, Path]]:
+    """Where a file, or each file of a folder, goes: at its place relative to `home`, else under its own name."""
+    whole = _normal(path)
+    place = PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
+    if not path.is_dir():
+        yield place, path
+        return
+    for inner in sorted(path.rglob("*")):
+        name = inner.relative_to(path)
+        if inner.is_file() and "__pycache__" not in name.parts:
+            yield place / name, inner
+
+
+def _normal(path: Path) -> Path:
+    """Without `..`, which would lead a place out of the trial; links stay, as they lie where the user put them."""
+    return Path(os.path.normpath(path.absolute()))
+
+
+def _conflict(scenario: Scenario, place: PurePosixPath, one: Path, other: Path) -> str:
+    return (
+        f"{scenario.where}: files: {one} and {other} would both be {place} beside the script;"
+        " rename one, or keep them in different folders below the script's"
+    )

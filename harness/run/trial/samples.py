@@ -1,0 +1,82 @@
+"""Gathers the samples and looks of one trial into a Trace."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.model import GROWTHS, Floats, Look, Trace
+from harness.run.trial.messages import COLUMNS_LIMIT, Misunderstood
+
+ROWS_LIMIT = 500_000  # the agent has 200,000 at most
+COUNTS_LIMIT = 10_000  # the agent has 256 and one for each look at most
+COUNTED = ("step", *GROWTHS, "sockets", "pipes")
+
+
+class Samples:
+    """Chunks as they come; a Trace of all of them when asked."""
+
+    def __init__(self, *, last_step: float) -> None:
+        """`last_step`: no sample may name a later step."""
+        self._chunks: list[dict[str, Floats]] = []
+        self._looks: list[Look] = []
+        self._counts: dict[str, Floats] = {}
+        self._names: set[str] = set()
+        self._rows = 0
+        self._newest = 0.0
+        self._last_step = last_step
+
+    def add(self, columns: dict[str, Floats]) -> None:
+        """Add rows; raises Misunderstood if their steps cannot follow those before."""
+        step = columns["step"]
+        if not len(step):
+            return
+        if step[0] < self._newest or step[-1] > self._last_step or np.any(np.diff(step) < 0):
+            raise Misunderstood("samples: steps out of order or beyond the last one")
+        self._names.update(columns)
+        if len(self._names) > COLUMNS_LIMIT:
+            raise Misunderstood(f"samples: more than {COLUMNS_LIMIT} columns")
+        self._rows += len(step)
+        if self._rows > ROWS_LIMIT:
+            raise Misunderstood(f"samples: more than {ROWS_LIMIT} rows")
+        self._newest = float(step[-1])
+        self._chunks.append(columns)
+
+    def set_counts(self, columns: dict[str, Floats]) -> None:
+        """Take all rows of counts up to now, in the place of those before; raises Misunderstood.
+
+        Columns that are not known are left out.
+        """
+        step = columns["step"]
+        if len(step) > COUNTS_LIMIT or np.any(step > self._last_step) or np.any(np.diff(step) <= 0):
+            raise Misunderstood("counts: too many, or steps out of order or beyond the last one")
+        self._counts = {name: columns[name] for name in COUNTED if name in columns}
+        if any(np.any(values < 0) for values in self._counts.values()):
+            raise Misunderstood("counts: fewer than none")
+
+    def add_look(self, look: Look) -> None:
+        self._looks.append(look)
+
+    @property
+    def looks(self) -> int:
+        """How many there were."""
+        return len(self._looks)
+
+    @property
+    def newest_step(self) -> int:
+        return int(self._newest)
+
+    def trace(self) -> Trace | None:
+        """All samples up to now; None before the first. A column missing from a chunk is NaN there."""
+        if not self._chunks:
+            return None
+        names = dict.fromkeys(name for chunk in self._chunks for name in chunk)
+        joined = {name: np.concatenate([_column(chunk, name) for chunk in self._chunks]) for name in names}
+        self._chunks = [joined]
+        columns = {name: values for name, values in joined.items() if name != "step"}
+        return Trace(step=joined["step"], columns=columns, looks=tuple(self._looks), counts=self._counts)
+
+
+def _column(chunk: dict[str, Floats], name: str) -> Floats:
+    if name in chunk:
+        return chunk[name]
+    return np.full(len(chunk["step"]), np.nan)

@@ -1,0 +1,1 @@
+"""Which cell is launched next."""

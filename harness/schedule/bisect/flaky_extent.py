@@ -1,0 +1,146 @@
+"""How far a failure that comes in a part of the launches reaches: a posterior over its outermost version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.model import Floats
+from harness.schedule.bisect.records import Evidence, Rules, VersionEvidence
+from harness.schedule.bisect.states import StateChange, believed_states, evidence
+from harness.schedule.bisect.survival import chances, in_time, luck
+
+NEARLY = 0.9
+"""An image at hand is preferred if its launch tells this share of the best one's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """`places` go from the bad version next to the good ones outwards; `outermost[i]` is the chance that places[i] is
+    the last of them that is bad. `seen` is what bad versions showed.
+    """
+
+    places: tuple[int, ...]
+    outermost: Floats
+    seen: tuple[Evidence, ...]
+
+    def bad(self, index: int) -> float:
+        """The chance that places[index] is bad."""
+        return float(self.outermost[index:].sum())
+
+    def fails(self, steps: int | None) -> float:
+        """The chance that a launch of so many steps fails, if its version is bad."""
+        return 1 - luck(self.seen, [_good(steps)])
+
+
+def reach_of(spots: Sequence[VersionEvidence], change: StateChange, *, by: Callable[..., Floats] = chances) -> Reach:
+    """All versions from the bad side outwards, up to the next bad one, may be bad and were lucky so far."""
+    outwards = -1 if change.worse else 1
+    states = believed_states(spots, change.metric)
+    places = [change.bad, *_until(states, spots, change.bad, step=outwards, stop=True)]
+    inside = [change.bad, *_until(states, spots, change.bad, step=-outwards, stop=False)]
+    seen = tuple(evidence(spots[place], change.metric) for place in inside)
+    fits = by(seen, [evidence(spots[place], change.metric) for place in places[1:]])
+    return Reach(places=tuple(places), outermost=fits / fits.sum(), seen=seen)
+
+
+def _until(
+    states: Sequence[bool | None], spots: Sequence[VersionEvidence], start: int, *, step: int, stop: bool
+) -> list[int]:
+    """The testable places from `start` on, up to the next whose state is `stop`."""
+    found: list[int] = []
+    place = start + step
+    while 0 <= place < len(states) and states[place] is not stop:
+        if spots[place].testable or spots[place].launches:
+            found.append(place)
+        place += step
+    return found
+
+
+def pick(spots: Sequence[VersionEvidence], change: StateChange, reach: Reach, rules: Rules) -> int | None:
+    """The version whose next launch tells most about how far the failure reaches; None if that could change nothing."""
+    left = [0, *(_left(spots[place], rules) for place in reach.places[1:])]
+    steps = _steps(spots, reach.places, change, rules)
+    fails = {each: reach.fails(each) for each in set(steps)}
+    end = _provable(reach, [_good(each, count) for each, count in zip(steps, left, strict=True)], rules)
+    told = {
+        place: _bits(reach.bad(index), fails[steps[index]])
+        for index, place in enumerate(reach.places[: end + 1])
+        if left[index] > 0
+    }
+    if not told:
+        return None
+    best = max(told.values())
+    at_hand = [place for place in told if spots[place].at_hand and told[place] >= NEARLY * best]
+    return max(at_hand or told, key=told.__getitem__)
+
+
+def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
+    """The index of the outermost place that is not yet known to be good, but would be if all launches that are left
+    from the bad side to there were good; 0 if there is none.
+    """
+    fits = chances(reach.seen, left)[1:]
+    missed = fits / fits[0]
+    indices = range(1, len(reach.places))
+    doubtful = [index for index in indices if reach.bad(index) > rules.alpha]
+    return max((i for i in doubtful if reach.bad(i) * missed[i] <= rules.alpha), default=0)
+
+
+def doubt(spots: Sequence[VersionEvidence], change: StateChange) -> float:
+    """The chance that the good version is bad, and ended well only because the time of the failure had not come. Where
+    steps are not counted nothing speaks for it.
+    """
+    if not evidence(spots[change.bad], change.metric).timed:
+        return 0.0
+    reach = reach_of(spots, change, by=in_time)
+    return reach.bad(reach.places.index(change.good))
+
+
+def settling(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> int | None:
+    """The side of a change whose next launch, if it ends as those before, leaves less of the doubt."""
+    good, bad = (evidence(spots[place], change.metric) for place in (change.good, change.bad))
+    (steps,) = _steps(spots, [change.good], change, rules)
+    again = {
+        change.good: replace(good, good=good.good + 1) if steps is None else good.fine(steps),
+        change.bad: bad.failed(sorted(bad.failed_at)[len(bad.failed_at) // 2]),
+    }
+    able = [place for place in again if _left(spots[place], rules) > 0]
+
+    def left(place: int) -> float:
+        known = list(spots)
+        known[place] = replace(spots[place], states={**spots[place].states, change.metric: again[place]})
+        return doubt(known, change)
+
+    return min(able, key=left, default=None)
+
+
+def _left(spot: VersionEvidence, rules: Rules) -> int:
+    return max(0, rules.most - spot.launches) if spot.testable else 0
+
+
+def _steps(
+    spots: Sequence[VersionEvidence], places: Sequence[int], change: StateChange, rules: Rules
+) -> list[int | None]:
+    """How many steps the next launch of each version does, if it ends well: as many as the last one that did, or as the
+    longest one of any version. None where steps are not counted.
+    """
+    survived = [evidence(spot, change.metric).survived for spot in spots]
+    longest = max((max(each) for each in survived if each), default=None)
+    return [survived[place][-1] if survived[place] and not rules.whole else longest for place in places]
+
+
+def _good(steps: int | None, launches: int = 1) -> Evidence:
+    return Evidence(good=launches, survived=() if steps is None else (steps,) * launches)
+
+
+def _bits(bad: float, rate: float) -> float:
+    """The mutual information of "is it bad?" and "does it fail now?"."""
+    return _entropy(bad * rate) - bad * _entropy(rate)
+
+
+def _entropy(share: float) -> float:
+    if share <= 0 or share >= 1:
+        return 0.0
+    return float(-share * np.log2(share) - (1 - share) * np.log2(1 - share))

@@ -1,0 +1,128 @@
+"""Good, bad or unknown: what the launches of each version say by one metric, and where that changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise, takewhile
+
+from harness.schedule.bisect.records import NOTHING, STATE_METRICS, Evidence, Rules, VersionEvidence
+from harness.schedule.bisect.survival import luck
+
+State = bool | None
+"""Whether a version is bad; None if that is not known."""
+PATIENCE = 3
+"""Launches of a version that said nothing, after which it is passed over."""
+BELIEVED = 3e-4
+"""Good launches between two bad versions are no luck if that had a smaller chance: two changes more are rare, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateChange:
+    """Two neighbours, among the versions whose state is known, that differ."""
+
+    metric: str
+    before: int
+    after: int
+    worse: bool
+
+    @property
+    def good(self) -> int:
+        return self.before if self.worse else self.after
+
+    @property
+    def bad(self) -> int:
+        return self.after if self.worse else self.before
+
+
+def evidence(spot: VersionEvidence, metric: str) -> Evidence:
+    return spot.states.get(metric, NOTHING)
+
+
+def metrics_of(spots: Sequence[VersionEvidence]) -> list[str]:
+    """The metrics by which anything is known."""
+    told = {metric for spot in spots for metric in spot.states}
+    return [metric for metric in STATE_METRICS if metric in told]
+
+
+def state_of(spot: VersionEvidence, metric: str) -> State:
+    """One crash is a crash, however many launches ended well; a leak needs more launches than those that deny it."""
+    seen = spot.states.get(metric)
+    if seen is None:
+        return None
+    if metric == "outcome":
+        return True if seen.bad else False if seen.good else None
+    if seen.bad:
+        return True if seen.bad > seen.good else None
+    return False if seen.good > seen.unsure else None
+
+
+def says_nothing(spot: VersionEvidence, metric: str) -> bool:
+    return not spot.testable or (spot.launches > 0 and state_of(spot, metric) is None)
+
+
+def is_open(spot: VersionEvidence, metric: str, rules: Rules) -> bool:
+    """Whether its state is unknown and another launch may tell it."""
+    if not spot.testable or state_of(spot, metric) is not None:
+        return False
+    return spot.launches < (rules.most if evidence(spot, metric).bad else min(PATIENCE, rules.most))
+
+
+def changes_of(spots: Sequence[VersionEvidence], metric: str) -> list[StateChange]:
+    states = believed_states(spots, metric)
+    known = [(place, bad) for place, bad in enumerate(states) if bad is not None]
+    return [
+        StateChange(metric=metric, before=before, after=after, worse=now)
+        for (before, was), (after, now) in pairwise(known)
+        if was != now
+    ]
+
+
+def believed_states(spots: Sequence[VersionEvidence], metric: str) -> list[State]:
+    """The states, without good ones between two bad ones that may only have been lucky."""
+    states = [state_of(spot, metric) for spot in spots]
+    for run in doubtful_runs(spots, metric):
+        for place in run:
+            states[place] = None
+    return states
+
+
+def doubtful_runs(spots: Sequence[VersionEvidence], metric: str) -> list[list[int]]:
+    """Runs of good versions between two bad ones, too few of whose launches were good to be sure of it."""
+    known = [(place, bad) for place, spot in enumerate(spots) if (bad := state_of(spot, metric)) is not None]
+    runs = [(bad, [place for place, _ in group]) for bad, group in groupby(known, key=lambda each: each[1])]
+    if len(runs) < 3:
+        return []
+    failing = [evidence(spots[place], metric) for place, bad in known if bad]
+    inner = [places for bad, places in runs[1:-1] if not bad]
+    return [places for places in inner if luck(failing, [evidence(spots[p], metric) for p in places]) > BELIEVED]
+
+
+def is_mixed(spots: Sequence[VersionEvidence], metric: str) -> bool:
+    """Whether a failure was seen to come in a part of the launches only, or may do so."""
+    seen = [evidence(spot, metric) for spot in spots if state_of(spot, metric)]
+    return any(each.good for each in seen) or bool(doubtful_runs(spots, metric))
+
+
+def failures_from(spots: Sequence[VersionEvidence], change: StateChange) -> int:
+    """The launches that failed, of the bad version next to the good ones and of those beyond it."""
+    step = 1 if change.worse else -1
+    places = range(change.bad, len(spots) if change.worse else -1, step)
+    beyond = takewhile(lambda place: state_of(spots[place], change.metric) is not False, places)
+    return sum(evidence(spots[place], change.metric).bad for place in beyond)
+
+
+def enough_failures(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> bool:
+    """Whether an accused version failed so often that a failure of a part of the launches would hardly have looked so,
+    or as often as the launches allow that a clear outcome may take.
+    """
+    if change.metric != "outcome" or failures_from(spots, change) >= rules.failures:
+        return True
+    versions = sum(spot.testable for spot in spots)
+    return sum(spot.launches for spot in spots) >= math.ceil(math.log2(max(1, versions))) + 2 * rules.agree
+
+
+def agreeing(spot: VersionEvidence, metric: str, *, bad: bool, rules: Rules) -> bool:
+    seen = evidence(spot, metric)
+    return (seen.bad if bad else seen.good) >= rules.agree

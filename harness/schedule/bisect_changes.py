@@ -1,0 +1,141 @@
+"""What a search found, as changes of a history: it knows more than the history's own look at its few launches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.model import BAD, CellResult, CellVerdict, Change, Effect, Metric
+from harness.schedule.bisect import Boundary, Rules
+from harness.schedule.oracle import describe
+
+WORDS: dict[Metric, str] = {"step_time": "slower"}
+"""The levels that are searched."""
+
+
+def with_boundaries(
+    changes: Sequence[Change], boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], rules: Rules
+) -> tuple[Change, ...]:
+    """The changes of a block that was searched.
+
+    Levels are the search's own: a history compares full rounds, and a search has none. Of the others each is as wide as
+    the search says: next to a failure that comes now and then it counts what the good launches may have missed.
+    """
+    kept = [
+        found
+        for change in changes
+        if change.metric not in rules.limits and (found := _as_searched(change, boundaries)) is not None
+    ]
+    drifts = [change for change in changes if change.metric in rules.limits and change.p is None]
+    levels = [
+        change
+        for metric in WORDS
+        if metric in rules.limits
+        for change in _levels(metric, boundaries, cells=cells, rules=rules)
+    ]
+    told = {(change.metric, change.kind, change.after) for change in levels}
+    return (*kept, *levels, *(each for each in drifts if (each.metric, each.kind, each.after) not in told))
+
+
+def _as_searched(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
+    """A change as wide as the search says. If no version before it is surely good, it is bad from the start, as far as
+    is known; without a version after it that surely is there is no fix.
+    """
+    found = next((each for each in boundaries if _meet(each, change)), None)
+    if found is None or change.before is None or change.kind == "worse":
+        return change
+    if found.before is None:
+        return replace(change, kind="bad_from_start", before=None, after=found.after, untestable=found.between, p=None)
+    if not found.worse and not found.confirmed:
+        return None
+    return replace(change, before=min(change.before, found.before), after=max(change.after, found.after))
+
+
+def _meet(found: Boundary, change: Change) -> bool:
+    """Whether they may be one: of a metric and a direction, within places that overlap."""
+    if found.metric != change.metric or found.worse != (change.kind in ("first_bad", "drift")):
+        return False
+    return (-1 if found.before is None else found.before) < change.after and (change.before or 0) < found.after
+
+
+def _levels(
+    metric: Metric, boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], rules: Rules
+) -> list[Change]:
+    """The steps that are findings. Worse is more; an improvement is one only if it ends something bad."""
+    steps = sorted((each for each in boundaries if each.metric == metric), key=lambda each: each.after)
+    heights = [0.0]
+    for step in steps:
+        heights.append(heights[-1] + (step.size or 0.0))
+    measured = rules.baseline is not None and cells[rules.baseline].trials > 0
+    usual = rules.baseline if measured else None
+    good = heights[0] if usual is None else heights[sum(step.after <= usual for step in steps)]
+    bad = heights[0] > good + rules.limits[metric]
+    found = [_from_start(metric, steps, above=heights[0] - good, cells=cells)] if bad else []
+    for step, height in zip(steps, heights[1:], strict=True):
+        worse = height > good + rules.limits[metric]
+        if step.worse if worse else bad:
+            found.append(_change(metric, step, worse=worse))
+        good = good if worse or usual is not None else height
+        bad = worse
+    return found
+
+
+def _from_start(metric: Metric, steps: Sequence[Boundary], *, above: float, cells: Sequence[CellVerdict]) -> Change:
+    """The oldest version that was launched is worse than the baseline, by the steps between them."""
+    oldest = next(place for place, cell in enumerate(cells) if cell.trials)
+    return Change(
+        metric=metric,
+        kind="bad_from_start",
+        before=None,
+        after=oldest,
+        untestable=tuple(range(oldest)),
+        effect=Effect(value=math.exp(above), unit="ratio"),
+        p=max((step.p for step in steps if step.p is not None), default=None),
+        verdict=WORDS[metric],
+    )
+
+
+def _change(metric: Metric, step: Boundary, *, worse: bool) -> Change:
+    low, high = step.interval or (None, None)
+    return Change(
+        metric=metric,
+        kind="first_bad" if worse else "first_fixed",
+        before=step.before,
+        after=step.after,
+        effect=Effect(
+            value=math.exp(step.size or 0.0),
+            unit="ratio",
+            ci=None if low is None or high is None else (math.exp(low), math.exp(high)),
+        ),
+        p=step.p,
+        verdict=WORDS[metric],
+    )
+
+
+def with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[CellResult, ...]:
+    """Versions that were seen bad once, beyond one that launches agree is bad: why they had no second launch."""
+    bad_at = {place: at for change in changes for place, at in _beyond(change, changes, len(cells))}
+    return tuple(
+        cell if place not in bad_at else _confirmed(cell, cells[bad_at[place]]) for place, cell in enumerate(cells)
+    )
+
+
+def _beyond(change: Change, changes: Sequence[Change], count: int) -> list[tuple[int, int]]:
+    """The places that are bad by this change, as far as it says, each with the version that it names."""
+    if change.kind == "first_fixed":
+        return []
+    fixes = [each.after for each in changes if each.metric == change.metric and each.kind == "first_fixed"]
+    end = min((place for place in fixes if place > change.after), default=count)
+    return [(place, change.after) for place in range(change.after + 1, end)]
+
+
+def _confirmed(cell: CellResult, named: CellResult) -> CellResult:
+    measured = [trial for trial in cell.trials if trial.measured]
+    if cell.verdict.verdict != "suspect" or len(measured) != 1 or not BAD & set(named.verdict.verdicts):
+        return cell
+    seen, is_bad = describe(cell.cell, measured[0])
+    if not is_bad:
+        return cell
+    told = f"bad since {named.cell.image.version}, where launches agree: the search needed no more of this one"
+    return replace(cell, verdict=replace(cell.verdict, why=f"{seen}; {told}"))

@@ -1,0 +1,196 @@
+"""What is launched next where a change is searched for: trials become what `harness.schedule.bisect` sees of each
+version."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
+from harness.judge.comparison.round_tables import level_columns
+from harness.judge.history.transitions import Usual, usual_of
+from harness.model import BAD, GOOD, Trials
+from harness.run.scheduler import Batch, CellRun
+from harness.schedule import bisect
+from harness.schedule.oracle import fails_late, judge_trials
+
+TOO_DEAR = "to search on would cost more than to run every version (--search full)"
+
+
+@dataclass(kw_only=True)
+class BisectScheduler:
+    """One block, oldest image first. Images are got only when they are launched.
+
+    `baseline`: the place of the image that bad is measured against.
+    """
+
+    runs: Sequence[CellRun]
+    asked: Trials
+    baseline: int | None = None
+    lazy: bool = True
+    conclusion: str = ""
+    """What was found, in a sentence; empty until the search is over."""
+
+    def early(self) -> tuple[Batch, ...]:
+        """Nothing: what is worth a launch is known only after those before it."""
+        return ()
+
+    def next(self) -> Batch:
+        doubted = self._doubted_baseline()
+        if doubted is not None:
+            return doubted
+        spots = self._spots()
+        decision = bisect.decide(spots, rules=self.rules)
+        if decision.kind == "compare" and self._spent(spots):
+            decision = replace(decision, launch=(), kind="done", reason=f"{TOO_DEAR}; {decision.reason}")
+        needless = bisect.not_needed(spots, rules=self.rules) if not decision.launch else {}
+        self.conclusion = "" if decision.launch else self._concluded(decision.reason)
+        return Batch(
+            runs=tuple(self.runs[place] for place in decision.launch),
+            round=self._next_round(),
+            whole=self.rules.whole or decision.whole,
+            record=self._record(decision),
+            skipped={self.runs[place].cell.id: why for place, why in needless.items()},
+        )
+
+    @property
+    def rules(self) -> bisect.Rules:
+        limits = self.runs[0].cell.variant.scenario.limits
+        return bisect.Rules(
+            least=self.asked.least,
+            most=self.asked.most,
+            # Peaks are compared, but not searched for.
+            limits={} if limits.step_time is None else {"step_time": math.log1p(limits.step_time)},
+            baseline=self.baseline,
+            whole=fails_late(self.runs),
+        )
+
+    def boundaries(self) -> tuple[bisect.Boundary, ...]:
+        """What is found so far."""
+        return bisect.conclude(self._spots(), rules=self.rules)
+
+    def noise(self) -> None:
+        """A search measures none."""
+
+    def _doubted_baseline(self) -> Batch | None:
+        """The baseline once more, if it showed something bad: only what launches of it agree on is usual."""
+        if self.baseline is None:
+            return None
+        run = self.runs[self.baseline]
+        launches = self._launches(run)
+        bad = {name for launch in launches for name in launch.verdicts if name in BAD}
+        enough = min(self.rules.agree, self.asked.most)
+        if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= self.asked.most:
+            return None
+        reason = f"{run.cell.image.version}, the baseline, showed {' and '.join(sorted(bad))}: is that usual?"
+        decision = bisect.Decision(launch=(self.baseline,), kind="confirm", reason=reason)
+        return Batch(runs=(run,), round=self._next_round(), whole=self.rules.whole, record=self._record(decision))
+
+    def _next_round(self) -> int:
+        return 1 + max((trial.round for run in self.runs for trial in run.trials), default=-1)
+
+    def _concluded(self, reason: str) -> str:
+        if self.baseline is None or not any(found.metric in self.rules.limits for found in self.boundaries()):
+            return reason
+        return f"{reason}; only what is slower than the baseline, {self.runs[self.baseline].cell.image.version}, is bad"
+
+    def _spent(self, spots: Sequence[bisect.VersionEvidence]) -> bool:
+        """Whether a comparison of levels has cost as much as running every version would have."""
+        return sum(spot.launches for spot in spots) >= self.asked.least * sum(spot.testable for spot in spots)
+
+    def _record(self, decision: bisect.Decision) -> Mapping[str, object]:
+        """Positions are told as versions."""
+        versions = [run.cell.image.version for run in self.runs]
+        return {
+            "kind": decision.kind,
+            "reason": decision.reason,
+            "metric": decision.metric,
+            "whole": decision.whole or self.rules.whole,
+            "bracket": None if decision.bracket is None else [versions[place] for place in decision.bracket],
+            "posterior": {versions[place]: chance for place, chance in decision.posterior},
+        }
+
+    def _spots(self) -> list[bisect.VersionEvidence]:
+        levels, usual = self._levels(), self._usual()
+        return [
+            self._spot(run, {metric: by_place.get(place, {}) for metric, by_place in levels.items()}, usual=usual)
+            for place, run in enumerate(self.runs)
+        ]
+
+    def _usual(self) -> Usual:
+        """What is no worse than the baseline."""
+        if self.baseline is None:
+            return Usual()
+        run = self.runs[self.baseline]
+        return usual_of(judge_trials(run.cell, run.measured))
+
+    def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
+        scenario = run.cell.variant.scenario
+        return judge_launches(run.measured, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+
+    def _spot(self, run: CellRun, levels: Mapping[str, Mapping[int, float]], *, usual: Usual) -> bisect.VersionEvidence:
+        launches = self._launches(run)
+        return bisect.VersionEvidence(
+            name=run.cell.image.version,
+            testable=run.runnable,
+            at_hand=run.at_hand or run.prepared is not None,
+            launches=len(launches),
+            states={
+                "outcome": _outcome(launches, usual, steps_counted=run.cell.variant.scenario.script is not None),
+                **{metric: _evidence(launches, metric, usual) for metric in ("memory", "slowdown")},
+            },
+            levels=levels,
+        )
+
+    def _levels(self) -> Mapping[str, Mapping[int, Mapping[int, float]]]:
+        """By metric and place: the logs of what can be compared, by a number for each round that was run."""
+        scenario = self.runs[0].cell.variant.scenario
+        if scenario.judge_exit:
+            return {}
+        launches = [run.measured for run in self.runs]
+        figures = {name: level_columns(name, launches, steps=scenario.steps) for name in bisect.LEVEL_METRICS}
+        rounds = {key for columns in figures.values() for column in columns.values() for key in column}
+        numbers = {key: number for number, key in enumerate(sorted(rounds))}
+        return {
+            metric: {
+                place: {numbers[key]: math.log(value) for key, value in column.items()}
+                for place, column in columns.items()
+            }
+            for metric, columns in figures.items()
+        }
+
+
+def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bool) -> bisect.Evidence:
+    """How launches ended, and when: one fails in the step after the last that it did."""
+    seen = _evidence(launches, "outcome", usual)
+    if not steps_counted:
+        return seen
+    done = [(_shows(launch, "outcome", usual) == "bad", launch.trial.last_step) for launch in launches]
+    return replace(
+        seen,
+        failed_at=tuple(steps + 1 for bad, steps in done if bad),
+        survived=tuple(steps for bad, steps in done if not bad),
+    )
+
+
+def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> bisect.Evidence:
+    told = [_shows(launch, metric, usual) for launch in launches]
+    return bisect.Evidence(good=told.count("good"), bad=told.count("bad"), unsure=told.count("unsure"))
+
+
+def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
+    """What one launch says by one metric; a launch that failed says nothing of memory, unless it leaked before."""
+    if metric == "outcome":
+        return "good" if launch.failure is None or launch.failure in usual.failures else "bad"
+    found = launch.found
+    if metric == "memory" and "leak" in launch.verdicts:
+        rate = None if found is None else found.rate_kib_per_step
+        return "good" if (rate or 0.0) <= usual.leak_kib_per_step else "bad"
+    if metric == "slowdown" and "slowdown" in launch.verdicts:
+        return "good" if usual.slowdown else "bad"
+    if launch.failure is not None:
+        return None
+    if metric == "slowdown":
+        return "good" if found is not None and found.step_drift is not None else None
+    return "good" if GOOD & set(launch.verdicts) else "unsure"

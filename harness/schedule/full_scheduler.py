@@ -1,0 +1,278 @@
+"""What is launched next where every image is run: rounds of all versions, then more of what is not clear yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.judge.cell import verdict
+from harness.judge.comparison.aa_noise import noise_of
+from harness.judge.comparison.equivalence import may_hold
+from harness.judge.comparison.level_figures import has_step_times
+from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
+from harness.judge.history.precision import differs_late, wants_round
+from harness.judge.history.transitions import wants_launches
+from harness.judge.trace.stopping import is_brief
+from harness.model import Noise, Trials
+from harness.run.scheduler import Batch, CellRun
+from harness.schedule.oracle import fails_late, judge_trials
+
+MANY_VERSIONS = 4
+REFERENCES = 2
+"""In its turn the oldest version of those that waited for images is launched so often."""
+
+
+@dataclass(kw_only=True)
+class FullScheduler:
+    """One block, oldest image first. A round is one trial of every version; after `asked.least` of them
+
+    - all versions whose step times are compared go on together, as long as the comparison is too wide;
+    - a version goes on alone while its own trials disagree, or could settle where an intermittent failure began.
+
+    `measures_noise`: one image is launched twice in every round, under two names (`twin`), once its step time turns out
+    to be comparable; how far the two seem apart is the least that can be seen between two versions.
+    """
+
+    runs: Sequence[CellRun]
+    asked: Trials
+    measures_noise: bool = False
+    twin: CellRun | None = None
+    rounds: set[int] = field(default_factory=set)
+    """Those of this run in which the twin's image took part."""
+    only: frozenset[str] | None = None
+    """The cells (ids) that may be launched; of the others only what is known counts. None: all."""
+    conclusion: str = ""
+    blocks: int = 1
+    """How many blocks its scenario has: they share the chance of a false alarm."""
+
+    @property
+    def lazy(self) -> bool:
+        return self.only is not None
+
+    def next(self) -> Batch:
+        self._find_twin()
+        if self.twin is not None and self.twin.prepared is None and self.twin.runnable:
+            return Batch(runs=(self.twin,), only_known=True)
+        able = [run for run in self.runs if self._may_go_on(run)]
+        batch = self._catch_up() or self._least(able) or self._more(able)
+        if batch is None:
+            return Batch(runs=(), record=self._done(), skipped=self._skipped())
+        return replace(batch, whole=fails_late(self.runs) or self._differs_late())
+
+    def early(self) -> list[Batch]:
+        """The launches that are asked for. Where step times are compared, enough are left for rounds in which every
+        version has its turn; and as soon as those rounds are needed, only each version's first launch is made, the
+        longest one, as it runs the whole budget.
+        """
+        if self.only is not None:
+            return []
+        enough = self.asked.least
+        if self._compares_steps:
+            enough = min(enough if self._may_acquit() else 1, self.asked.most - self.asked.least)
+        return [
+            Batch(
+                runs=(run,),
+                round=len(run.measured),
+                record=_record("round", f"trial {len(run.trials) + 1}, while an image was waited for"),
+            )
+            for run in self.runs
+            if run.runnable and len(run.trials) < enough and not (run.measured and self._has_to_confirm(run))
+        ]
+
+    # ------------------------------------------------------------ batches
+
+    def _least(self, able: Sequence[CellRun]) -> Batch | None:
+        behind = [run for run in able if len(run.measured) < self.asked.least]
+        if not behind:
+            return None
+        number = min(len(run.measured) for run in behind)
+        runs = [run for run in behind if len(run.measured) == number]
+        if number and self._has_waited:
+            if not self._may_acquit():
+                return self._round(able, self._next_round(), reason="step times differ: all versions side by side")
+            runs = [*self._reference(able, runs), *runs]
+        return self._round(runs, number, reason=f"round {number + 1} of {self.asked.least}")
+
+    def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
+        """The oldest version that waited for images again, if no such version had its turn: what waiting does to step
+        times can then be told. No other one in its place, once it had all its launches.
+        """
+        compared = [run for run in self.runs if run.runnable and _is_compared(run)]
+        waited = [run for run in compared if _awaited(run)]
+        if not waited or len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
+            return []
+        told = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
+        return [] if told or waited[0] in runs or waited[0] not in able else waited[:1]
+
+    @property
+    def _has_waited(self) -> bool:
+        """Whether step times are to be compared of launches that waited for images."""
+        return self.only is None and self._compares_steps and any(_awaited(run) for run in self.runs)
+
+    def _may_acquit(self) -> bool:
+        """Whether launches that waited for images may yet show that no version is slower, so that no rounds of all
+        versions are needed.
+        """
+        scenario = self.runs[0].cell.variant.scenario
+        trials = [run.measured if run.runnable else [] for run in self.runs]
+        launches = step_time_launches(trials, steps=scenario.steps)
+        return may_hold(launches, limit=scenario.limits.step_time or 0.0, wanted=self.asked.least)
+
+    def _more(self, able: Sequence[CellRun]) -> Batch | None:
+        reference = self._reference(able, []) if self._has_waited else []
+        if reference and self._may_acquit():
+            return self._round(reference, self._next_round(), reason="in its turn: what did waiting for images change?")
+        reasons = {run.cell.id: reason for run in able if (reason := self._reason(run))}
+        together = self._wants_round()
+        if together is not None:
+            runs = [run for run in able if run.cell.id in reasons or _is_measured(run)]
+            if runs:
+                return self._round(runs, self._next_round(), reason=together)
+        reasons = self._intermittent(able) | reasons
+        runs = [run for run in able if run.cell.id in reasons]
+        record = _record("repeat", _told(runs, reasons))
+        return Batch(runs=tuple(runs), round=self._next_round(), record=record) if runs else None
+
+    def _round(self, runs: Sequence[CellRun], number: int, *, reason: str) -> Batch:
+        """Versions side by side, and the twin beside its own."""
+        twin: tuple[CellRun, ...] = ()
+        if any(run in self._twinned() for run in runs) or (self.twin is None and self.measures_noise):
+            self.rounds.add(number)
+            twin = () if self.twin is None or not self._may_go_on(self.twin) else (self.twin,)
+        return Batch(runs=(*runs, *twin), round=number, record=_record("round", reason))
+
+    def _catch_up(self) -> Batch | None:
+        """The twin's part of a round that was run before it was known that there would be one."""
+        if self.twin is None or not self._may_go_on(self.twin):
+            return None
+        run = {trial.round for original in self._twinned() for trial in original.trials[original.adopted :]}
+        missing = (self.rounds & run) - {trial.round for trial in self.twin.measured[self.twin.adopted :]}
+        if not missing:
+            return None
+        record = _record("twin", "the same image again: how far apart do two equal images seem to be?")
+        return Batch(runs=(self.twin,), round=min(missing), record=record)
+
+    def _wants_round(self) -> str | None:
+        scenario = self.runs[0].cell.variant.scenario
+        if scenario.judge_exit or self.only is not None:
+            return None
+        trials = [run.measured if run.runnable else [] for run in self.runs]
+        return wants_round(
+            trials,
+            limits=scenario.limits,
+            steps=scenario.steps,
+            trials_asked=self.asked,
+            noise=self.noise(),
+            blocks=self.blocks,
+        )
+
+    def _has_to_confirm(self, run: CellRun) -> bool:
+        """Whether its next launch is a whole one again: that has its turn."""
+        scenario = run.cell.variant.scenario
+        return not scenario.judge_exit and verdict.needs_whole_budget(
+            run.measured, limits=scenario.limits, steps=scenario.steps
+        )
+
+    def _reason(self, run: CellRun) -> str | None:
+        scenario = run.cell.variant.scenario
+        return verdict.wants_more(
+            run.measured,
+            trials_asked=self.asked,
+            limits=scenario.limits,
+            steps=scenario.steps,
+            exit_only=scenario.judge_exit,
+        )
+
+    def _intermittent(self, able: Sequence[CellRun]) -> dict[str, str]:
+        cells = [judge_trials(run.cell, run.trials) for run in self.runs]
+        wanted = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
+        ids = {run.cell.id for run in able}
+        places = {place: reason for place, reason in wanted.items() if self.runs[place].cell.id in ids}
+        return {self.runs[place].cell.id: reason for place, reason in places.items()}
+
+    def _next_round(self) -> int:
+        """A number that no trial of this block has yet: only what is launched together has the same."""
+        return 1 + max((trial.round for run in self.runs for trial in run.trials), default=-1)
+
+    def _done(self) -> dict[str, Any]:
+        counts = sorted({len(run.measured) for run in self.runs})
+        each = " to ".join(map(str, (*counts[:1], *counts[1:][-1:])))
+        return _record("done", f"{each} trials a version; more would settle nothing")
+
+    def _skipped(self) -> dict[str, str]:
+        not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
+        return {run.cell.id: "not known, and not asked for by --decide" for run in not_asked if not run.trials}
+
+    def _differs_late(self) -> bool:
+        scenario = self.runs[0].cell.variant.scenario
+        trials = [run.measured for run in self.runs]
+        return not scenario.judge_exit and differs_late(trials, limits=scenario.limits, steps=scenario.steps)
+
+    @property
+    def _compares_steps(self) -> bool:
+        scenario = self.runs[0].cell.variant.scenario
+        return not scenario.judge_exit and scenario.limits.step_time is not None
+
+    # ------------------------------------------------------------ the noise of two equal images
+
+    def noise(self) -> Noise | None:
+        """What the launches of the image and its twin show, side by side; those of earlier runs among them."""
+        if self.twin is None:
+            return None
+        ours = {(trial.run, trial.round): trial for run in self._twinned() for trial in run.measured}
+        pairs = [(ours.get((trial.run, trial.round)), trial) for trial in self.twin.measured]
+        return noise_of(
+            [(one, other) for one, other in pairs if one is not None],
+            steps=self.runs[0].cell.variant.scenario.steps,
+        )
+
+    def _find_twin(self) -> None:
+        """Name the oldest version whose step times can be compared; only where there are others to compare it with.
+
+        It is the same one in every run, in whatever order images come: an older one that is still to be measured is
+        waited for.
+        """
+        wanted = self.measures_noise and self._compares_steps
+        if self.twin is not None or not wanted or sum(run.runnable for run in self.runs) < 2:
+            return
+        able = [run for run in self.runs if run.runnable]
+        known = next((run for run in able if _is_compared(run) or (not run.measured and self._may_go_on(run))), None)
+        if known is not None and known.measured and not self._tells_its_noise(known, len(able)):
+            self.twin = CellRun(cell=replace(known.cell, twin=True))
+
+    def _tells_its_noise(self, run: CellRun, versions: int) -> bool:
+        """Whether the versions themselves tell how far launches differ: many of them, with steps so short that nobody
+        looks for small changes.
+        """
+        return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)
+
+    def _twinned(self) -> list[CellRun]:
+        """The run of the image that the twin is of."""
+        return [run for run in self.runs if self.twin is not None and run.cell.image == self.twin.cell.image]
+
+    def _may_go_on(self, run: CellRun) -> bool:
+        meant = self.only is None or run.cell.id in self.only
+        return meant and run.runnable and len(run.measured) < self.asked.most
+
+
+def _is_measured(run: CellRun) -> bool:
+    """Whether its peaks can be compared, if not its step times."""
+    return any(trial.trace is not None for trial in run.measured)
+
+
+def _is_compared(run: CellRun) -> bool:
+    return any(has_step_times(trial) for trial in run.measured)
+
+
+def _awaited(run: CellRun) -> int:
+    """How many of its launches waited for images."""
+    return sum(trial.pulled == "awaited" for trial in run.measured)
+
+
+def _record(kind: str, reason: str) -> dict[str, Any]:
+    return {"kind": kind, "reason": reason}
+
+
+def _told(runs: Sequence[CellRun], reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{run.cell.image.version}: {reasons[run.cell.id]}" for run in runs)

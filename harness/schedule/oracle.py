@@ -1,0 +1,109 @@
+"""What a run asks of the judge: while it runs, cell by cell, and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.judge.cell import verdict
+from harness.judge.cell.summary import place_of
+from harness.judge.trace import stopping
+from harness.judge.trace.gpu_memory import is_shared, with_gpu
+from harness.judge.trace.verdict import judge_trace
+from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial
+from harness.run.scheduler import CellRun, Oracle
+from harness.schedule.compatibility import cannot_run, review
+
+
+def oracle() -> Oracle:
+    """The judge as a lane's run sees it."""
+
+    def decide(cell: Cell, trace: Trace, whole_budget: bool) -> str:
+        scenario = cell.variant.scenario
+        if scenario.judge_exit:
+            return "go"  # only its end says anything
+        return stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
+
+    def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
+        scenario = cell.variant.scenario
+        return verdict.needs_whole_budget(
+            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
+        )
+
+    return Oracle(
+        decide=decide, needs_whole_budget=needs_whole_budget, describe=describe, cannot_run=cannot_run, review=review
+    )
+
+
+def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
+    """The verdict on a cell by its scenario's limits."""
+    scenario = cell.variant.scenario
+    return verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+
+
+def fails_late(runs: Sequence[CellRun]) -> bool:
+    """Whether further launches of a block have to run their whole budget: one failed after quiet ones stop, or returned
+    NaN: the others must come as far.
+    """
+    if any(trial.not_finite for run in runs for trial in run.measured):
+        return True
+    steps = runs[0].cell.variant.scenario.steps
+    return any(verdict.fails_late(run.measured, steps=steps) for run in runs)
+
+
+def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
+    """A trial in a few words: its end, or its trace's verdict with the figure that goes with it; and whether bad."""
+    scenario = cell.variant.scenario
+    if trial.trace is None or not trial.ended_well:
+        last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
+        where = "" if scenario.judge_exit else place_of(trial, last_line)
+        return f"{trial.end}{where}: {last_line}", trial.end in BAD
+    if scenario.judge_exit:
+        return "exit 0", False
+    alone = judge_trace(trial.trace, limits=scenario.limits, steps=scenario.steps)
+    shared = is_shared(trial.facts)
+    found = with_gpu(alone, trial.trace, limits=scenario.limits, steps=scenario.steps, shared=shared)
+    where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
+    rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
+    return f"{found.verdict}{rate}{where} to step {found.steps}", found.verdict in BAD
+
+
+def judge_run(run: CellRun, *, least: int) -> CellResult:
+    """The verdict on what became of a cell. One that could not have its `least` trials is not good yet."""
+    cell, trials = run.cell, tuple(run.trials)
+    if run.incompatible:
+        found = CellVerdict(verdict="incompatible", verdicts=("incompatible",), why=run.incompatible)
+    elif not run.measured and (why := run.problem or run.skipped):
+        found = CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(trials))
+    else:
+        found = judge_trials(cell, trials)
+    problem = "" if cell.excluded else run.problem
+    if problem and found.verdict in GOOD and len(run.measured) < least:
+        why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
+        found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
+    if not problem and found.verdict in GOOD and len(run.measured) < least and not run.skipped:
+        why = f"so far, by {len(run.measured)} of {least} launches: {found.why}"
+        found = replace(found, provisional=True, why=why)
+    digest = run.prepared.digest if run.prepared else None
+    return CellResult(
+        cell=cell, cell_id=cell.id, verdict=found, digest=digest, trials=trials, problem=problem, skipped=run.skipped
+    )
+
+
+def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
+    """The strongest of what the run shows, as its exit code has it."""
+    asked = [cell.verdict for cell in result.cells if not (cell.cell.excluded or cell.skipped)]
+    verdicts = {verdict.verdict for verdict in asked}
+    if interrupted:
+        return "interrupted"
+    if verdicts & BAD or any(finding.kind != "first_fixed" for finding in result.findings):
+        return "regression"
+    problems = [cell.problem for cell in result.cells] + [host.problem for host in result.hosts]
+    if "untested" in verdicts or any(problems):
+        return "infrastructure"
+    return "inconclusive" if verdicts & UNSURE or any(map(_is_open, asked)) else "ok"
+
+
+def _is_open(verdict: CellVerdict) -> bool:
+    """Whether a limit could not be kept, or something bad was seen that is not confirmed."""
+    return verdict.provisional or any(one.seen in ("blind", "suspect", "bad") for one in verdict.signals.values())

@@ -1,0 +1,115 @@
+"""What a watch remembers from one look to the next: which images were measured, and what their tags pointed to.
+
+Kept in `<out>/<matrix name>/watch.json`, written whole or not at all. Only one watch of a matrix runs at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.errors import InfrastructureError, UsageError
+from harness.model.seen import ImageRef
+from harness.store import write_atomically
+
+FILE = "watch.json"
+LOCK = "watch.lock"
+
+Standing = Literal["good", "bad", "unsure"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """An image that was measured. `reference`: where it is pulled from, None if it is built or installed.
+
+    `digest`: what its tag pointed to then, by the registry's word at `asked` (UTC, ISO 8601).
+    """
+
+    standing: Standing
+    reference: str | None = None
+    digest: str | None = None
+    asked: str = ""
+    gone: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """By series and version. Format history: 1, the first."""
+
+    schema: Literal[1] = 1
+    series: Mapping[str, Mapping[str, Known]] = field(default_factory=dict)
+
+    def of(self, spot: ImageRef) -> Known | None:
+        return self.series.get(spot.series, {}).get(spot.version)
+
+    def spots(self) -> Iterator[tuple[ImageRef, Known]]:
+        for series, versions in self.series.items():
+            for version, known in versions.items():
+                yield ImageRef(series, version), known
+
+    def updated(self, changes: Mapping[ImageRef, Known]) -> Memory:
+        series = {name: dict(versions) for name, versions in self.series.items()}
+        for spot, known in changes.items():
+            series.setdefault(spot.series, {})[spot.version] = known
+        return Memory(series=series)
+
+
+FORMAT = TypeAdapter(Memory)
+
+
+def remembered(folder: Path) -> Memory:
+    """What is kept in this folder; nothing if there is no file yet. Raises UsageError for one that is not ours."""
+    path = folder / FILE
+    try:
+        return FORMAT.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return Memory()
+    except OSError as error:
+        raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise UsageError(
+            f"{path}: is not what a watch of this version keeps; remove it, and all images are taken for new once"
+        ) from error
+
+
+def remember(folder: Path, memory: Memory) -> None:
+    write_atomically(folder / FILE, FORMAT.dump_json(memory, indent=1) + b"\n")
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Holds the lock of this folder; the kernel lets go of it when the process ends, however that is.
+
+    Raises InfrastructureError if another watch holds it.
+    """
+    path = folder / LOCK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be made: {error.strerror}; see --out") from error
+    try:
+        _lock(handle, path)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(handle, 20, 0).decode(errors="replace").strip() or "unknown"
+        raise InfrastructureError(
+            f"{path}: another watch of this matrix is at work (process {holder}); it will see what is new"
+        ) from None
+    with suppress(OSError):  # of a full disk others are only told less
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)

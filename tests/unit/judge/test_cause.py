@@ -1,0 +1,247 @@
+"""Image, card, host, or both: what a square of images and lanes allows one to say."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from harness.judge.attribution.cause import deciding_cells
+from harness.judge.attribution.factorial import Square, SquareAnswer, answer
+from harness.model import Lane
+from harness.model.gpus import Gpu
+from tests.unit.report import build, faults
+from tests.unit.report.faults import NEW, OLD, SIGNAL, lane, only, run
+
+TWIN = lane("twin", "RTX 4090")
+
+
+def test_the_one_cell_that_would_tell_is_a_cell_of_the_plan() -> None:
+    result = run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)
+    (cell,) = only(result).missing
+    assert (cell.image.version, cell.lane, dict(cell.variant.params)["input"]) == ("22.12", OLD, "random")
+    assert cell in result.plan.cells
+    assert deciding_cells(result.attribution) == (cell,)
+
+
+def test_nothing_needs_to_be_run_once_it_is_decided() -> None:
+    assert deciding_cells(run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL).attribution) == ()
+
+
+def test_what_the_matrix_leaves_out_is_asked_for_only_if_nothing_else_tells() -> None:
+    assert only(run({OLD: "ggx", NEW: "iib"})).missing[0].excluded is not None
+    other = only(run({OLD: "ggx", lane("third", "RTX 5090"): "ggu", NEW: "iib"}))
+    assert str(other.missing[0].lane) == "third/RTX 5090"
+
+
+def test_what_cannot_run_is_never_asked_for() -> None:
+    assert only(run({OLD: "ggi", NEW: "iib"})).missing == ()
+
+
+def test_running_the_deciding_cell_decides() -> None:
+    """Whatever comes out, the image alone is then either guilty or not."""
+    assert only(run({OLD: "ggb", NEW: "iib"})).cause == "image"
+    good = only(run({OLD: "ggg", NEW: "uub"}))
+    assert (good.cause, good.doubt) == ("undecided", "lane or both")
+    assert only(run({OLD: "ggg", NEW: "ubb"})).cause == "gpu"
+    assert only(run({OLD: "ggg", NEW: "ugb"})).cause == "interaction"
+
+
+def test_two_cards_of_one_kind_do_not_clear_that_kind() -> None:
+    """22.12 is bad on two RTX 4090 and unknown elsewhere: that may still be the RTX 4090."""
+    assert only(run({OLD: "ggu", NEW: "iib", TWIN: "iib"})).cause == "undecided"
+    assert only(run({OLD: "ggu", NEW: "iib", lane("third", "RTX 5090"): "iib"})).cause == "image"
+
+
+def test_two_cards_of_one_host_do_not_clear_that_host() -> None:
+    """Said to be the image's fault, where all that is known is that one machine is bad and another one good."""
+    other = lane(NEW.host.name, "RTX 5090")
+    told = only(run({OLD: "ggu", NEW: "iib", other: "iib"}))
+    assert (told.cause, told.doubt) == ("undecided", "image or lane")
+    assert [(cell.image.version, cell.lane) for cell in told.missing] == [("22.12", OLD)]
+
+
+def test_all_cards_of_two_hosts_are_of_one_kind_only_if_the_cards_are() -> None:
+    """`gpus: all` names every lane alike: the host was accused, though its cards were others."""
+
+    def both(name: str, card: str) -> Lane:
+        cards = [Gpu(uuid=f"GPU-{name}-{n}", name=card, index=n) for n in (0, 1)]
+        return replace(lane(name, "all"), gpus=tuple(cards))
+
+    good = both("a", "NVIDIA GeForce RTX 3090")
+    assert only(run({good: "ggg", both("b", "NVIDIA GeForce RTX 4090"): "bbb"})).cause == "gpu"
+    assert only(run({good: "ggg", both("b", "NVIDIA GeForce RTX 3090"): "bbb"})).cause == "host"
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        ({OLD: "ggb", NEW: "gbu"}, ["22.12 new/RTX 4090"]),  # may become bad on both
+        ({OLD: "ggb", NEW: "bbb"}, []),  # the RTX 4090 may do it by itself, whatever the image
+        ({OLD: "ggb", NEW: "bbu", lane("third", "RTX 5090"): "ggg"}, ["22.12 new/RTX 4090"]),
+        ({OLD: "bub", NEW: "ubu", lane("third", "RTX 5090"): "ggg"}, ["21.08 old/RTX 3090"]),  # one image each
+        ({OLD: "bbb", NEW: "bbb", lane("x", "RTX 4090"): "ggg"}, []),  # host new, and the RTX 3090 or host old
+    ],
+)
+def test_two_lanes_that_fail_in_two_ways_do_not_become_one_cause(rows: faults.Square, wanted: list[str]) -> None:
+    told = only(run(rows))
+    assert told.cause == "undecided"
+    assert [f"{cell.image.version} {cell.lane}" for cell in told.missing][:1] == wanted
+
+
+def test_histories_that_differ_are_told_apart() -> None:
+    def judge(version: str, _lane: object, one: object) -> object:
+        since = "21.08" if "random" in str(one) else "22.12"
+        return build.leak(24.1) if version >= since else build.flat()
+
+    two = [one for one in SIGNAL if "rfft" in str(one)][:2]
+    result = faults.judged(build.run([(faults.NGC, [OLD], two)], judge))  # type: ignore[arg-type]
+    assert [[str(one) for one in each.variants] for each in result.attribution] == [
+        ["signal_ops op=rfft input=random"],
+        ["signal_ops op=rfft input=variable"],
+    ]
+
+
+def test_layers_that_differ_are_not_named() -> None:
+    result = run({OLD: "ggb", NEW: "ggb"})
+    cells = [
+        replace(entry, verdict=replace(entry.verdict, layer="direct mmap"))
+        if entry.cell.lane == NEW and entry.verdict.layer
+        else entry
+        for entry in result.cells
+    ]
+    assert only(result).layer == "native heap"
+    assert only(faults.judged(replace(result, cells=tuple(cells)))).layer is None
+
+
+def test_the_only_image_of_a_series_is_all_of_them() -> None:
+    single = faults.pulled("ngc", ["22.12"])
+    assert only(run({OLD: "g", NEW: "b"}, of=single)).cause == "gpu"
+
+
+# ---------------------------------------------------------------- whatever the square
+
+LANES = (OLD, NEW, lane("third", "RTX 5090"), lane("x", None))
+STATES = st.sampled_from([True, False, None])
+SQUARES = st.integers(1, 4).flatmap(
+    lambda images: st.lists(st.lists(STATES, min_size=images, max_size=images), min_size=1, max_size=4)
+).filter(lambda rows: any(True in row for row in rows))  # fmt: skip
+TRUTHS = ("image", "lane", "both")
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows=SQUARES)
+def test_every_square_has_an_answer_that_it_allows(rows: list[list[bool | None]]) -> None:
+    square = Square(lanes=LANES[: len(rows)], states=rows)
+    told = answer(square)
+    assert told.bad
+    assert not told.bad & told.good
+    assert told.cleared <= told.bad
+    assert all(rows[lane][image] is None for lane, image in told.wanted), "only what is not known is wanted"
+    if told.cause in ("gpu", "host", "interaction"):
+        columns = zip(*rows, strict=True)
+        assert any(True in column and False in column for column in columns), "an image must be bad here and good there"
+    if told.cause in ("gpu", "host"):
+        assert not any(False in rows[lane] for lane in told.bad)
+    assert (told.cause == "undecided") == (told.doubt is not None)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    truth=st.sampled_from(TRUTHS),
+    since=st.integers(1, 2),
+    hidden=st.sets(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=6),
+)
+def test_a_planted_cause_is_found_or_left_open_whatever_is_hidden(
+    truth: str, since: int, hidden: set[tuple[int, int]]
+) -> None:
+    """One lane or one image alone is no square: there the image is blamed on this lane only, and others stay open."""
+    bad = {
+        "image": lambda lane, image: image >= since,
+        "lane": lambda lane, image: lane == 1,
+        "both": lambda lane, image: lane == 1 and image >= since,
+    }[truth]
+    rows = [[None if (lane, image) in hidden else bad(lane, image) for image in range(3)] for lane in range(3)]
+    if not any(True in row for row in rows):
+        return
+    told = answer(Square(lanes=LANES[:3], states=rows))
+    allowed = {"image": {"image", "undecided"}, "lane": {"gpu", "undecided"}, "both": {"interaction", "undecided"}}
+    if truth == "both" and not any(True in column and False in column for column in zip(*rows, strict=True)):
+        allowed["both"] = {"image", "undecided"}
+        assert told.bad <= {1}, "no other lane is said to be bad"
+    elif truth == "both" and False not in rows[1]:
+        allowed["both"] = {"gpu", "undecided"}
+    assert told.cause in allowed[truth]
+
+
+# ---------------------------------------------------------------- one planted cause, on hosts with any cards
+
+Place = tuple[str, str]
+PLACES = list(itertools.product(("h1", "h2", "h3"), ("X", "Y", "Z")))
+
+
+@st.composite
+def planted(draw: st.DrawFn) -> tuple[str, list[Place], Square]:
+    """(truth, lanes as host and card, what is known): one image, card or host is bad, or one of these with an image."""
+    places: list[Place] = draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=4, unique=True))
+    images, since = draw(st.integers(2, 3)), draw(st.integers(1, 2))
+    host, card = draw(st.sampled_from(places))
+    truths: dict[str, Callable[[Place, int], bool]] = {
+        "image": lambda place, image: image >= since,
+        "gpu": lambda place, image: place[1] == card,
+        "host": lambda place, image: place[0] == host,
+        "gpu with image": lambda place, image: place[1] == card and image >= since,
+        "host with image": lambda place, image: place[0] == host and image >= since,
+    }
+    truth = draw(st.sampled_from(sorted(truths)))
+    hidden = draw(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 2))))
+    rows = [
+        [None if (n, image) in hidden else truths[truth](place, image) for image in range(images)]
+        for n, place in enumerate(places)
+    ]
+    assume(any(True in row for row in rows))
+    return truth, places, Square(lanes=[lane(*place) for place in places], states=rows)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(world=planted())
+def test_nothing_is_accused_that_did_not_do_it(world: tuple[str, list[Place], Square]) -> None:
+    """Of what takes an image too, it may be that only the bad side was seen: then the card or the image may be told."""
+    truth, places, square = world
+    told = answer(square)
+    or_its_host = _says_or_its_host(told, places)
+    allowed = {
+        "image": {"image"},
+        "gpu": {"gpu"},
+        "host": {"host", "gpu"} if or_its_host else {"host"},
+        "gpu with image": {"interaction", "gpu", "image"},
+        "host with image": {"interaction", "host", "image", *(["gpu"] if or_its_host else [])},
+    }
+    assert told.cause in {"undecided", *allowed[truth]}, (truth, places, square.states, told)
+
+
+def _says_or_its_host(told: SquareAnswer, places: list[Place]) -> bool:
+    """Whether the sentence adds `or of its host`."""
+    hosts = {places[lane][0] for lane in told.bad}
+    return len(hosts) == 1 and not hosts & {places[lane][0] for lane in told.good}
+
+
+@settings(max_examples=300, deadline=None)
+@given(world=planted(), outcomes=st.lists(st.booleans(), min_size=12, max_size=12))
+def test_deciding_comes_to_an_end(world: tuple[str, list[Place], Square], outcomes: list[bool]) -> None:
+    """Whatever the cell that is asked for turns out to be, it is never asked for again; at the end of all none is."""
+    square = world[2]
+    for outcome in outcomes:
+        wanted = answer(square).wanted
+        if not wanted:
+            return
+        at, image = wanted[0]
+        assert square.states[at][image] is None
+        rows = [list(row) for row in square.states]
+        rows[at][image] = outcome
+        square = replace(square, states=rows)
+    assert not answer(square).wanted

@@ -1,0 +1,333 @@
+"""One cell: launches must agree before anything is called bad, and "flat" needs a launch that ran to the end."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.judge.cell.verdict import judge_cell, needs_whole_budget, wants_more
+from harness.model import Limits, Look, Trial, Trials
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
+
+ASKED = Trials(least=3, most=5)
+
+
+def more(trials: list[Trial]) -> str | None:
+    return wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS)
+
+
+def three(**each) -> list[Trial]:
+    return [trial_of(number, **each) for number in range(3)]
+
+
+def test_two_leaks_that_agree_are_a_leak():
+    cell = cell_of(three(rate=12.0))
+    assert cell.verdicts == ("leak",)
+    assert cell.rate_kib_per_step == pytest.approx(12, rel=0.01)
+    assert cell.rate_ci is not None
+    assert cell.rate_ci[0] < 12 < cell.rate_ci[1]
+    assert (cell.trials, cell.failed, cell.steps, cell.excluded_kib_per_step) == (3, 0, 4000, None)
+
+
+def test_one_leak_is_suspect_and_asks_for_another():
+    """One launch is no evidence against an image."""
+    single = [trial_of(rate=12.0)]
+    assert cell_of(single).verdict == "suspect"
+    late = [*single, trial_of(1, steps=500), trial_of(2, steps=500)]
+    assert cell_of(late).verdict == "suspect"
+    assert more(late) is not None
+    assert needs_whole_budget(late, limits=LIMITS, steps=STEPS)
+
+
+def test_a_leak_against_clean_launches_is_inconclusive():
+    mixed = [trial_of(0, rate=12.0), trial_of(1), trial_of(2)]
+    cell = cell_of(mixed)
+    assert cell.verdict == "inconclusive"
+    assert "needs more" in cell.why
+    assert more(mixed) is not None
+    assert more([*mixed, trial_of(3), trial_of(4)]) is None
+
+
+def test_leaks_of_different_rates_do_not_agree():
+    assert cell_of([trial_of(0, rate=2.0), trial_of(1, rate=20.0)]).verdict == "inconclusive"
+
+
+def test_flat_needs_a_launch_over_the_whole_budget():
+    """A leak that starts late is flat at 500 steps: that was one story's mistake."""
+    short = three(steps=500)
+    assert cell_of(short).verdict == "inconclusive"
+    assert more(short) == "no trial ran the whole budget"
+    cell = cell_of([*short, trial_of(3)])
+    assert (cell.verdict, cell.steps) == ("flat", 4000)
+    assert cell.excluded_kib_per_step is not None
+    assert cell.excluded_kib_per_step < 0.05
+
+
+@pytest.mark.parametrize("noises", [(4000.0, 20000.0), (20000.0, 4000.0, 4000.0), (16.0, 400.0, 100.0)])
+def test_a_cell_rules_out_what_its_reason_says(noises):
+    """The figure was the least of all launches, beside a reason that quoted another one: 0.16, and 7.2."""
+    trials = []
+    for number, noise_kib in enumerate(noises):
+        trace = trace_of(memory(seed=number, noise_kib=noise_kib), step_s=times(seed=number))
+        trials.append(replace(trial_of(number), trace=trace))
+    cell = cell_of(trials)
+    assert cell.excluded_kib_per_step is not None
+    figure = f"{cell.excluded_kib_per_step:{'.0f' if cell.excluded_kib_per_step >= 100 else '.2g'}}"
+    assert f"a leak of more than {figure} KiB a step is ruled out" in cell.why
+
+
+def test_a_leak_beside_a_slowdown():
+    cell = cell_of(three(rate=12.0, drift=1.5))
+    assert cell.verdicts == ("leak", "slowdown")
+    assert cell.step_drift is not None
+    assert cell.step_drift > 0.5
+
+
+def test_a_slowdown_keeps_what_memory_did():
+    assert cell_of(three(drift=1.5)).verdicts == ("slowdown", "flat")
+
+
+def test_crashes_need_the_same_signal():
+    assert cell_of([failed(0), failed(1), trial_of(2)]).verdict == "crash"
+    assert cell_of([failed(0), failed(1, signal=6), trial_of(2)]).verdict == "inconclusive"
+
+
+def test_a_rare_crash_is_counted():
+    cell = cell_of([failed(0), failed(1), *(trial_of(n) for n in range(2, 8))])
+    assert (cell.verdict, cell.failed, cell.trials, cell.signal) == ("crash", 2, 8, 11)
+    assert "SIGSEGV" in cell.why
+
+
+@pytest.mark.parametrize(("end", "verdicts"), [("oom", ("oom", "crash")), ("hang", ("crash", "hang"))])
+def test_the_strongest_comes_first(end, verdicts):
+    trials = [failed(0, end=end, signal=None), failed(1, end=end, signal=None), failed(2), failed(3)]
+    assert cell_of(trials).verdicts == verdicts
+
+
+def test_a_leak_that_ends_in_a_crash_is_both():
+    trials = [trial_of(n, rate=50.0, end="crash", signal=11, message="SIGSEGV") for n in range(2)]
+    assert cell_of(trials).verdicts[:2] == ("crash", "leak")
+
+
+def test_setup_says_nothing_about_the_image():
+    trials = [failed(n, end="setup", signal=None, message="ImportError: no module x") for n in range(2)]
+    cell = cell_of(trials)
+    assert (cell.verdict, cell.why) == ("untested", "ImportError: no module x")
+    assert judge_cell(trials, limits=Limits(setup_bad=True), steps=STEPS).verdict == "crash"
+    assert more(trials[:1]) == "setup failed once"
+    assert more(trials) is None
+
+
+def test_why_names_the_error_and_not_the_folder_of_a_trial():
+    """Tables cut it: what came of it was the path of a folder that is gone, another one for each trial."""
+    error = "step 1: KeyError: 'missing' (bad.py:3 in helper)"
+    trace = f'Traceback (most recent call last):\n  File "/tmp/harness-trial-1/scenario/bad.py", line 3\n{error}'
+    crashed = [failed(n, signal=None, message=trace) for n in range(3)]
+    assert cell_of(crashed).why.startswith(f"crash in 3 of 3 trials: {error}")
+    assert cell_of([failed(n, end="setup", signal=None, message=trace) for n in range(3)]).why == error
+
+
+@pytest.mark.parametrize(
+    ("message", "last_step", "told"),
+    [
+        ("step 3: killed by SIGSEGV", 2, "step 3: killed by SIGSEGV"),
+        ("after step 2: killed by SIGSEGV", 2, "after step 2: killed by SIGSEGV"),
+        ("no progress in step 3 at the time limit of 5 s", 2, "no progress in step 3 at the time limit of 5 s"),
+        ("a note\nstep 3: killed by SIGSEGV", 2, "a note\nstep 3: killed by SIGSEGV"),
+        ("before the first step: killed by SIGSEGV", 0, "before the first step: killed by SIGSEGV"),
+        ("the log of step 9 is lost", 2, "the log of step 9 is lost after step 2"),
+        ("", 0, "crash"),
+    ],
+)  # fmt: skip
+def test_why_names_the_step_once(message, last_step, told):
+    """It was "step 3: killed by SIGSEGV after step 2"."""
+    crashed = [
+        Trial(cell_id="c", number=n, key="k", end="crash", message=message, last_step=last_step) for n in range(3)
+    ]
+    assert cell_of(crashed).why == f"crash in 3 of 3 trials: {told}"
+
+
+def test_infrastructure_is_never_bad():
+    """A lost connection must not be reported as the image's crash."""
+    lost = [failed(n, end="infrastructure", message="connection lost") for n in range(3)]
+    assert cell_of(lost).verdict == "untested"
+    assert "connection lost" in cell_of(lost).why
+    assert cell_of([*lost, *three()]).verdict == "flat"
+    assert cell_of([]).verdict == "untested"
+
+
+def test_a_command_without_a_trace_is_good_if_it_ends_well():
+    good = [Trial(cell_id="c", number=n, key="k", end="completed", last_step=0) for n in range(3)]
+    assert cell_of(good).verdict == "flat"
+    assert more(good) is None
+
+
+def exited(number: int, code: int, end: str) -> Trial:
+    """A short command: two samples of its memory, far too few to judge that."""
+    trace = trace_of(np.array([34_000.0, 41_800.0]))
+    message = f"exit code {code}" if code else ""
+    return Trial(
+        cell_id="c", number=number, key="k", end=end, exit_code=code, message=message, last_step=2, trace=trace
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "end", "verdict", "why"),
+    [
+        (0, "completed", "flat", "exit 0 in 3 of 3 launches"),
+        (3, "crash", "crash", "crash in 3 of 3 trials: exit code 3"),
+        (125, "setup", "untested", "exit code 125"),
+    ],
+)
+def test_the_exit_code_alone_decides(code, end, verdict, why):
+    trials = [exited(number, code, end) for number in range(3)]
+    cell = judge_cell(trials, limits=LIMITS, steps=STEPS, exit_only=True)
+    assert cell.verdict == verdict
+    assert why in cell.why
+    assert "step" not in cell.why, "they say nothing"
+    assert wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS, exit_only=True) is None
+    assert needs_whole_budget(trials, limits=LIMITS, steps=STEPS, exit_only=True)
+
+
+def test_an_exit_of_125_is_the_scenario_s_own_word():
+    """Even where a failure before the first step counts: it could not be asked."""
+    trials = [exited(number, 125, "setup") for number in range(3)]
+    limits = Limits(setup_bad=True)
+    assert judge_cell(trials, limits=limits, steps=STEPS, exit_only=True).verdict == "untested"
+    broken = [exited(number, 127, "setup") for number in range(3)]
+    assert judge_cell(broken, limits=limits, steps=STEPS, exit_only=True).verdict == "crash"
+
+
+def test_one_bad_exit_among_good_ones_is_no_verdict():
+    trials = [exited(0, 3, "crash"), exited(1, 0, "completed"), exited(2, 0, "completed")]
+    assert judge_cell(trials, limits=LIMITS, steps=STEPS, exit_only=True).verdict == "inconclusive"
+    assert wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS, exit_only=True) is not None
+
+
+def test_too_few_samples_are_said_in_one_way():
+    cell = cell_of([exited(number, 0, "completed") for number in range(3)])
+    assert cell.verdict == "inconclusive"
+    assert "too few samples to judge: 2, and it takes 64" in cell.why
+
+
+def test_shorter_launches_that_agree_are_counted():
+    """Two launches that stopped early are flat, too: "1 of 3 trials" would look like a dispute."""
+    cell = cell_of([trial_of(0), trial_of(1, steps=500), trial_of(2, steps=500)])
+    assert cell.why.startswith("3 of 3 trials flat; the longest: RSS is flat")
+    assert cell.why.endswith("up to step 4000")
+
+
+@given(st.permutations(range(5)))
+@settings(max_examples=15, deadline=None)
+def test_the_order_of_launches_changes_nothing(order):
+    trials = [trial_of(0, rate=9), trial_of(1, rate=9.1), trial_of(2), failed(3), trial_of(4, drift=1.5)]
+    one, other = cell_of(trials), cell_of([trials[place] for place in order])
+    assert (one.verdicts, one.rate_kib_per_step, one.step_ms) == (
+        other.verdicts,
+        other.rate_kib_per_step,
+        other.step_ms,
+    )
+
+
+def test_enough_is_enough():
+    assert more(three()) is None
+    assert more(three(rate=12.0)) is None
+    assert more(three()[:2]) == "2 of at least 3 trials"
+    assert more([failed(n, end="infrastructure") for n in range(3)]) is None
+
+
+def test_the_first_launch_runs_the_whole_budget():
+    assert needs_whole_budget([], limits=LIMITS, steps=STEPS)
+    assert not needs_whole_budget([trial_of()], limits=LIMITS, steps=STEPS)
+
+
+def test_a_time_limit_is_named():
+    """Steps too slow for the budget: more launches would end the same way."""
+    cut = [trial_of(n, steps=1300) for n in range(3)]
+    assert "raise `timeout`" in cell_of(cut).why
+    assert more(cut) is None
+
+
+def with_probes(rates: dict[str, float], looks: tuple[Look, ...] = ()) -> list[Trial]:
+    trials = three(rate=20.0)
+    return [
+        replace(
+            trial,
+            trace=replace(
+                trial.trace,
+                looks=looks,
+                columns={
+                    **trial.trace.columns,
+                    **{name: 1e5 + rate * trial.trace.step for name, rate in rates.items()},
+                },
+            ),
+        )
+        for trial in trials
+        if trial.trace is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rates", "looks", "layer"),
+    [
+        ({"heap_kib": 20.0, "blocks": 0.0}, (), "native heap"),
+        ({"heap_kib": 1.0, "blocks": 3.0}, (), "python objects"),
+        (
+            {"heap_kib": 0.0, "blocks": 0.0},
+            (Look(step=4000, rss_kib=160_000.0, rss_trimmed_kib=90_000.0),),
+            "allocator retention",
+        ),
+        (
+            {"heap_kib": 0.0, "blocks": 0.0},
+            (Look(step=4000, rss_kib=160_000.0, rss_trimmed_kib=159_000.0),),
+            "direct mmap",
+        ),
+        ({}, (Look(step=2000, rss_shmem_kib=0.0), Look(step=4000, rss_shmem_kib=40_000.0)), "file or shared memory"),
+        ({}, (), None),
+    ],
+)
+def test_the_layer_is_named_where_it_can_be_told(rates, looks, layer):
+    assert cell_of(with_probes(rates, looks)).layer == layer
+
+
+def test_launches_that_cannot_tell_the_layer_outvote_none_that_can():
+    """One launch of three had samples enough: what it says is known of the cell."""
+    trials = [*three(rate=20.0)[:2], with_probes({"blocks": 3.0})[2]]
+    assert cell_of(trials).layer == "python objects"
+
+
+def test_own_metrics_are_medians_over_launches():
+    cell = cell_of(with_probes({"items": 0.0}))
+    assert cell.metrics == {"items": 1e5}
+
+
+@pytest.mark.parametrize("ms", [0.001, 0.014, 1.0])
+def test_steps_of_any_length_are_comparable(ms):
+    assert "step_time" in (cell_of(three(ms=ms)).smallest_visible or {})
+
+
+def test_noise_in_one_launch_does_not_undo_the_others():
+    trials = three()
+    rng = random.Random(1)
+    walk = [80_000.0]
+    for _ in range(3999):
+        walk.append(walk[-1] + rng.gauss(0, 300))
+    noisy = trial_of(3, trace=trace_of(np.array(walk), step_s=times()))
+    assert cell_of([noisy]).verdict in ("inconclusive", "suspect")
+    assert cell_of([*trials, noisy]).verdict == "flat"
+
+
+def test_a_suspect_cell_tells_what_is_suspected():
+    """And not that its other launches were too noisy, which is no suspicion."""
+    noise = np.random.default_rng(4).normal(0, 3000, (2, 4000))
+    noisy = [trial_of(number, trace=trace_of(80_000 + noise[number], step_s=times())) for number in range(2)]
+    slowing = trial_of(2, trace=trace_of(80_000 + 400 * np.arange(4000.0) ** 0.5, step_s=times()))
+    assert cell_of(noisy).verdict == "inconclusive"
+    cell = cell_of([*noisy, slowing])
+    assert cell.verdict == "suspect"
+    assert cell.why.startswith("1 of 3 trials: RSS grows")

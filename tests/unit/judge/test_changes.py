@@ -1,0 +1,508 @@
+"""A series: the right version is named, or an interval; never an innocent one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.judge.comparison.compared import Compared
+from harness.judge.history.changes import find_changes, holm, not_comparable, wants_launches
+from harness.judge.history.transitions import transitions
+from harness.model import CellVerdict, Change, Look, SignalVerdict, Trial, Trials, VerdictName
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trace_of, trial_of
+
+
+def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int = 0, rate: float = 0.0) -> CellVerdict:
+    return CellVerdict(
+        verdict=verdict, verdicts=(verdict, *more), why="", trials=trials, failed=failed, rate_kib_per_step=rate
+    )
+
+
+FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
+
+
+def changes(cells: list[CellVerdict], **more) -> tuple[Change, ...]:
+    return find_changes(Compared(cells=cells, trials=[[] for _ in cells], steps=STEPS), limits=LIMITS, seed=0, **more)
+
+
+def named(found: tuple[Change, ...]) -> list[tuple]:
+    return [(one.metric, one.kind, one.before, one.after) for one in found]
+
+
+def measured(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> tuple[Change, ...]:
+    """Changes over versions with these step times, all measured."""
+    trials = [
+        [trial_of(number, ms=each, seed=seed * 100 + place, steps=1000, **more) for number in range(rounds)]
+        for place, each in enumerate(ms)
+    ]
+    return find_changes(of_block(trials), limits=LIMITS, seed=seed)
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def test_a_leak_that_comes_goes_and_comes_again():
+    found = changes([FLAT, LEAK, LEAK, FLAT, LEAK, FLAT])
+    assert named(found) == [
+        ("memory", "first_bad", 0, 1), ("memory", "first_fixed", 2, 3),
+        ("memory", "first_bad", 3, 4), ("memory", "first_fixed", 4, 5),
+    ]  # fmt: skip
+    assert found[0].effect is not None
+    assert (found[0].effect.value, found[0].effect.unit) == (8.0, "KiB/step")
+
+
+def test_launches_that_ended_well_are_good_whatever_their_memory():
+    """A command of two seconds has too few samples; the version after it that crashes is still the first that does."""
+    unsure = replace(cell("inconclusive"), steps=2)
+    found = changes([unsure, replace(cell("suspect"), steps=2), replace(cell("crash", failed=3), steps=1), unsure])
+    assert named(found) == [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)]
+
+
+@pytest.mark.parametrize("more", [{"failed": 1}, {"trials": 0}, {"steps": 1300}])
+def test_launches_that_could_have_failed_later_prove_nothing(more):
+    doubtful = replace(cell("inconclusive"), **{"steps": 4000, **more})
+    (found,) = changes([doubtful, replace(cell("crash", failed=3), steps=3000)])
+    assert (found.kind, found.after, found.untestable) == ("bad_from_start", 1, (0,))
+
+
+def test_versions_that_crashed_before_the_first_leak_are_told():
+    """They ran, but nobody knows what their memory did: the leak is not as old as the series."""
+    crash = cell("crash", failed=3)
+    found = changes([crash, crash, LEAK, FLAT])
+    leak = next(one for one in found if one.metric == "memory")
+    assert (leak.kind, leak.before, leak.after, leak.untestable) == ("bad_from_start", None, 2, (0, 1))
+
+
+def test_bad_from_the_start_is_no_first_bad():
+    assert named(changes([LEAK, LEAK, FLAT])) == [
+        ("memory", "bad_from_start", None, 0),
+        ("memory", "first_fixed", 1, 2),
+    ]
+
+
+@pytest.mark.parametrize("unknown", ["untested", "inconclusive", "suspect", "incompatible"])
+def test_a_gap_is_an_interval(unknown):
+    """Blaming the version after a gap, when one inside may be guilty, sends people to the wrong changelog."""
+    (found,) = changes([FLAT, cell(unknown), cell(unknown), LEAK])
+    assert (found.before, found.after, found.untestable) == (0, 3, (1, 2))
+
+
+def test_nothing_bad_nothing_found():
+    assert changes([FLAT, cell("plateau"), cell("untested"), FLAT]) == ()
+    assert changes([]) == ()
+
+
+states = st.lists(st.sampled_from([True, False, None]), max_size=12)
+
+
+@given(states)
+def test_transitions_are_exactly_the_changes_between_known_neighbours(given_states):
+    known = [(place, bad) for place, bad in enumerate(given_states) if bad is not None]
+    expected = [("bad_from_start", None, known[0][0])] if known and known[0][1] else []
+    for (before, was), (after, now) in pairwise(known):
+        if was != now:
+            expected.append(("first_bad" if now else "first_fixed", before, after))
+    assert transitions(given_states) == expected
+
+
+def test_a_crash_in_one_of_five_is_not_blamed_on_the_wrong_version():
+    """Three good launches of the version before would have missed it half of the time."""
+    rare = cell("crash", trials=10, failed=2)
+    few = cell("flat", trials=3)
+    (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, few, rare]) if one.metric == "outcome"]
+    assert (found.kind, found.before, found.after, found.untestable) == ("first_bad", 0, 3, (1, 2))
+    assert found.p is not None
+    sure = changes([cell("flat", trials=120), cell("crash", trials=10, failed=2)])
+    assert named(sure) == [("outcome", "first_bad", 0, 1)]
+
+
+def test_one_launch_that_died_like_a_version_that_crashes_is_bad_too():
+    """One SIGSEGV in eight launches is no verdict alone; beside a version that dies of it, it is where it began."""
+    once = replace(cell("inconclusive", trials=8, failed=1), signal=11)
+    crash = replace(cell("crash", trials=8, failed=3), signal=11)
+    (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, once, crash]) if one.metric == "outcome"]
+    assert (found.kind, found.before, found.after, found.verdict) == ("first_bad", 1, 2, "crash")
+    other = replace(once, signal=6)
+    (apart,) = [one for one in changes([*[cell("flat", trials=60)] * 2, other, crash]) if one.metric == "outcome"]
+    assert (apart.before, apart.after, apart.untestable) == (1, 3, (2,))
+
+
+def more_launches(*cells: CellVerdict, most: int = 8) -> dict[int, str]:
+    trials = [[trial_of(number, steps=64) for number in range(one.trials)] for one in cells]
+    return dict(wants_launches(cells, trials, trials_asked=Trials(least=3, most=most)))
+
+
+def test_doubtful_neighbours_of_a_rare_failure_get_launches():
+    """Three good launches miss a failure in one of five launches every other time."""
+    rare, few = cell("crash", trials=8, failed=2), cell("flat", trials=3)
+    wanted = more_launches(few, few, rare, few)
+    assert set(wanted) == {1, 3}
+    assert wanted[1] == "3 good launches miss a failure that came in 2 of 8 launches beside them with 42% chance"
+
+
+def test_launches_that_settle_nothing_are_not_asked_for():
+    always, few, many = cell("crash", failed=3), cell("flat", trials=3), cell("flat", trials=60)
+    assert more_launches(few, always, always, few) == {}
+    assert more_launches(many, cell("crash", trials=8, failed=2), many) == {}
+    assert more_launches(few, cell("crash", trials=8, failed=2), most=3) == {}
+    assert more_launches(few, few) == {}
+
+
+def test_a_crash_in_every_launch_names_its_version():
+    found = changes([FLAT, FLAT, cell("crash", failed=3), FLAT])
+    assert named(found) == [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)]
+    assert found[0].effect is not None
+    assert (found[0].effect.value, found[0].effect.unit) == (1.0, "failures")
+
+
+def test_a_crash_says_nothing_about_memory():
+    assert named(changes([FLAT, cell("crash", failed=3), LEAK])) == [
+        ("outcome", "first_bad", 0, 1), ("outcome", "first_fixed", 1, 2), ("memory", "first_bad", 0, 2),
+    ]  # fmt: skip
+
+
+def test_a_leak_that_slows_down_is_one_finding():
+    both = cell("leak", "slowdown", rate=8.0)
+    assert named(changes([FLAT, both, FLAT])) == [("memory", "first_bad", 0, 1), ("memory", "first_fixed", 1, 2)]
+    assert named(changes([LEAK, both])) == [("memory", "bad_from_start", None, 0), ("step_time", "first_bad", 0, 1)]
+
+
+def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
+    """Of TensorFlow 2.15.1 -> 2.16.2 it was only said that it leaks "in every version"."""
+
+    def leak(rate, spread=0.02):
+        return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
+
+    found = changes([leak(0.62), leak(0.60), leak(2.8), leak(2.9), FLAT])
+    assert named(found) == [
+        ("memory", "bad_from_start", None, 0), ("memory", "worse", 1, 2), ("memory", "first_fixed", 3, 4),
+    ]  # fmt: skip
+    assert found[1].effect is not None
+    assert found[1].effect.value == 2.8
+    quiet = cell("inconclusive")
+    assert [(one.before, one.after, one.untestable) for one in changes([leak(0.6), quiet, leak(2.8)])[1:]] == [
+        (0, 2, (1,))
+    ]
+
+
+def test_a_leak_that_gets_a_little_worse_or_better_is_none():
+    def leak(rate, spread=0.02):
+        return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
+
+    start = ("memory", "bad_from_start", None, 0)
+    assert named(changes([leak(1.0), leak(1.9)])) == [start], "less than twice as much"
+    assert named(changes([leak(0.1), leak(0.55)])) == [start], "by less than the limit"
+    assert named(changes([leak(1.0, spread=0.9), leak(2.8, spread=1.0)])) == [start], "their intervals meet"
+    assert named(changes([leak(2.8), leak(0.6)])) == [start], "less of it is still bad"
+
+
+def test_worse_than_the_baseline_only():
+    usual, worse = cell("leak", rate=1.4), cell("leak", rate=12.9)
+    assert named(changes([usual, usual, worse], baseline=0)) == [("memory", "first_bad", 1, 2)]
+
+
+def test_a_version_that_crashes_as_the_baseline_does_is_not_accused():
+    """One launch that died by the same signal has no verdict of its own, and is no new failure."""
+    crash = replace(cell("crash", failed=3), signal=6)
+    once = replace(cell("suspect", failed=1, trials=1), signal=6)
+    assert named(changes([FLAT, FLAT, crash, once], baseline=2)) == []
+    hang = cell("hang", failed=3)
+    assert named(changes([FLAT, FLAT, crash, hang], baseline=2)) == [("outcome", "first_bad", 2, 3)]
+
+
+# ---------------------------------------------------------------- levels
+
+
+def test_a_step_in_step_time_names_its_version():
+    found, *tail = measured([0.5, 0.5, 0.5, 0.5, 2.5, 2.5, 2.5])
+    assert named((found, *tail)) == [("step_time", "first_bad", 3, 4), ("tail", "first_bad", 3, 4)]
+    assert found.effect is not None
+    assert found.effect.value == pytest.approx(5, rel=0.1)
+    assert found.p is not None
+    assert found.p < 0.01
+
+
+@pytest.mark.parametrize("ms", [[1, 2], [1, 1, 1.5], [1, 1, 1, 1.4]])
+def test_few_versions_are_told_apart_too(ms):
+    (found,) = measured(ms)
+    assert (found.kind, found.after) == ("first_bad", len(ms) - 1)
+
+
+def test_one_slow_version_in_the_middle():
+    """A search for one step from good to bad would not see it."""
+    assert named(measured([1, 1, 1, 1, 2, 1, 1, 1])) == [
+        ("step_time", "first_bad", 3, 4), ("step_time", "first_fixed", 4, 5),
+    ]  # fmt: skip
+
+
+def test_an_improvement_is_no_finding():
+    assert measured([2, 2, 2, 1, 1, 1]) == ()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_equal_versions_are_not_told_apart(seed):
+    assert measured([1.0] * 8, seed=seed) == ()
+
+
+def test_less_than_the_limit_is_no_finding():
+    assert measured([1, 1, 1, 1, 1.05, 1.05, 1.05, 1.05], rounds=5) == ()
+
+
+def levels_against(ms: list[float], baseline: int) -> list[tuple]:
+    trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
+    cells = [cell_of(each) for each in trials]
+    return named(
+        find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0, baseline=baseline)
+    )
+
+
+def test_bad_is_measured_against_the_baseline():
+    """Half of an improvement taken back is still better than the baseline; slower than it from the start is told."""
+    assert levels_against([2, 2, 2, 1, 1, 1.4, 1.4], baseline=0) == []
+    assert levels_against([2, 2, 2, 1, 1, 1.4, 1.4], baseline=4) == [
+        ("step_time", "bad_from_start", None, 0),
+        ("step_time", "first_fixed", 2, 3),
+        ("step_time", "first_bad", 4, 5),
+    ]
+
+
+def test_only_the_exit_code_is_judged_where_it_decides():
+    trials = [[trial_of(n, ms=ms, seed=place) for n in range(3)] for place, ms in enumerate([1, 1, 1, 3, 3, 3])]
+    cells = [cell_of(each) for each in trials]
+    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0, exit_only=True) == ()
+
+
+def test_an_untestable_version_moves_no_name():
+    ms = [1, 1, 1, 1, 1.5, 1.5, 1.5]
+    for gap in range(8):
+        trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
+        trials.insert(gap, [])
+        (found,) = find_changes(of_block(trials), limits=LIMITS, seed=0)
+        places = [place for place in range(8) if place != gap]
+        assert (found.before, found.after) == (places[3], places[4])
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_step_times_that_are_no_numbers_are_not_compared(value):
+    trials = [[trial_of(n, seed=place, steps=1000) for n in range(3)] for place in range(4)]
+    for trial in trials[2]:
+        assert trial.trace is not None
+        trial.trace.columns["step_s"][:] = value
+    assert find_changes(Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS), limits=LIMITS, seed=0) == ()
+
+
+def test_empty_traces_and_single_versions_are_quiet():
+    empty = [[replace(trial_of(n), trace=trace_of(np.empty(0), step_s=np.empty(0))) for n in range(3)]] * 3
+    assert find_changes(Compared(cells=[FLAT] * 3, trials=empty, steps=STEPS), limits=LIMITS, seed=0) == ()
+    assert measured([1.0]) == ()
+
+
+def test_a_factor_of_two_shows_in_steps_of_a_few_microseconds():
+    """Real wheels became five and a hundred times slower in steps of 10 µs, and were called good."""
+    found = measured([0.001, 0.001, 0.002, 0.002])
+    assert ("step_time", "first_bad", 1, 2) in named(found)
+
+
+def test_a_neighbours_load_is_no_regression():
+    """Two states a factor of two apart for seconds: the best blocks of the loaded launches are as fast as ever."""
+    loaded: list[list[Trial]] = []
+    for place in range(6):
+        trials = [trial_of(number, seed=place, steps=1000) for number in range(3)]
+        if place >= 3:
+            for trial in trials:
+                assert trial.trace is not None
+                trial.trace.columns["step_s"][300:900] *= 2
+        loaded.append(trials)
+    found = find_changes(of_block(loaded), limits=LIMITS, seed=0)
+    assert [one for one in found if one.metric == "step_time"] == []
+
+
+def test_one_version_with_too_few_launches_does_not_blind_the_rest():
+    trials = [
+        [trial_of(n, ms=ms, seed=place, steps=1000) for n in range(3)] for place, ms in enumerate([1, 1, 1, 2, 2, 2])
+    ]
+    trials[2] = trials[2][:1]
+    found = find_changes(of_block(trials), limits=LIMITS, seed=0)
+    assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
+
+
+def history_of(days: list[str], ms: list[float], *, extra_kib: float = 0.0) -> list[list[Trial]]:
+    """Three rounds of each version, measured on the day that is given; days after the first need more memory."""
+    trials = [
+        [trial_of(number, ms=each, seed=place, steps=1000, run=day) for number in range(3)]
+        for place, (day, each) in enumerate(zip(days, ms, strict=True))
+    ]
+    for trial in [trial for each in trials for trial in each if trial.run != days[0]]:
+        assert trial.trace is not None
+        trial.trace.columns["rss_kib"][:] += extra_kib
+    return trials
+
+
+def levels_of(trials: list[list[Trial]]) -> list[tuple]:
+    return named(find_changes(of_block(trials), limits=LIMITS, seed=0))
+
+
+@pytest.mark.parametrize("place", [0, 3, 5])
+def test_a_slower_day_is_no_slower_version(place):
+    """A version that was added later ran on its own: the machine of that day is no property of the version."""
+    days = ["monday"] * 6
+    days[place] = "tuesday"
+    slower = [1.0 if day == "monday" else 1.5 for day in days]
+    trials = history_of(days, slower, extra_kib=40_000)
+    assert levels_of(trials) == []
+    assert not_comparable(trials, steps=STEPS) == (place,)
+    same_day = history_of(["monday"] * 6, [1, 1, 1, 1, 1, 1.5])
+    assert levels_of(same_day) == [("step_time", "first_bad", 4, 5)]
+    assert not_comparable(same_day, steps=STEPS) == ()
+
+
+def test_what_ran_side_by_side_is_compared_though_another_version_did_not():
+    trials = history_of(["monday"] * 5 + ["tuesday"], [1, 1, 1, 1.5, 1.5, 1.5])
+    assert levels_of(trials) == [("step_time", "first_bad", 2, 3)]
+
+
+def test_versions_of_two_days_are_not_compared_at_all():
+    trials = history_of(["monday", "tuesday"], [1, 2])
+    assert levels_of(trials) == []
+    assert not_comparable(trials, steps=STEPS) == (0, 1)
+
+
+def test_rounds_of_several_days_are_all_compared():
+    trials = [
+        [trial_of(number, ms=ms, seed=place, steps=1000, run=f"day {number}", round=0) for number in range(3)]
+        for place, ms in enumerate([1, 1, 1, 2, 2, 2])
+    ]
+    assert levels_of(trials) == [("step_time", "first_bad", 2, 3)]
+    assert not_comparable(trials, steps=STEPS) == ()
+
+
+def test_few_launches_are_no_matter_of_days():
+    trials = history_of(["monday"] * 4, [1, 1, 1, 1])
+    trials[2] = trials[2][:2]
+    assert not_comparable(trials, steps=STEPS) == ()
+    assert not_comparable([], steps=STEPS) == ()
+
+
+def test_peak_memory():
+    trials = [[trial_of(n, seed=place, steps=1000) for n in range(3)] for place in range(6)]
+    for trial in [trial for each in trials[4:] for trial in each]:
+        assert trial.trace is not None
+        trial.trace.columns["rss_kib"][:] += 40_000
+    cells = [cell_of(each) for each in trials]
+    (found,) = find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0)
+    assert named((found,)) == [("peak_memory", "first_bad", 3, 4)]
+    leaking = [replace(one, verdicts=("leak",), verdict="leak") for one in cells]
+    assert "peak_memory" not in {
+        one.metric for one in find_changes(Compared(cells=leaking, trials=trials, steps=STEPS), limits=LIMITS, seed=0)
+    }
+
+
+def test_a_peak_inside_steps_counts_where_all_launches_tell_it():
+    """A version that takes twice the memory in each step, and gives it back, dies first where memory is short."""
+    trials = [[looked(trial_of(n, seed=place, steps=1000), place >= 4) for n in range(3)] for place in range(6)]
+    assert levels_of(trials) == [("peak_memory", "first_bad", 3, 4)]
+    trials[0][0] = trial_of(0, seed=0, steps=1000)
+    assert levels_of(trials) == []
+
+
+def test_a_peak_after_what_all_launches_ran_is_not_compared():
+    """The launch that runs the whole budget meets a larger batch in the end; the others were stopped before."""
+    trials = [[looked(trial_of(n, seed=place, steps=1000), False) for n in range(3)] for place in range(6)]
+    for each in trials[4:]:
+        late = looked(trial_of(0, seed=9, steps=2000), False).trace
+        assert late is not None
+        each[0] = replace(each[0], trace=replace(late, looks=(*late.looks, Look(step=2000, rss_peak_kib=400_000))))
+    assert levels_of(trials) == []
+
+
+def looked(trial: Trial, large: bool) -> Trial:
+    """With looks that tell a peak inside steps."""
+    assert trial.trace is not None
+    peak = 160_000.0 if large else 82_000.0
+    return replace(trial, trace=replace(trial.trace, looks=(Look(step=500, rss_peak_kib=peak),)))
+
+
+def test_the_same_seed_gives_the_same_answer():
+    assert measured([1, 1, 1, 1.3, 1.3, 1.3], seed=4) == measured([1, 1, 1, 1.3, 1.3, 1.3], seed=4)
+
+
+# ---------------------------------------------------------------- Holm
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005], 0.05) == [True, False, False, True]
+    assert holm([], 0.05) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_lies_between_bonferroni_and_none(p_values):
+    rejected = holm(p_values, 0.05)
+    for p, held in zip(p_values, rejected, strict=True):
+        assert held or p > 0.05 / len(p_values)
+        assert not held or p <= 0.05
+
+
+def test_launches_too_short_to_compare_are_no_matter_of_days():
+    """Steps at the edge of what can be compared: each version has two rounds that count, and one of these in common."""
+    trials = history_of(["monday"] * 2, [1, 1])
+    for place, short in ((0, 0), (1, 2)):
+        trace = trials[place][short].trace
+        assert trace is not None
+        trace.columns["step_s"][:] /= 100
+    assert not_comparable(trials, steps=STEPS) == ()
+
+
+@pytest.mark.parametrize("alone", [(3,), (3, 5)])
+def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alone: tuple[int, ...]) -> None:
+    """The last image had come when it was launched, those before it were launched beside pulls: for a third round that
+    it alone had, or it and one other, the rounds of all were thrown away, and a version half as slow again was missed.
+    """
+    trials = [
+        [
+            trial_of(
+                n,
+                ms=1.5 if place >= 3 else 1.0,
+                seed=place,
+                steps=1000,
+                pulled="" if n or place in alone else "awaited",
+            )
+            for n in range(3)
+        ]
+        for place in range(8)
+    ]
+    compared = of_block(trials)
+    (change,) = find_changes(compared, limits=LIMITS, seed=0)
+    assert (change.metric, change.before, change.after) == ("step_time", 2, 3)
+
+
+# ---------------------------------------------------------------- what piles up
+
+
+def piling(seen: str, rate: float | None = None) -> CellVerdict:
+    signals = {"open_files": SignalVerdict(seen=seen, value=rate, limit=0.01)}  # type: ignore[arg-type]
+    return replace(FLAT, signals=signals)
+
+
+def test_the_version_that_leaves_files_open_is_named():
+    cells = [piling("good"), piling("good"), piling("bad", 1.0), piling("bad", 1.0), piling("good")]
+    found = changes(cells)
+    assert named(found) == [("open_files", "first_bad", 1, 2), ("open_files", "first_fixed", 3, 4)]
+    assert [change.effect and (change.effect.value, change.effect.unit) for change in found] == [
+        (1.0, "files/step")
+    ] * 2
+
+
+def test_a_version_of_which_files_were_not_counted_is_not_named():
+    found = changes([piling("good"), piling("blind"), piling("bad", 1.0)])
+    assert named(found) == [("open_files", "first_bad", 0, 2)]
+    assert found[0].untestable == (1,)
+
+
+def test_against_a_baseline_that_leaves_files_open_only_more_of_them_are_bad():
+    cells = [piling("bad", 1.0), piling("bad", 1.5), piling("bad", 3.0)]
+    assert named(changes(cells, baseline=0)) == [("open_files", "first_bad", 1, 2)]

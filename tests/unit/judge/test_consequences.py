@@ -1,0 +1,138 @@
+"""One cause, one finding: what a user would otherwise read three times, or look for in the wrong place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.judge.attribution.consequences import explained
+from harness.model import SIGNALS, Effect, Finding
+from tests.unit.report import build
+
+VERSIONS = [image.version for image in build.MULTIDICT.images]
+LEAK = Effect(value=7.8, unit="KiB/step", ci=(7.7, 7.9))
+
+
+def ratio(value: float, *, spread: float = 1.02) -> Effect:
+    return Effect(value=value, unit="ratio", ci=(value / spread, value * spread))
+
+
+def change(metric: str, effect: Effect | None, *, before: int | None = 2, after: int = 3, **fields: object) -> Finding:
+    last = None if before is None else VERSIONS[before]
+    return build.finding(
+        build.MULTIDICT,
+        build.HERE,
+        build.POP,
+        before=last,
+        after=VERSIONS[after],
+        **{"metric": metric, "verdict": "", "effect": effect, **fields},  # type: ignore[arg-type]
+    )
+
+
+def causes(*findings: Finding) -> list[str]:
+    return [one.consequence_of for one in explained(findings, {"multidict": VERSIONS})]
+
+
+def test_a_leak_that_raises_the_peak_and_slows_the_steps_is_one_finding() -> None:
+    assert causes(change("memory", LEAK), change("peak_memory", ratio(1.39)), change("step_time", ratio(1.7))) == [
+        "", "memory", "memory",
+    ]  # fmt: skip
+
+
+def test_a_slower_setup_is_not_also_a_slower_first_step() -> None:
+    assert causes(change("first_step", ratio(3)), change("setup_time", ratio(3))) == ["setup_time", ""]
+
+
+def test_a_tail_that_its_cause_cannot_explain_is_a_finding_of_its_own() -> None:
+    steps = change("step_time", ratio(1.1, spread=1.01))
+    assert causes(steps, change("tail", ratio(50))) == ["", ""]
+    assert causes(steps, change("tail", ratio(1.15))) == ["", "step_time"]
+
+
+def test_another_version_another_place_or_another_end_is_another_fault() -> None:
+    leak, peak = change("memory", LEAK), change("peak_memory", ratio(1.4))
+    assert causes(leak, change("peak_memory", ratio(1.4), before=4, after=5)) == ["", ""]
+    assert causes(leak, replace(peak, variant=build.variant("other"))) == ["", ""]
+    fixed = change("memory", LEAK, before=4, after=5, kind="first_fixed")
+    assert causes(leak, fixed, peak) == ["", "", ""], "the peak outlasts the leak"
+    lower = change("peak_memory", ratio(0.7), before=4, after=5, kind="first_fixed")
+    assert causes(leak, fixed, peak, lower) == ["", "", "memory", "memory"]
+
+
+def test_intervals_that_overlap_may_be_one() -> None:
+    wide = change("peak_memory", ratio(1.4), before=1, after=4)
+    assert causes(change("memory", LEAK), wide) == ["", "memory"]
+
+
+def test_what_got_worse_explains_what_began_there() -> None:
+    start = change("memory", LEAK, before=None, after=0, kind="bad_from_start")
+    worse = change("memory", LEAK, kind="worse")
+    assert causes(start, worse, change("peak_memory", ratio(1.4))) == ["", "", "memory"]
+    assert causes(start, change("peak_memory", ratio(1.4))) == ["", ""]
+
+
+def test_the_first_cause_is_named_and_of_two_that_explain_each_other_the_more_special() -> None:
+    shm = Effect(value=8.0, unit="KiB/step", ci=(7.9, 8.1))
+    assert causes(change("memory", LEAK), change("shm", shm), change("peak_memory", ratio(1.4))) == ["shm", "", "shm"]
+    small = Effect(value=0.8, unit="KiB/step", ci=(0.7, 0.9))
+    assert causes(change("memory", LEAK), change("shm", small)) == ["", "memory"], "it cannot fill memory that fast"
+
+
+def test_a_repair_that_ends_two_episodes_is_a_consequence_only_of_both() -> None:
+    leak = [change("memory", LEAK), change("memory", LEAK, before=8, after=9, kind="first_fixed")]
+    once = change("peak_memory", ratio(1.4))
+    again = change("peak_memory", ratio(1.4), before=5, after=6)
+    lower = change("peak_memory", ratio(0.5), before=8, after=9, kind="first_fixed")
+    assert causes(*leak, once, again, lower) == ["", "", "memory", "", ""]
+
+
+def test_the_scenarios_own_numbers_explain_nothing() -> None:
+    assert causes(change("metrics.loss", ratio(2)), change("step_time", ratio(2))) == ["", ""]
+
+
+def test_no_chain_of_causes_is_a_circle() -> None:
+    """A pair that names each other is told apart by its place in the table; a longer circle would never end."""
+
+    def reach(name: str, path: tuple[str, ...]) -> None:
+        for other in SIGNALS[name].explains:
+            pair = len(path) > 1 and other == path[-2]
+            assert pair or other not in path
+            if not pair:
+                reach(other, (*path, other))
+
+    for name in SIGNALS:
+        reach(name, (name,))
+
+
+METRICS = sorted(SIGNALS)
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda metric, before, value: change(metric, ratio(value), before=before, after=before + 1),
+            st.sampled_from(METRICS),
+            st.integers(0, 8),
+            st.floats(1.05, 40),
+        ),
+        max_size=8,
+    )
+)
+def test_what_is_explained_has_a_cause_that_is_not(findings: list[Finding]) -> None:
+    told = explained(findings, {"multidict": VERSIONS})
+    assert [replace(one, consequence_of="") for one in told] == findings
+    for one in told:
+        if one.consequence_of:
+            roots = [each for each in told if each.metric == one.consequence_of and each.after == one.after]
+            assert any(not root.consequence_of for root in roots)
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_the_order_of_findings_makes_no_difference(turn: int) -> None:
+    found = [change("memory", LEAK), change("peak_memory", ratio(1.4)), change("tail", ratio(2)), change("shm", LEAK)]
+    turned = found[turn:] + found[:turn]
+    told = {one.metric: one.consequence_of for one in explained(turned, {"multidict": VERSIONS})}
+    assert told == {"memory": "shm", "peak_memory": "shm", "tail": "shm", "shm": ""}

@@ -1,0 +1,128 @@
+"""Launches that waited for images clear versions of being slower, and accuse none: else every sweep that pulls ends in
+rounds of all versions, or a slower one passes because a pull ran beside the others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.judge.cell.trial_verdict import judge_launches
+from harness.judge.cell.verdict import needs_whole_budget
+from harness.judge.comparison.compared import Compared, with_compared
+from harness.judge.comparison.equivalence import acquitted, bound_of, may_hold
+from harness.judge.history.changes import find_changes
+from harness.judge.history.precision import visible, wants_round
+from harness.judge.unpaired import Side, compare
+from harness.model import Trial, Trials
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_block, trial_of
+
+ASKED = Trials(least=3, most=8)
+
+
+def in_wait(ms: list[float], *, pull: float = 1.0) -> list[list[Trial]]:
+    """Three launches of each version as its image came, `pull` times as long beside pulls; the last one's are not, and
+    beside two of those the oldest ran again.
+    """
+    early = [
+        [trial_of(n, ms=each * pull, seed=place, steps=1000, pulled="awaited") for n in range(3)]
+        for place, each in enumerate(ms[:-1])
+    ]
+    early[0] += [trial_of(n, ms=ms[0], seed=77, steps=1000) for n in (1, 2)]
+    return [*early, [trial_of(n, ms=ms[-1], seed=78, steps=1000) for n in range(3)]]
+
+
+def test_versions_that_are_alike_need_no_rounds() -> None:
+    trials = in_wait([1.0] * 6)
+    cells = [cell_of(each) for each in trials]
+    assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED) is None
+    seen = visible(of_block(trials), limits=LIMITS)
+    assert seen is not None
+    assert 0.01 < seen["step_time"] < LIMITS.step_time  # type: ignore[operator]
+    told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
+    assert [cell.step_level[0] for cell in told] == [pytest.approx(1.0, rel=0.03)] * 6
+
+
+def test_what_is_cleared_has_step_times_elsewhere() -> None:
+    """Left out, a cell was undecided where hosts are compared or blamed."""
+    trials = in_wait([1.0] * 6)
+    compared = of_block(trials)
+    sides = [
+        Side(verdict=cell, trials=each)
+        for cell, each in zip(with_compared(compared, limits=LIMITS), trials, strict=True)
+    ]
+    assert all(side.verdict.step_ms is not None for side in sides)
+    step_time, *_ = compare(sides[1], sides[2], steps=STEPS, limits=LIMITS)
+    assert step_time.ratio == pytest.approx(1.0, rel=0.05)
+    alone = [replace(side, verdict=cell_of(list(side.trials))) for side in sides]
+    assert compare(alone[1], alone[2], steps=STEPS, limits=LIMITS)[0].ratio is None
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        pytest.param(in_wait([1.0, 1.0, 1.0, 1.3, 1.3, 1.3]), id="slower-from-one-on"),
+        pytest.param(in_wait([1.0, 1.0, 1.0, 1.3, 1.0, 1.0]), id="one-slower"),
+        pytest.param(in_wait([1.0] * 6, pull=1.3), id="the-pull-makes-steps-longer"),
+        pytest.param(in_wait([1.0] * 5 + [1.3], pull=1.3), id="a-pull-that-hides-the-last"),
+        pytest.param([each[:3] for each in in_wait([1.0] * 6)][:5], id="none-ran-in-its-turn"),
+    ],
+)
+def test_versions_that_differ_are_measured_side_by_side_and_not_accused(trials: list[list[Trial]]) -> None:
+    reason = wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED)
+    assert reason == "only 0 of 3 rounds have the step time of every version"
+    cells = [cell_of(each) for each in trials]
+    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0) == ()
+    told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
+    assert all(cell.step_level[0] is None for cell in told[1:-1])
+
+
+def test_rounds_beside_a_pull_are_rounds() -> None:
+    """The images of the next series came all the while, and the step times of this one were compared with nothing."""
+    slower = [
+        [trial_of(n, ms=each, seed=place, steps=1000, pulled="beside") for n in range(3)]
+        for place, each in enumerate([1.0, 1.0, 1.0, 1.3, 1.3, 1.3])
+    ]
+    (found,) = find_changes(of_block(slower), limits=LIMITS, seed=0)
+    assert (found.metric, found.after) == ("step_time", 3)
+
+
+@pytest.mark.parametrize("pulled", ["beside", "awaited"])
+def test_a_rise_beside_a_pull_is_asked_again(pulled: str) -> None:
+    """It may be the pull's; taken for nothing, a version whose steps grow was good in every sweep that pulled it."""
+    (seen,) = judge_launches([trial_of(drift=1.0, pulled=pulled)], limits=LIMITS, steps=STEPS)
+    assert seen.verdicts == ("inconclusive",)
+    assert seen.found is not None
+    assert seen.found.why.startswith("step times are not judged (an image was pulled beside it); ")
+    (quiet,) = judge_launches([trial_of(pulled=pulled)], limits=LIMITS, steps=STEPS)
+    assert quiet.found is not None
+    assert quiet.found.why.startswith("RSS is flat")
+    assert needs_whole_budget([seen.trial], limits=LIMITS, steps=STEPS)
+
+
+@pytest.mark.parametrize("pull", [0.0, 0.05, -0.05])
+@pytest.mark.parametrize("spread", [0.005, 0.01, 0.02])
+def test_a_version_that_is_slower_by_the_bound_is_rarely_missed(spread: float, pull: float) -> None:
+    """5 % of two versions by construction; also beside a pull that makes steps longer or shorter."""
+    rng, step, missed = np.random.default_rng(1), math.log1p(0.1), 0
+    for _ in range(300):
+        versions = int(rng.integers(3, 25))
+        logs = rng.normal(0, spread, (versions, 3)) + step * (np.arange(versions) >= rng.integers(1, versions))[:, None]
+        known = [(np.empty(0), row + pull) for row in logs[:-1]]
+        known = [(rng.normal(0, spread, 2), known[0][1]), *known[1:], (logs[-1], np.empty(0))]
+        most = bound_of(known)
+        assert most is not None
+        missed += most <= step
+    assert missed <= 9
+
+
+def test_launches_that_differ_already_cost_no_more_of_them() -> None:
+    """What is spent before the rounds is not left for them."""
+    alike, apart = in_wait([1.0] * 6)[:3], in_wait([1.0, 1.0, 1.3, 1.3])[:3]
+    assert may_hold(of_block(alike).launches, limit=0.1, wanted=3)
+    assert not may_hold(of_block(apart).launches, limit=0.1, wanted=3)
+    assert may_hold([], limit=0.1, wanted=3)
+    assert acquitted([], limit=0.1) is None

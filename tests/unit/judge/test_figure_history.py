@@ -1,0 +1,88 @@
+"""Figures from anywhere: in rounds as step times, one a version by the noise of its neighbours."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.figure_history import SeriesFound, judge_series
+from harness.model import Floats
+
+TENTH = math.log(1.1)
+
+
+def judged(figures: Floats | list[float], *, sigma: float = 0.02, rounds: int = 1, seed: int = 0) -> SeriesFound:
+    noise = np.random.default_rng(seed).normal(0, sigma, (rounds, len(figures)))
+    table = RoundTable(values=np.log(np.asarray(figures, dtype=float)) + noise, positions=tuple(range(len(figures))))
+    return judge_series(table, least=TENTH)
+
+
+def told(found: SeriesFound) -> list[tuple[str, int | None, int]]:
+    return [(change.kind, change.before, change.after) for change in found.changes]
+
+
+ONE = np.ones(25)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_step_of_single_figures_is_named(seed):
+    found = judged(np.concatenate([ONE, 1.25 * ONE]), seed=seed)
+    assert told(found) == [("first_bad", 24, 25)]
+    assert found.alone
+    assert found.noise == pytest.approx(0.02, rel=0.6)
+
+
+def test_a_few_newest_versions_are_enough():
+    assert told(judged(np.concatenate([np.ones(45), np.full(4, 1.25)]))) == [("first_bad", 44, 45)]
+
+
+def test_a_single_figure_that_is_far_off_is_no_change():
+    """Nobody can say whether it was the version or the machine."""
+    found = judged(np.concatenate([ONE, [1.5], ONE]))
+    assert (found.changes, found.better, found.odd) == ((), (), (25,))
+    assert judged(np.concatenate([ONE, [1.5]])).odd == (25,)
+
+
+def test_changes_do_not_pass_for_noise():
+    """Differences of neighbours are small but for a few."""
+    found = judged(np.repeat([1, 1.25, 1, 1.3, 0.9], 15))
+    assert told(found) == [
+        ("first_bad", 14, 15),
+        ("first_fixed", 29, 30),
+        ("first_bad", 44, 45),
+        ("first_fixed", 59, 60),
+    ]
+
+
+def test_a_drift_does_not_pass_for_noise():
+    (change,) = judged(np.linspace(1, 1.4, 60)).changes
+    assert change.kind == "drift"
+
+
+def test_an_improvement_is_told_but_is_no_finding():
+    found = judged(np.concatenate([ONE, 0.7 * ONE]))
+    assert found.changes == ()
+    assert [(shift.before, shift.after) for shift in found.better] == [(24, 25)]
+
+
+@pytest.mark.parametrize("sigma", [0, 0.02, 0.1])
+@pytest.mark.parametrize("versions", [8, 20, 60])
+def test_equal_versions_are_quiet(sigma, versions):
+    assert all(judged(np.ones(versions), sigma=sigma, seed=seed).changes == () for seed in range(10))
+
+
+def test_too_few_tell_nothing():
+    assert judged(np.ones(7)).noise is None
+    assert judged(np.ones(2), rounds=3).noise is not None
+    assert judged(np.ones(1), rounds=3).noise is None
+
+
+def test_what_shows_is_said():
+    """Of figures that are alone, a single version is not what it speaks of."""
+    alone, three = judged(np.ones(40)), judged(np.ones(40), rounds=3)
+    assert (alone.lasting, three.lasting) == (4, 1)
+    assert three.visible is not None
+    assert 0.03 < three.visible < 0.1

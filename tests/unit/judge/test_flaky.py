@@ -1,0 +1,153 @@
+"""Failures that come in a part of the launches, where every version is launched."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.judge.cell.verdict import fails_late, judge_cell, wants_more
+from harness.judge.comparison.compared import Compared
+from harness.judge.history.changes import find_changes, wants_launches
+from harness.judge.history.transitions import outcome_changes
+from harness.model import Change, Trial, Trials
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
+from tests.unit.judge.test_changes import cell, changes, more_launches, named
+
+
+def test_good_launches_between_two_bad_versions_may_be_luck():
+    """A failure of every second launch is no failure that was fixed and came back."""
+    half, lucky = cell("crash", trials=4, failed=2), cell("flat", trials=4)
+    found = changes([cell("flat", trials=30), half, lucky, half, half])
+    assert named(found) == [("outcome", "first_bad", 0, 1)]
+    assert set(more_launches(cell("flat", trials=30), half, lucky, half, half)) == {2}
+
+
+def test_a_version_whose_launches_all_failed_is_seen_beside_the_others():
+    """Three of three by luck, where the others fail in half: three good launches next to it prove nothing."""
+    always, half, few = cell("crash", failed=3), cell("crash", trials=8, failed=4), cell("flat", trials=3)
+    (found,) = [one for one in changes([cell("flat", trials=30), few, always, half, half]) if one.metric == "outcome"]
+    assert (found.before, found.after, found.untestable) == (0, 2, (1,))
+
+
+def test_a_version_of_which_three_launches_failed_is_launched_once_more():
+    """Where every fifth launch fails, one version of 125 shows three of three: the next would be called its fix."""
+    few, three = cell("flat", trials=3), cell("crash", failed=3)
+    assert set(more_launches(few, three, few)) == {1}
+    assert more_launches(few, cell("crash", trials=4, failed=4), few) == {}
+    assert more_launches(three) == {}
+
+
+def exit_codes(rng: random.Random, *, first_bad: int, rate: float, versions: int = 8) -> list[list[Trial]]:
+    """Launches as rounds ask for them, of a failure that comes in a part of the launches from `first_bad` on."""
+    asked, launched = Trials(least=3, most=8), [list[Trial]() for _ in range(versions)]
+    wanted = list(range(versions)) * asked.least
+    while wanted:
+        for place in wanted:
+            bad = place >= first_bad and rng.random() < rate
+            launched[place].append(failed(signal=None) if bad else trial_of(steps=64, end="completed"))
+        cells = [judge_cell(each, limits=LIMITS, steps=STEPS, exit_only=True) for each in launched]
+        more = {
+            place for place, each in enumerate(launched)
+            if wants_more(each, trials_asked=asked, limits=LIMITS, steps=STEPS, exit_only=True)
+        }  # fmt: skip
+        wanted = sorted(more | set(wants_launches(cells, launched, trials_asked=asked)))
+    return launched
+
+
+def test_a_failure_of_every_second_launch_names_no_wrong_version():
+    """With plain majorities a third of these histories named an innocent version, or a fix that was none."""
+    right, wrong = 0, 0
+    for seed in range(40):
+        rng = random.Random(seed)
+        first_bad = rng.randrange(1, 8)
+        launched = exit_codes(rng, first_bad=first_bad, rate=0.5)
+        cells = [judge_cell(each, limits=LIMITS, steps=STEPS, exit_only=True) for each in launched]
+        for one in find_changes(
+            Compared(cells=cells, trials=launched, steps=STEPS), limits=LIMITS, seed=0, exit_only=True
+        ):
+            held = one.kind == "first_bad" and one.before is not None and one.before < first_bad <= one.after
+            right += held
+            wrong += not held and one.kind != "bad_from_start"
+    assert right >= 25
+    assert wrong <= 2
+
+
+# ---------------------------------------------------------------- launches that stopped before a failure could come
+
+
+def launch(number: int, *, steps: int, fails: bool = False) -> Trial:
+    """It failed after so many steps, or went well; a quiet one stops at a look."""
+    end = "crash" if fails else "completed" if steps >= STEPS.budget else "stopped"
+    signal = 11 if fails else None
+    return Trial(cell_id="made", number=number, key="made", end=end, signal=signal, last_step=steps)
+
+
+def bad(*after: int) -> list[Trial]:
+    return [launch(number, steps=steps, fails=True) for number, steps in enumerate(after)]
+
+
+def good(*steps: int) -> list[Trial]:
+    return [launch(number, steps=each) for number, each in enumerate(steps)]
+
+
+def found_in(*versions: list[Trial]) -> tuple[Change, ...]:
+    return outcome_changes([cell_of(each) for each in versions], versions, baseline=None)
+
+
+def wanted_in(*versions: list[Trial]) -> dict[int, str]:
+    asked = Trials(least=3, most=8)
+    return dict(wants_launches([cell_of(each) for each in versions], versions, trials_asked=asked))
+
+
+def test_launches_that_stopped_before_others_failed_accuse_nobody():
+    """Versions that fail at step 3,000: seven launches of the one before stopped at 500, and it was called good."""
+    whole, short = good(4000, 4000, 4000), good(4000, *[500] * 7)
+    (found,) = found_in(whole, short, bad(3000, 2900, 3100), bad(2950, 3050, 2990))
+    assert (found.before, found.after, found.untestable) == (0, 2, (1,))
+    (named,) = found_in(whole, good(4000, 4000, 4000), bad(3000, 2900, 3100), bad(2950, 3050, 2990))
+    assert (named.before, named.after) == (1, 2)
+
+
+def test_launches_that_outlived_every_failure_count_whole():
+    (found,) = found_in(good(4000, 500, 500), bad(40, 499, 60))
+    assert (found.before, found.after) == (0, 1)
+    (later,) = found_in(good(4000, 500, 500), bad(40, 500, 60))
+    assert (later.before, later.untestable) == (None, (0,))
+
+
+def test_versions_whose_launches_stopped_too_early_get_more():
+    """Eight launches that always stop at 500 steps settle nothing, and none was asked for."""
+    failing = bad(3000, 2900, 3100), bad(2950, 3050, 2990)
+    wanted = wanted_in(good(4000, 4000, 4000), good(4000, 500, 500), *failing)
+    assert wanted[1].startswith("1 good launches miss a failure that came in 3 of 3 launches beside them")
+    assert wanted_in(good(4000, 4000, 4000), good(4000, 4000, 4000), *failing) == {}
+
+
+quiet = st.lists(st.sampled_from([500, 1000, 2000, 4000]), min_size=3, max_size=8)
+late = st.lists(st.integers(0, STEPS.budget - 1), min_size=3, max_size=8)
+
+
+@given(quiet, late, st.lists(st.sampled_from([500, 1000, 2000]), max_size=5))
+def test_a_launch_that_stopped_before_the_latest_failure_is_worth_nothing(steps, failures, more):
+    """Nor does it make the p of a change smaller."""
+    short = [each for each in more if each <= max(failures)]
+    old, new = [4000, *steps], bad(*failures)
+    first, second = found_in(good(*old), new), found_in(good(*old, *short), new)
+    assert [(one.before, one.after, one.p) for one in first] == [(one.before, one.after, one.p) for one in second]
+
+
+@given(quiet, st.lists(st.integers(0, 499), min_size=3, max_size=8))
+def test_where_failures_come_before_the_first_look_all_launches_count(steps, failures):
+    whole = [4000] * len(steps)
+    assert found_in(good(4000, *steps), bad(*failures)) == found_in(good(4000, *whole), bad(*failures))
+    assert not fails_late(bad(*failures), steps=STEPS)
+
+
+@pytest.mark.parametrize("end", ["crash", "oom", "hang", "setup", "infrastructure", "stopped"])
+def test_only_failures_of_the_image_ask_for_whole_launches(end):
+    """A connection that was lost at step 3,000 makes nothing longer."""
+    trial = Trial(cell_id="made", number=1, key="made", end=end, last_step=3000)
+    assert fails_late([trial], steps=STEPS) == (end in ("crash", "oom", "hang"))

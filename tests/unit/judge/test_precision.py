@@ -1,0 +1,211 @@
+"""Rounds go on as long as the comparison is too wide, whatever it shows; noise of equal images is a floor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.judge.comparison.aa_noise import floor, pooled
+from harness.judge.comparison.compared import Compared
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changes import find_changes, noise_of, visible, wants_round
+from harness.judge.history.precision import too_wide
+from harness.model import Change, Limits, Noise, Trial, Trials
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_block, trial_of
+
+ASKED = Trials(least=3, most=8)
+
+
+def block(ms: list[float], *, rounds: int = 3, spread: float = 0.0, seed: int = 0) -> list[list[Trial]]:
+    """Trials whose launches differ by `spread`, besides 1 %."""
+    factors = np.exp(np.random.default_rng(seed).normal(0, spread, (rounds, len(ms))))
+    return [
+        [trial_of(n, ms=each * factors[n, place], seed=place + 100 * seed, steps=1000) for n in range(rounds)]
+        for place, each in enumerate(ms)
+    ]
+
+
+def wanted(trials: list[list[Trial]], *, limits: Limits = LIMITS, **more) -> str | None:
+    return wants_round(trials, limits=limits, steps=STEPS, trials_asked=ASKED, **more)
+
+
+def test_quiet_launches_are_enough():
+    assert wanted(block([1, 1, 1, 1, 1.5, 1.5])) is None
+
+
+def test_noisy_launches_ask_for_more_and_say_why():
+    reason = wanted(block([1] * 6, spread=0.1))
+    assert reason is not None
+    assert reason.startswith("step time is known to ±")
+    assert reason.endswith("the limit is 10.0%")
+
+
+def test_no_p_value_ends_the_rounds():
+    """A step of a factor of three in the middle is obvious; the noise asks for rounds just the same."""
+    quiet, changed = block([1] * 6, spread=0.1), block([1, 1, 1, 3, 3, 3], spread=0.1)
+    assert wanted(quiet) == wanted(changed)
+
+
+def test_a_tighter_limit_takes_more_rounds():
+    trials = block([1] * 6)
+    assert wanted(trials, limits=Limits(step_time=0.01)) is not None
+
+
+def test_what_the_limits_leave_out_is_not_compared():
+    """Who asks for leaks alone pays for no rounds, and reads of no step times."""
+    others = (("tail", None), ("cpu_time", None))
+    trials, limits = block([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None, others=others)
+    assert wanted(trials, limits=limits) is None
+    assert list(visible(of_block(trials), limits=limits) or {}) == ["peak_memory"]
+    slower = block([1, 1, 1, 1, 3, 3])
+    cells = [cell_of(each) for each in slower]
+    told = [
+        bool(find_changes(Compared(cells=cells, trials=slower, steps=STEPS), limits=each, seed=0))
+        for each in (LIMITS, limits)
+    ]
+    assert told == [True, False]
+
+
+def test_there_is_an_end():
+    assert wanted(block([1] * 4, rounds=8, spread=0.3)) is None
+
+
+def test_a_version_that_has_had_all_its_launches_ends_the_comparison():
+    """Rounds of the others alone have no place in a table of full rounds: they were launched for nothing."""
+    trials = block([1] * 4, spread=0.1)
+    assert wanted(trials) is not None
+    trials[1] += [trial_of(number, steps=1000) for number in range(100, 100 + ASKED.most - 3)]
+    assert wanted(trials) is None
+
+
+def test_single_versions_and_failures_ask_for_nothing():
+    assert wanted(block([1], spread=0.3)) is None
+    assert wanted([]) is None
+    assert wanted([[failed(n) for n in range(3)], *block([1], spread=0.3)]) is None
+
+
+def test_a_version_that_cannot_run_is_left_out():
+    assert wanted([*block([1, 1, 1]), []]) is None
+    assert wanted([*block([1] * 4, spread=0.1), []]) is not None
+
+
+def test_known_noise_helps_two_versions():
+    """Three rounds of two versions leave two degrees of freedom."""
+    trials = block([1, 1], spread=0.05)
+    assert wanted(trials) is not None
+    assert wanted(trials, noise=Noise(spread={"step_time": 0.01}, freedom={"step_time": 20})) is None
+
+
+def test_memory_peaks_ask_for_rounds_too():
+    peaks = np.log(80_000.0) + np.random.default_rng(0).normal(0, 0.15, (3, 6))
+    table = RoundTable(values=peaks, positions=tuple(range(6)))
+    reason = too_wide("peak_memory", table, limit=0.1, most=8)
+    assert reason is not None
+    assert "peak memory" in reason
+    small = RoundTable(values=peaks - math.log(80), positions=table.positions)
+    assert too_wide("peak_memory", small, limit=0.1, most=8) is None
+
+
+# ---------------------------------------------------------------- what can be seen
+
+
+def test_what_can_be_seen_is_told_by_metric():
+    seen = visible(of_block(block([1] * 8)), limits=LIMITS)
+    assert seen is not None
+    assert 0.01 < seen["step_time"] < 0.04
+    assert seen["peak_memory"] < 0.01
+    assert visible(of_block([]), limits=LIMITS) is None
+
+
+@pytest.mark.parametrize("versions", [3, 6])
+def test_two_rounds_do_not_promise_what_they_miss(versions):
+    """They said that 5 % would have shown, and a step of 30 % was found in two of three histories."""
+    seen, found = [], 0
+    for seed in range(12):
+        quiet = visible(of_block(block([1] * versions, rounds=2, seed=seed)), limits=LIMITS)
+        assert quiet is not None
+        seen.append(quiet["step_time"])
+        step = 1 + quiet["step_time"]
+        slower = block([1] * (versions // 2) + [step] * (versions - versions // 2), rounds=2, seed=seed)
+        compared = of_block(slower)
+        found += bool(find_changes(compared, limits=Limits(step_time=0.01), seed=0))
+    three = visible(of_block(block([1] * versions)), limits=LIMITS)
+    assert three is not None
+    assert min(seen) > three["step_time"]
+    assert found >= 10
+
+
+def test_more_noise_more_hidden():
+    quiet, noisy = (
+        visible(of_block(block([1] * 8)), limits=LIMITS),
+        visible(of_block(block([1] * 8, spread=0.1)), limits=LIMITS),
+    )
+    assert quiet is not None
+    assert noisy is not None
+    assert noisy["step_time"] > 3 * quiet["step_time"]
+
+
+def test_never_below_what_equal_images_differ_by():
+    noise = Noise(spread={"step_time": 0.2}, freedom={"step_time": 6})
+    seen = visible(of_block(block([1] * 8)), limits=LIMITS, noise=noise)
+    assert seen is not None
+    assert seen["step_time"] == pytest.approx(math.expm1(floor(noise, "step_time", rounds=3)))
+
+
+# ---------------------------------------------------------------- A/A
+
+
+def pairs(spread: float, count: int = 12) -> list[tuple[Trial, Trial]]:
+    (one,), (twin,) = block([1], rounds=count, spread=spread), block([1], rounds=count, spread=spread, seed=9)
+    return list(zip(one, twin, strict=True))
+
+
+def test_twins_tell_the_noise_of_one_launch():
+    noise = noise_of(pairs(0.08, count=40), steps=STEPS)
+    assert noise is not None
+    assert noise.spread["step_time"] == pytest.approx(0.08, rel=0.3)
+    assert noise.freedom["step_time"] == 40
+    assert noise.spread["peak_memory"] < 0.001
+
+
+def test_a_neighbour_of_one_twin_hides_nothing():
+    """Two states of the machine in every pair are noise; a load during one launch is not."""
+    usual = pairs(0.01, count=8)
+    loud = [(one, trial_of(number, ms=2.0, steps=1000)) for number, (one, _) in enumerate(usual)]
+    once, often = noise_of([*usual[1:], loud[0]], steps=STEPS), noise_of([*usual[:4], *loud[4:]], steps=STEPS)
+    assert once is not None
+    assert once.spread["step_time"] < 0.05
+    assert often is not None
+    assert often.spread["step_time"] > 0.2
+
+
+def test_pairs_that_say_nothing():
+    one, twin = pairs(0.01)[0]
+    assert noise_of([], steps=STEPS) is None
+    assert noise_of([(one, failed())], steps=STEPS) is None
+    assert noise_of([(replace(one, trace=None), twin)], steps=STEPS) is None
+
+
+def test_noises_of_two_variants_are_pooled():
+    one = Noise(spread={"step_time": 0.01, "peak_memory": 0.1}, freedom={"step_time": 3, "peak_memory": 3})
+    other = Noise(spread={"step_time": 0.03}, freedom={"step_time": 6})
+    both = pooled([one, None, other])
+    assert both is not None
+    assert both.spread["step_time"] == pytest.approx(math.sqrt((3 * 0.01**2 + 6 * 0.03**2) / 9))
+    assert both.freedom == {"step_time": 9, "peak_memory": 3}
+    assert pooled([None]) is None
+
+
+def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
+    trials = block([1, 1, 1, 1, 1.2, 1.2, 1.2, 1.2])
+    compared = of_block(trials)
+
+    def changes(noise: Noise | None) -> tuple[Change, ...]:
+        return find_changes(compared, limits=LIMITS, seed=0, noise=noise)
+
+    assert [change.after for change in changes(None)] == [4]
+    assert [change.after for change in changes(Noise(spread={"step_time": 0.01}, freedom={"step_time": 3}))] == [4]
+    assert changes(Noise(spread={"step_time": 0.2}, freedom={"step_time": 9})) == ()

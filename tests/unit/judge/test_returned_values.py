@@ -1,0 +1,144 @@
+"""Numbers that a scenario returns: an engineer learns of a NaN, another checksum, or a loss that moved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.judge.history.returned_values import Values, judge_values
+from harness.model import Limits, MetricLimit, Trial
+from tests.unit.judge.making import STEPS, trial_of
+
+ROWS = 500
+
+
+def returning(level: float, *, number: int, noise: float = 0.0, seed: int = 0, **more: Any) -> Trial:
+    """A launch whose steps returned `loss`: a curve that is the same in all launches, or with noise of its own."""
+    trial = trial_of(number, steps=ROWS, seed=seed)
+    assert trial.trace is not None
+    curve = level * (1 + 0.5 / np.arange(1, ROWS + 1))
+    rng = np.random.default_rng(1000 * seed + number)
+    values = curve * (1 + noise * rng.normal(size=ROWS)) * (1 + noise * rng.normal())
+    return replace(trial, trace=replace(trial.trace, columns={**trial.trace.columns, "loss": values}), **more)
+
+
+def versions(levels: list[float], *, launches: int = 3, noise: float = 0.0) -> list[list[Trial]]:
+    return [
+        [returning(level, number=number, noise=noise, seed=place) for number in range(launches)]
+        for place, level in enumerate(levels)
+    ]
+
+
+def judged(trials: list[list[Trial]], *limits: MetricLimit) -> Values:
+    return judge_values(trials, limits=Limits(metrics=limits), steps=STEPS, seed=0)["metrics.loss"]
+
+
+def kinds(found: Values) -> list[tuple[str, int | None, int]]:
+    return [(change.kind, change.before, change.after) for change in found.changes]
+
+
+def limit(rule: Any, share: float = 0.0) -> MetricLimit:
+    return MetricLimit(metric="loss", rule=rule, limit=share)
+
+
+def test_nan_where_there_was_none_is_a_finding() -> None:
+    trials = versions([1.0] * 4)
+    for place in (2, 3):
+        trials[place] = [replace(trial, not_finite={"loss": (400, 100)}) for trial in trials[place]]
+    found = judged(trials)
+    assert kinds(found) == [("first_bad", 1, 2)]
+    assert found.changes[0].verdict == "nan"
+
+
+def test_nan_in_all_versions_accuses_none() -> None:
+    trials = [[replace(trial, not_finite={"loss": (400, 100)}) for trial in version] for version in versions([1.0] * 3)]
+    assert judged(trials).changes == ()
+
+
+def test_nan_in_one_launch_is_not_confirmed() -> None:
+    trials = versions([1.0] * 2)
+    trials[1][0] = replace(trials[1][0], not_finite={"loss": (1, 100)})
+    assert judged(trials).changes == ()
+
+
+def test_a_launch_that_ended_before_the_first_nan_does_not_deny_it() -> None:
+    trials = versions([1.0] * 2)
+    whole = [replace(trial, last_step=4000) for trial in trials[0]]
+    long = [replace(trial, not_finite={"loss": (9, 3000)}, last_step=4000) for trial in trials[1][:2]]
+    assert kinds(judged([whole, [*long, trials[1][2]]])) == [("first_bad", 0, 1)]
+    assert judged([trials[0], [*long, trials[1][2]]]).changes == ()  # the old version was never run as far
+
+
+def test_a_version_with_one_launch_hides_nothing_and_is_not_called_noisy() -> None:
+    trials = versions([1.0, 1.0, 2.0])
+    trials[1] = trials[1][:1]
+    found = judged(trials, limit("equal"))
+    assert kinds(found) == [("first_bad", 0, 2)]
+    assert found.changes[0].untestable == (1,)
+    assert "two launches" in found.seen[1].why
+
+
+def test_small_changes_from_version_to_version_are_each_within_the_limit() -> None:
+    assert judged(versions([100.0, 104.0, 108.0, 112.0]), limit("change", 0.05)).changes == ()
+    assert kinds(judged(versions([100.0, 200.0, 150.0]), limit("drop", 0.05))) == [("first_bad", 1, 2)]
+
+
+def test_a_level_near_zero_has_no_ratio() -> None:
+    found = judged(versions([-0.001, -0.001, 5.0, 5.0], noise=0.02), limit("change", 0.01))
+    assert all(one.effect is None or one.effect.value > 0 for one in found.changes)
+
+
+@given(st.lists(st.sampled_from([1.0, 1.0, 1.5, 42.0]), min_size=2, max_size=6))
+def test_exact_values_change_nowhere_without_a_limit_and_everywhere_with_equal(levels: list[float]) -> None:
+    told = judged(versions(levels))
+    assert told.changes == ()
+    assert len(told.observed) == sum(a != b for a, b in pairwise(levels))
+    changed = judged(versions(levels), limit("equal"))
+    bad = [place for place in range(1, len(levels)) if (levels[place] != levels[0]) != (levels[place - 1] != levels[0])]
+    assert [change.after for change in changed.changes] == bad
+
+
+@pytest.mark.parametrize(
+    ("rule", "new", "is_bad"),
+    [("change", 1.5, True), ("change", 0.5, True), ("change", 1.005, False), ("drop", 1.5, False), ("drop", 0.5, True),
+     ("rise", 1.5, True), ("rise", 0.5, False), ("none", 9.0, False)],
+)  # fmt: skip
+def test_a_limit_is_kept_in_its_direction(rule: str, new: float, is_bad: bool) -> None:
+    trials = versions([1.0, 1.0, new, new])
+    found = judge_values(trials, limits=Limits(metrics=(limit(rule, 0.01),)), steps=STEPS, seed=0)
+    changes = found["metrics.loss"].changes if found else ()
+    assert [(one.before, one.after) for one in changes] == ([(1, 2)] if is_bad else [])
+
+
+def test_a_noisy_loss_that_moves_is_found_and_one_that_does_not_is_not() -> None:
+    moved = judged(versions([1.0, 1.0, 1.0, 1.5, 1.5, 1.5], noise=0.02), limit("change", 0.1))
+    assert kinds(moved) == [("first_bad", 2, 3)]
+    assert moved.changes[0].effect is not None
+    assert moved.changes[0].effect.value == pytest.approx(1.5, rel=0.1)
+    assert judged(versions([1.0] * 6, noise=0.02), limit("change", 0.1)).changes == ()
+
+
+def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
+    seen = judged(versions([1.0] * 3, noise=0.02), limit("equal")).seen[1]
+    assert seen.seen == "blind"
+    assert "cannot be kept" in seen.why
+    assert "{change: 1%}" in seen.why
+
+
+def test_a_limit_for_a_metric_that_no_step_returned_is_told() -> None:
+    trials = [[trial_of(number, steps=ROWS) for number in range(3)] for _ in range(2)]
+    seen = judged(trials, limit("change", 0.1)).seen[0]
+    assert (seen.seen, seen.why) == ("blind", "no step returned `loss`; returned were: nothing")
+
+
+def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
+    trials = versions([1.0] * 3)
+    trials[1] = [trial_of(number, steps=ROWS) for number in range(3)]
+    found = judged(trials, limit("change", 0.1))
+    assert [found.seen[place].seen for place in range(3)] == ["good", "blind", "good"]

@@ -1,0 +1,191 @@
+"""What each cell shows of each signal: a reader takes ✓ for "this was looked at, as finely as my limit asks"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.judge.comparison.compared import Compared
+from harness.judge.history.changes import find_changes
+from harness.judge.history.precision import differs_late, visible
+from harness.judge.signal_verdicts import Resolution, with_changes, with_levels
+from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
+from tests.unit.judge.making import LIMITS, STEPS, memory, of_block, times, trace_of, trial_of
+
+
+def told(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
+    compared = of_block(trials)
+    asked = Resolution(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
+    return with_levels(compared, compared.cells, asked)
+
+
+def block(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:
+    return [
+        [trial_of(number, seed=place, steps=1000, **more) for number in range(launches)] for place in range(versions)
+    ]
+
+
+def with_facts(trials: list[list[Trial]], name: str, seconds: list[list[float]]) -> list[list[Trial]]:
+    both = zip(trials, seconds, strict=True)
+    return [[replace(one, facts={name: value}) for one, value in zip(*pair, strict=True)] for pair in both]
+
+
+def test_what_was_seen_as_finely_as_the_limit_is_good() -> None:
+    for cell in told(block()):
+        seen = cell.signals["step_time"]
+        assert seen.seen == "good"
+        assert seen.visible is not None
+        assert seen.visible <= 0.10
+        assert seen.value == pytest.approx(1e-3, rel=0.1)
+
+
+def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() -> None:
+    noisy = [
+        [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
+        for place in range(4)
+    ]
+    seen = told(noisy)[0].signals["step_time"]
+    assert seen.seen == "blind"
+    assert "--trials" in seen.why
+
+
+def test_one_launch_and_one_version_tell_nothing_and_say_so() -> None:
+    assert told(block(launches=1))[0].signals["step_time"].seen == "blind"
+    assert told(block(versions=1))[0].signals["step_time"].seen == "none"
+
+
+def test_a_version_three_hundred_times_slower_is_suspect_after_one_launch() -> None:
+    """Interrupted after one round, seven of eight used to be called good."""
+    trials = [[trial_of(0, ms=ms, seed=place, steps=1000)] for place, ms in enumerate([1, 1, 300])]
+    cells = told(trials)
+    assert cells[2].signals["step_time"].seen == "suspect"
+    assert "times that of the version before, by 1 launch" in cells[2].signals["step_time"].why
+
+
+def test_what_no_launch_has_is_nothing_to_look_at() -> None:
+    signals = told(block())[0].signals
+    assert {name: signals[name].seen for name in ("throughput", "gpu_peak", "pool_peak")} == dict.fromkeys(
+        ("throughput", "gpu_peak", "pool_peak"), "none"
+    )
+    assert "no `items`" in signals["throughput"].why
+
+
+def test_a_limit_of_none_is_off_and_a_search_compares_step_times_alone() -> None:
+    off = told(block(), Limits(step_time=None, others=(("tail", None),)))[0].signals
+    assert [off[name].why for name in ("step_time", "tail")] == ["its limit is none"] * 2
+    assert told(block(), searched=True)[0].signals["tail"].seen == "none"
+
+
+def test_every_level_is_told_of_in_every_cell() -> None:
+    assert set(LEVELS) <= set(told(block())[0].signals)
+
+
+def test_start_ups_far_below_what_counts_are_good_however_they_jitter() -> None:
+    """An import of 10 to 90 ms: no version comes near half a second more."""
+    rng = np.random.default_rng(0)
+    trials = with_facts(block(), "setup_s", rng.uniform(0.01, 0.09, (4, 3)).tolist())
+    assert {cell.signals["setup_time"].seen for cell in told(trials)} == {"good"}
+
+
+def test_a_cold_launch_is_no_figure_of_the_start() -> None:
+    trials = with_facts(block(), "setup_s", [[9.0, 1.0, 1.0]] * 4)
+    trials = [[replace(each[0], cold=True), *each[1:]] for each in trials]
+    assert told(trials)[0].signals["setup_time"].value == pytest.approx(1.0)
+
+
+def test_rows_that_came_in_bursts_are_no_step_times() -> None:
+    trials = [[replace(trial, buffered="300 of 300 steps came in bursts") for trial in version] for version in block()]
+    assert told(trials)[0].signals["step_time"].seen == "none"
+
+
+def late(number: int, *, place: int, slower: float) -> Trial:
+    step_s = times(seed=10 * place + number)
+    step_s[3000:] *= slower
+    return trial_of(number, trace=trace_of(memory(seed=10 * place + number), step_s=step_s))
+
+
+def test_a_version_that_is_slower_late_asks_for_whole_launches() -> None:
+    trials = [[late(0, place=place, slower=slower)] for place, slower in enumerate([1, 1, 2])]
+    assert differs_late(trials, limits=LIMITS, steps=STEPS)
+    assert not differs_late(trials[:2], limits=LIMITS, steps=STEPS)
+    assert not differs_late(trials, limits=Limits(others=(("late_step_time", None),)), steps=STEPS)
+
+
+def test_processor_time_is_that_of_steps() -> None:
+    looks = tuple(Look(step=step, cpu_s=0.002 * step) for step in (500, 1000))
+    trials = [[replace(one, trace=replace(one.trace, looks=looks)) for one in each if one.trace] for each in block()]
+    assert told(trials)[0].signals["cpu_time"].value == pytest.approx(0.002)
+
+
+def change(kind: Any, before: int | None, after: int, metric: str = "tail") -> Change:
+    return Change(metric=metric, kind=kind, before=before, after=after)
+
+
+@pytest.mark.parametrize(
+    ("kept", "bad"),
+    [([("first_bad", 0, 1)], [1, 2, 3]), ([("first_bad", 0, 1), ("first_fixed", 2, 3)], [1, 2]),
+     ([("first_fixed", 1, 2)], [0, 1]), ([], [])],
+)  # fmt: skip
+def test_cells_are_bad_where_the_findings_have_them_bad(kept: list[Any], bad: list[int]) -> None:
+    signal = SignalVerdict(seen="good", value=1.0)
+    cells = [CellVerdict(verdict="flat", verdicts=("flat",), why="", signals={"tail": signal}) for _ in range(4)]
+    marked = with_changes(cells, [change(*one) for one in kept], [])
+    assert [place for place, cell in enumerate(marked) if cell.signals["tail"].seen == "bad"] == bad
+    dropped = with_changes(cells, [], [change(*one) for one in kept])
+    unsure = [] if kept[:1] and kept[0][0] == "first_fixed" else bad  # an end without a begin says nothing
+    assert [place for place, cell in enumerate(dropped) if cell.signals["tail"].seen == "suspect"] == unsure
+
+
+def test_launches_shorter_than_the_first_look_are_compared() -> None:
+    """A command of 300 steps ends by itself: it used to be compared in nothing."""
+    trials = [
+        [trial_of(number, ms=ms, seed=place, steps=300, end="completed", last_step=300) for number in range(3)]
+        for place, ms in enumerate([1, 1, 1.7, 1.7])
+    ]
+    assert Compared(cells=of_block(trials).cells, trials=trials, steps=STEPS).tables["step_time"].positions == (
+        0,
+        1,
+        2,
+        3,
+    )
+
+
+def with_items(trials: list[list[Trial]], items: list[float], *, missing: int = 0) -> list[list[Trial]]:
+    """Steps that return so many items each; none every so many rows."""
+    found = []
+    for version, amount in zip(trials, items, strict=True):
+        column = np.full(1000, amount)
+        if missing:
+            column[::missing] = np.nan
+        found.append(
+            [
+                replace(one, trace=replace(one.trace, columns={**one.trace.columns, "items": column}))
+                for one in version
+                if one.trace
+            ]
+        )
+    return found
+
+
+def throughput_changes(items: list[float], limit: float) -> list[tuple[Any, ...]]:
+    compared = of_block(with_items(block(), items))
+    limits = Limits(others=(("throughput", limit),))
+    found = find_changes(compared, limits=limits, seed=0)
+    return [(one.kind, one.before, one.after) for one in found if one.metric == "throughput"]
+
+
+def test_throughput_is_bad_if_it_falls_by_its_share() -> None:
+    assert throughput_changes([10, 10, 6, 6], 0.5) == []
+    assert throughput_changes([10, 10, 4, 4], 0.5) == [("first_bad", 1, 2)]
+    assert throughput_changes([10, 10, 0, 0], 0.5) == [("first_bad", 1, 2)]
+    assert throughput_changes([10, 10, 20, 20], 0.5) == []
+
+
+def test_items_that_some_steps_do_not_return_are_no_lower_throughput() -> None:
+    whole, part = (
+        told(with_items(block(), [10.0] * 4, missing=missing))[0].signals["throughput"].value for missing in (0, 2)
+    )
+    assert part == pytest.approx(whole, rel=0.05)

@@ -1,0 +1,325 @@
+"""One trace: leaks are found, quiet traces are left in peace, and nothing odd in a file breaks the judge."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import generators, nasty, step_times
+from harness.judge.trace.stopping import decide
+from harness.judge.trace.verdict import judge_metric, judge_trace, prefix
+from harness.model import Limits, Look, Steps, Trace, TraceVerdict
+from tests.unit.judge.making import LIMITS, STEPS, memory, times, trace_of
+
+
+def judge(trace: Trace, limits: Limits = LIMITS) -> TraceVerdict:
+    return judge_trace(trace, limits=limits, steps=STEPS)
+
+
+QUIET = {**generators.QUIET, **nasty.QUIET}
+LEAKS = {**generators.LEAKS, **nasty.LEAKS}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_no_false_alarm(name):
+    """A false alarm sends someone after a bug that is not there."""
+    rng = np.random.default_rng(20260101)
+    found = [judge(trace_of(generators.pages(QUIET[name](rng, 4000)))).verdict for _ in range(40)]
+    assert found.count("leak") == 0
+
+
+@pytest.mark.parametrize("name", step_times.QUIET)
+def test_no_false_slowdown(name):
+    rng = np.random.default_rng(20260102)
+    found = [judge(trace_of(step_s=step_times.QUIET[name](rng, 4000))).verdict for _ in range(40)]
+    assert found.count("slowdown") <= 1
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_leaks_are_found(name):
+    """A leak that is missed ships."""
+    rng = np.random.default_rng(20260103)
+    found = [judge(trace_of(generators.pages(LEAKS[name](rng, 4000, rng.uniform(1, 30))))).verdict for _ in range(40)]
+    assert found.count("leak") >= 36
+    assert not {"flat", "plateau"} & set(found)
+
+
+@pytest.mark.parametrize("name", step_times.SLOWDOWNS)
+def test_slowdowns_are_found(name):
+    rng = np.random.default_rng(20260104)
+    found = [judge(trace_of(step_s=step_times.SLOWDOWNS[name](rng, 4000))).verdict for _ in range(40)]
+    assert found.count("slowdown") >= 38
+
+
+@given(st.floats(1, 1000), st.integers(0, 100))
+@settings(max_examples=30, deadline=None)
+def test_the_rate_is_the_rate(rate, seed):
+    found = judge(trace_of(memory(rate, seed=seed)))
+    assert found.verdict == "leak"
+    assert found.rate_kib_per_step == pytest.approx(rate, rel=0.02, abs=0.02)
+
+
+@given(st.floats(0, 0.05), st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_what_is_ruled_out_is_not_there(rate, seed):
+    """The excluded rate is a promise: no leak above it."""
+    found = judge(trace_of(memory(rate, seed=seed)))
+    assert found.verdict in ("flat", "plateau")
+    assert found.excluded_kib_per_step is not None
+    assert found.excluded_kib_per_step >= rate - 0.002
+
+
+def test_a_rise_that_no_float_holds_is_a_number_still():
+    durations = np.concatenate([np.full(250, 1e-320), 10 ** np.linspace(-320, 99, 750)])
+    found = judge_trace(trace_of(step_s=durations), limits=LIMITS)
+    assert found.verdict == "slowdown"
+    assert found.step_drift is not None
+    assert math.isfinite(found.step_drift)
+
+
+def test_slow_and_fast_leaks_hold_beside_each_other():
+    found = judge(trace_of(memory(20), step_s=times(drift=2.0)))
+    assert found.verdicts == ("leak", "slowdown")
+    assert "up to step 4000" in found.why
+
+
+def test_flat_says_up_to_where_and_what_is_ruled_out():
+    found = judge(trace_of(memory(), step_s=times()))
+    assert found.verdict == "flat"
+    assert "ruled out" in found.why
+    assert "up to step 4000" in found.why
+    assert found.step_ms == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_buffer_that_filled_is_a_plateau():
+    rss = memory() + np.minimum(np.arange(4000), 600) * 50.0
+    found = judge(trace_of(rss))
+    assert found.verdict == "plateau"
+    assert found.plateau_mib == pytest.approx(600 * 50 / 1024, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (lambda x: -np.cos((x - 0.5) * 2 * np.pi / 1.6), "memory fell before it grew"),
+        (np.sqrt, "the growth is slowing down"),
+        (lambda x: np.minimum(x, 0.89), "the growth is slowing down"),
+    ],
+)
+def test_growth_that_ends_or_turns_is_only_suspect(shape, words):
+    found = judge(trace_of(memory() + 100_000 * shape(np.arange(4000) / 4000)))
+    assert found.verdict == "suspect"
+    assert words in found.why
+
+
+@pytest.mark.parametrize("shape", [lambda x: 2000 * np.sqrt(x), lambda x: 500 * np.log1p(100 * x)])
+def test_growth_below_the_limit_is_not_said_to_have_ended(shape):
+    """ "Rose and then stayed" would be untrue."""
+    found = judge(trace_of(memory(noise_kib=4.0) + shape(np.arange(4000) / 4000)))
+    assert (found.verdict, found.plateau_mib) == ("flat", None)
+    assert "RSS still grows" in found.why
+    assert "below the limit of 0.5" in found.why
+
+
+@pytest.mark.parametrize("missing", [0, 3])
+@pytest.mark.parametrize("row", [1, 2, 8, 100, 1500, 1990])
+def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
+    """Its one jump would rule out "flat" for ever: no leak of less than 1 KiB a step could be excluded."""
+    rss = np.where(np.arange(4000) < row, 34_000.0, 41_800.0)
+    rss[4000 - missing :] = np.nan
+    found = judge(trace_of(rss))
+    assert found.verdict in ("flat", "plateau")
+    assert found.excluded_kib_per_step is not None
+    assert found.excluded_kib_per_step < 0.003
+
+
+@given(st.floats(0.55, 5), st.sampled_from([132.0, 512.0, 1024.0, 2048.0]), st.floats(0, 1))
+@settings(max_examples=100, deadline=None)
+def test_leaking_stairs_are_never_flat(rate, chunk_kib, phase):
+    """Nothing moves between two chunks: to call that flat with the exclusion of a page would hide the leak."""
+    rss = 80_000 + chunk_kib * np.floor(rate * np.arange(4000) / chunk_kib + phase)
+    assert judge(trace_of(rss)).verdict not in ("flat", "plateau")
+
+
+@pytest.mark.parametrize("steps", [500, 1000])
+def test_early_growth_is_shown_but_is_no_verdict(steps):
+    """A buffer that fills looks like a leak at first; at the budget's end there is no later to wait for."""
+    trace = trace_of(memory(50, steps=steps))
+    found = judge(trace)
+    assert (found.verdict, found.early) == ("suspect", True)
+    assert "too early" in found.why
+    asked = judge_trace(trace, limits=LIMITS, steps=Steps(first=500, budget=steps))
+    assert (asked.verdict, asked.early) == ("leak", False)
+
+
+def test_cyclic_garbage_is_no_leak():
+    """Growth that gc.collect gives back is Python's to keep; blaming the image for it would be wrong."""
+    rss = memory() + 30.0 * (np.arange(4000) % 4000)
+    looks = tuple(
+        Look(step=n, rss_before_kib=80_000 + 30.0 * (n - since), rss_kib=80_000.0) for n, since in
+        ((500, 0), (1000, 500), (2000, 1000), (4000, 2000))
+    )  # fmt: skip
+    found = judge(trace_of(rss, looks=looks))
+    assert (found.verdict, found.layer) == ("plateau", "reference cycles")
+
+
+def test_a_leak_across_collections_stays_one():
+    rss = memory(30.0)
+    looks = tuple(Look(step=n, rss_before_kib=80_000 + 30.0 * n, rss_kib=80_000 + 29.0 * n) for n in STEPS.looks())
+    assert judge(trace_of(rss, looks=looks)).verdict == "leak"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 10, 63])
+def test_too_few_rows_decide_nothing(rows):
+    found = judge(trace_of(np.arange(rows) * 1000.0, step_s=np.full(rows, 0.1)))
+    assert found.verdict == "inconclusive"
+    assert f"up to step {rows}" in found.why
+
+
+@pytest.mark.parametrize("rows", [64, 65, 100, 999])
+def test_odd_lengths_work(rows):
+    assert judge(trace_of(np.full(rows, 5000.0))).verdict in ("flat", "inconclusive")
+
+
+def test_an_empty_trace_is_inconclusive():
+    found = judge(Trace(step=np.empty(0), columns={}))
+    assert (found.verdict, found.steps) == ("inconclusive", 0)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e12])
+def test_a_constant_is_flat(value):
+    found = judge(trace_of(np.full(4000, value)))
+    assert found.verdict == "flat"
+    assert found.rate_kib_per_step == 0
+
+
+def test_missing_rows_are_no_evidence():
+    rss = memory(10)
+    rss[::3] = np.nan
+    rss[1500:1700] = np.nan
+    found = judge(trace_of(rss, step_s=np.full(4000, np.nan)))
+    assert found.verdict == "leak"
+    assert found.rate_kib_per_step == pytest.approx(10, rel=0.1)
+    assert found.step_ms is None
+
+
+def test_nothing_but_missing_rows():
+    found = judge(trace_of(np.full(4000, np.nan)))
+    assert found.verdict == "inconclusive"
+    assert found.peak_rss_mib is None
+
+
+@given(st.lists(st.floats(0, 1e9) | st.just(math.nan), min_size=1, max_size=300))
+@settings(max_examples=60, deadline=None)
+def test_no_result_is_ever_nan(values):
+    """NaN in summary.json is no JSON, and breaks every program that reads it."""
+    found = judge(trace_of(np.array(values), step_s=np.array(values[::-1])))
+    numbers = [
+        found.rate_kib_per_step,
+        found.excluded_kib_per_step,
+        found.step_ms,
+        found.step_drift,
+        found.peak_rss_mib,
+    ]
+    numbers += [*(found.rate_ci or ()), found.plateau_mib]
+    assert all(number is None or not math.isnan(number) for number in numbers)
+
+
+def test_a_sampling_stride_changes_no_rate():
+    whole = trace_of(memory(10))
+    thin = Trace(step=whole.step[::5], columns={"rss_kib": whole.columns["rss_kib"][::5]})
+    assert judge(thin).rate_kib_per_step == pytest.approx(10, rel=0.02)
+
+
+def test_a_trace_of_own_metrics_alone_is_not_said_to_be_short():
+    """4,000 rows of a queue's length are no "0 samples, and it takes 64"."""
+    rows = np.arange(1, 4001, dtype=np.float64)
+    found = judge_trace(Trace(step=rows, columns={"queue": 5 * rows}), limits=Limits(), metrics={"queue": 0.1})
+    assert found.metrics["queue"]["verdict"] == "leak"
+    assert found.why.startswith("no samples of memory or step times to judge")
+
+
+def test_own_metrics_follow_the_same_rule():
+    grows = replace(trace_of(memory()), columns={"handles": np.arange(4000.0) // 2})
+    found = judge_metric(grows, "handles", limit=0.1)
+    assert found["verdict"] == "leak"
+    assert found["rate"] == pytest.approx(0.5, rel=0.02)
+    assert judge_metric(grows, "handles", limit=1.0)["verdict"] != "leak"
+    assert judge_trace(grows, limits=LIMITS, metrics={"handles": 0.1}).metrics["handles"] == found
+
+
+# ---------------------------------------------------------------- looks
+
+
+def test_a_flat_trial_stops_but_not_the_one_for_the_whole_budget():
+    flat = trace_of(memory(steps=500), step_s=times(steps=500))
+    assert decide(flat, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
+    assert decide(flat, limits=LIMITS, steps=STEPS, whole_budget=True) == "go"
+
+
+@pytest.mark.parametrize("ms", [0.014, 0.1])
+def test_a_trial_whose_steps_took_hardly_any_time_goes_on(ms):
+    """More of them cost nothing, and tell step times better."""
+    short = trace_of(memory(steps=500), step_s=times(ms, steps=500))
+    assert decide(short, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
+
+
+@pytest.mark.parametrize(("rate", "answer"), [(1000.0, "stop"), (100.0, "go"), (5.0, "go")])
+def test_a_leak_stops_only_when_it_is_large(rate, answer):
+    """A filling buffer looks the same: stopping early would call it a leak."""
+    leak = trace_of(memory(rate, steps=2000), step_s=times(steps=2000))
+    assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=True) == answer
+
+
+def test_a_leak_at_its_first_look_goes_on():
+    leak = trace_of(memory(1000, steps=500), step_s=times(steps=500))
+    assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
+
+
+def test_the_past_is_what_was_seen_then():
+    past = prefix(trace_of(memory(), looks=(Look(step=500), Look(step=1000))), 500)
+    assert (past.step[-1], past.looks) == (500, (Look(step=500),))
+
+
+def test_steps_may_be_judged_as_a_whole():
+    assert judge_trace(trace_of(memory(1)), limits=LIMITS, steps=Steps(first=4000, budget=4000)).verdict == "leak"
+
+
+@pytest.mark.parametrize("reach", [None, 20, 300])
+def test_a_leak_of_24_kib_shows_early_and_is_called_within_the_budget(reach):
+    """The published story ran 10,000 steps to see it; under a warm-up it must not take longer."""
+    rss = memory(24.0, noise_kib=64.0)
+    if reach is not None:
+        rss += 50_000 * (1 - np.exp(-np.arange(4000) / reach))
+    early = judge(prefix(trace_of(rss), 1000))
+    assert (early.verdict, early.early) == ("suspect", True)
+    assert judge(trace_of(rss)).verdict == "leak"
+
+
+@pytest.mark.parametrize("kib_a_step", [20.0, 60.0])
+def test_a_cache_that_is_full_late_is_no_leak_at_any_look(kib_a_step):
+    """It looks like a leak until it is full: a trial that stopped there would blame the image for it."""
+    cache = trace_of(memory() + kib_a_step * np.minimum(np.arange(4000), 2800))
+    answers = [
+        decide(prefix(cache, look), limits=LIMITS, steps=STEPS, whole_budget=whole)
+        for look in STEPS.looks()[:-1]
+        for whole in (False, True)
+    ]
+    assert set(answers) == {"go"}
+    assert judge(cache).verdict != "leak"
+
+
+def test_one_early_rise_is_no_noise():
+    """RSS that stayed for 3,600 of 4,000 steps was "too noisy to tell": one rise of 112 KiB may come again."""
+    rss_kib = np.where(np.arange(4000) > 357, 40112.0, 40000.0)
+    found = judge_trace(trace_of(rss_kib), limits=Limits(leak_kib_per_step=0.05), steps=STEPS)
+    assert found.verdict == "inconclusive"
+    assert "RSS rises by 112 KiB at a time, and the next may be due; more steps would tell" in found.why
+    noisy = judge_trace(trace_of(memory(noise_kib=4000.0)), limits=LIMITS, steps=STEPS)
+    assert "RSS is too noisy to tell" in noisy.why
+    assert judge_trace(trace_of(rss_kib), limits=LIMITS, steps=STEPS).verdict == "flat"

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from harness.model import Effect
+from harness.report.text import numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (7.838, "7.84"), (0.00282, "0.00282"), (12.86, "12.9"), (107486, "107,486"), (0.5, "0.5"), (12.0, "12"),
+        (9.999, "10"), (-0.0005, "-0.0005"), (0, "0"), (1e-9, "0"), (-1e-9, "0"), (float("nan"), "unknown"),
+        (float("inf"), "unknown"),
+    ],
+)  # fmt: skip
+def test_number_has_three_digits_and_no_exponent(value: float, text: str) -> None:
+    assert numbers.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(7.838, "7.8"), (24.24, "24"), (9.97, "10"), (1.04, "1.0"), (313.2, "310"), (12345, "12,000"), (0.0061, "0.0061"),
+     (-0.31, "-0.31"), (0, "0"), (float("nan"), "unknown")],
+)  # fmt: skip
+def test_a_sentence_has_two_digits(value: float, text: str) -> None:
+    assert numbers.rough(value) == text
+
+
+def test_durations_of_steps_keep_their_digits_so_that_neighbours_compare() -> None:
+    assert [numbers.milliseconds(value) for value in (0.0143, 0.41, 2.303, 849, 107486)] == [
+        "14.3 µs", "0.410 ms", "2.30 ms", "849 ms", "107 s",
+    ]  # fmt: skip
+
+
+def test_large_amounts_change_their_unit() -> None:
+    assert numbers.rate(7.838) == "7.84 KiB/step"
+    assert numbers.rate(2048) == "2 MiB/step"
+    assert numbers.mebibytes(512) == "512 MiB"
+    assert numbers.mebibytes(2048) == "2 GiB"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (7200, "2 h")],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert numbers.duration(seconds) == text
+
+
+def test_effects_carry_their_unit_and_interval() -> None:
+    assert numbers.effect(Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85))) == "7.84 KiB/step (7.83 to 7.85)"
+    assert numbers.effect(Effect(value=1.123, unit="ratio", ci=(1.11, 1.135))) == "+12.3 % (11 to 13.5)"
+    assert numbers.effect(Effect(value=0.9, unit="ratio")) == "-10 %"
+    assert numbers.effect(Effect(value=5.62, unit="ratio", ci=(5.5, 5.7))) == "5.62× (5.5 to 5.7)"
+    assert numbers.effect(Effect(value=0.375, unit="failures", ci=(0.0852, 0.755))) == (
+        "fails in 37.5 % of trials (8.52 to 75.5)"
+    )
+    assert numbers.effect(Effect(value=3, unit="threads")) == "3 threads"
+
+
+def test_counts_agree_with_their_noun() -> None:
+    assert [numbers.count(amount, "trial") for amount in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]
+
+
+def test_a_tiny_p_is_not_called_nothing() -> None:
+    assert numbers.probability(1e-7) == "p < 0.0001"
+    assert numbers.probability(0.001) == "p = 0.001"

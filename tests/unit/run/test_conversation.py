@@ -1,0 +1,291 @@
+"""The conversation with agents that misbehave, over an engine that plays a script."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from harness.model import Image, Pull, Scenario, Trace, Trial, Where
+from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Say, Session
+from harness.run.trial.conversation import run_trial
+
+WHERE = Where(file="m.yaml", line=1, key="k")
+HELLO = {"type": "hello", "protocol": 1, "python": "3.8.1"}
+DONE = {"type": "done", "end": "completed", "last_step": 40}
+
+
+def samples(*steps: float, **columns: list[float | None]) -> dict[str, Any]:
+    return {"type": "samples", "columns": {"step": list(steps), **columns}}
+
+
+def counts(*steps: float, **columns: list[float | None]) -> dict[str, Any]:
+    return {"type": "counts", "columns": {"step": list(steps), **columns}}
+
+
+@dataclass
+class Clock:
+    now_s: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Player:
+    """An engine and its session: plays bytes, then silence (None in the script) or the end of output."""
+
+    script: list[bytes | None]
+    last: Exit = field(default_factory=lambda: Exit(exit_code=0))
+    clock: Clock = field(default_factory=Clock)
+    sent: list[bytes] = field(default_factory=list)
+    left: bool = False
+    facts: Mapping[str, Any] = field(default_factory=lambda: {"kernel": "1"})
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def launch(self, launch: LaunchRequest) -> Iterator[Session]:
+        try:
+            yield self
+        finally:
+            self.left = True
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        if not self.script:
+            return None
+        data = self.script.pop(0)
+        if data is None:  # silence: time passes
+            self.script.insert(0, None)
+            self.clock.now_s += timeout_s
+            return b""
+        return data
+
+    def exit(self) -> Exit:
+        return self.last
+
+    def remove_leftovers(self) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+
+def lines(*said: Mapping[str, Any]) -> bytes:
+    return b"".join(b"\nm %s\n" % json.dumps(message).encode() for message in said)
+
+
+def play(
+    *script: bytes | None,
+    last: Exit | None = None,
+    decide: Callable[[Trace], str] = lambda trace: "go",
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[Trial, Player]:
+    player = Player(list(script), last=last or Exit(exit_code=0))
+    job = {"marker": "m", "looks": [10, 20, 40], "timeout_s": 60.0, "answer_timeout_s": 30.0, "script": "s.py"}
+    launch = LaunchRequest(
+        prepared=Prepared(
+            image=Image(series="s", version="1", source=Pull(reference="x"), where=WHERE), reference="x", digest="d"
+        ),
+        scenario=Scenario(name="x", where=WHERE),
+        payload=Payload(job=job, files={}),
+        labels={},
+    )
+    trial = run_trial(
+        player, launch, cell_id="c", number=1, key="k", round=2, clock=player.clock,
+        decide=decide, on_step=lambda step, rss_kib: None, cancelled=cancelled,
+    )  # fmt: skip
+    assert player.left
+    return trial, player
+
+
+def test_looks_are_answered_with_what_was_decided_on_the_whole_trace() -> None:
+    seen: list[Trace] = []
+
+    def decide(trace: Trace) -> str:
+        seen.append(trace)
+        return "stop"
+
+    look = {"type": "look", "step": 10, "look": {"rss_kib": 5.0, "unknown": 1}, "last": False}
+    trial, player = play(lines(HELLO, samples(1, 5), samples(10), look, DONE), decide=decide)
+    assert trial.end == "completed"
+    assert player.sent == [b'{"answer": "stop"}\n']
+    assert list(seen[0].step) == [1, 5, 10]
+    assert seen[0].looks[0].rss_kib == 5.0
+    assert (trial.round, trial.image_digest, trial.facts["python"]) == (2, "d", "3.8.1")
+
+
+def test_a_column_that_comes_late_is_nan_before() -> None:
+    trial, _ = play(lines(HELLO, samples(1, 2, rss_kib=[1.0, None]), samples(3, own=[7.0]), DONE))
+    assert trial.trace is not None
+    assert str(trial.trace.columns["rss_kib"].tolist()) == "[1.0, nan, nan]"
+    assert str(trial.trace.columns["own"].tolist()) == "[nan, nan, 7.0]"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [DONE],
+        [{**HELLO, "protocol": 2}],
+        [HELLO, HELLO],
+        [HELLO, samples(2, 1)],
+        [HELLO, samples(41)],
+        [HELLO, samples(5), samples(4)],
+        [
+            HELLO,
+            *[samples(step, **{f"own{step}": [1.0]}) for step in range(1, 40)],
+            *[samples(40, **{f"more{n}": [1.0]}) for n in range(40)],
+        ],
+        [HELLO, *[samples(*[1] * 100_000)] * 6],
+        [HELLO, {"type": "look", "step": 11, "look": {}}],
+        [HELLO, {"type": "look", "step": 41, "look": {}, "last": True}],
+        [HELLO, *[{"type": "look", "step": 10, "look": {}}] * 5],
+        [HELLO, {"type": "ready"}, {"type": "ready"}],
+        [HELLO, {"type": "ready", "libraries": [["nested"]]}],
+        [HELLO, {**DONE, "end": "good"}],
+        [HELLO, {**DONE, "end": ["crash"]}],
+        [HELLO, {**DONE, "signal": "9"}],
+        [HELLO, {**DONE, "last_step": -1}],
+        [HELLO, {**DONE, "output_bytes": -1}],
+        [HELLO, {**DONE, "output_bytes": "many"}],
+        [HELLO, {**DONE, "not_finite": ["loss"]}],
+        [HELLO, {**DONE, "not_finite": {"loss": [3]}}],
+        [HELLO, {**DONE, "not_finite": {"loss": [True, 1]}}],
+        [HELLO, {**DONE, "not_finite": {f"loss{number}": [1, 1] for number in range(17)}}],
+        [HELLO, counts(1, 41, threads=[1, 1])],
+        [HELLO, counts(5, 5, threads=[1, 1])],
+        [HELLO, counts(1, 2, threads=[1, -1])],
+        [HELLO, counts(1, 2, threads=[1])],
+        [HELLO, counts(1, 2, threads=[1, "2"])],
+        [HELLO, counts(1, None, threads=[1, 2])],
+        [HELLO, counts(*range(1, 20_000))],
+    ],
+)
+def test_what_is_not_understood_says_nothing_about_the_image(said: list[dict[str, Any]]) -> None:
+    trial, _ = play(lines(*said))
+    assert trial.end == "infrastructure"
+    assert "the agent's message was not understood" in trial.message
+
+
+def test_counts_are_those_of_the_newest_message_and_of_kinds_that_are_known() -> None:
+    seen: list[Trace] = []
+
+    def decide(trace: Trace) -> str:
+        seen.append(trace)
+        return "go"
+
+    look = {"type": "look", "step": 10, "look": {}, "last": False}
+    trial, _ = play(
+        lines(
+            HELLO,
+            samples(1, 10),
+            counts(1, 5, 10, threads=[1, 2, 3]),
+            look,
+            samples(20),
+            counts(1, 10, 20, threads=[1, 3, None], disk=[1, 2.5, 3], own=[1, 2, 3]),
+            DONE,
+        ),
+        decide=decide,
+    )
+    assert seen[0].counts["threads"].tolist() == [1, 2, 3]
+    assert trial.trace is not None
+    assert set(trial.trace.counts) == {"step", "threads", "disk"}
+    assert trial.trace.counts["step"].tolist() == [1, 10, 20]
+    assert str(trial.trace.counts["threads"].tolist()) == "[1.0, 3.0, nan]"
+
+
+def test_what_it_printed_and_returned_and_how_it_left_is_kept() -> None:
+    told = {
+        **DONE,
+        "end": "crash",
+        "at_exit": True,
+        "output_head": "first",
+        "output_bytes": 12,
+        "not_finite": {"loss": [3, 17]},
+        "buffered": "3 of 4 steps came in bursts",
+    }
+    trial, _ = play(lines(HELLO, samples(1), told))
+    assert (trial.end, trial.at_exit, trial.made_its_steps) == ("crash", True, True)
+    assert (trial.output_head, trial.output_bytes) == ("first", 12)
+    assert trial.not_finite == {"loss": (3, 17)}
+    assert trial.buffered == "3 of 4 steps came in bursts"
+
+    older, _ = play(lines(HELLO, samples(1), {**DONE, "at_exit": "yes", "output_head": "x" * (1 << 20)}))
+    assert (older.at_exit, older.output_bytes, older.not_finite, older.buffered) == (False, None, {}, "")
+    assert len(older.output_head) == 16 << 10
+
+
+def test_a_last_look_between_two_that_were_asked_for_is_where_the_time_limit_was() -> None:
+    look = {"type": "look", "step": 13, "look": {"rss_kib": 5.0}, "last": True}
+    trial, player = play(lines(HELLO, samples(1, 13), look, {**DONE, "end": "stopped", "last_step": 13}))
+    assert (trial.end, trial.last_step) == ("stopped", 13)
+    assert trial.trace is not None
+    assert [found.step for found in trial.trace.looks] == [13]
+    assert player.sent == []
+
+
+def test_sigkill_is_oom_only_by_the_engines_word() -> None:
+    killed = {**DONE, "end": "infrastructure", "signal": 9, "last_step": 7}
+    assert play(lines(HELLO, killed), last=Exit(exit_code=0, oom_killed=True))[0].end == "oom"
+    assert play(lines(HELLO, killed), last=Exit(exit_code=0))[0].end == "infrastructure"
+    assert play(lines(HELLO, {**killed, "end": "crash"}), last=Exit(exit_code=0))[0].end == "infrastructure"
+
+
+@pytest.mark.parametrize(
+    ("last", "end", "text"),
+    [
+        (Exit(exit_code=137, oom_killed=True), "oom", "out of memory"),
+        (Exit(exit_code=137), "infrastructure", "killed from outside"),
+        (Exit(exit_code=1), "infrastructure", "exit code 1"),
+        (Exit(error="lost"), "infrastructure", "exit code unknown: lost"),
+    ],
+)
+def test_an_end_without_a_result_is_what_the_engine_says(last: Exit, end: str, text: str) -> None:
+    trial, _ = play(lines(HELLO, samples(1, 2, 3)), last=last)
+    assert (trial.end, trial.last_step) == (end, 3)
+    assert text in trial.message
+
+
+def test_an_agent_that_never_starts_is_told_with_the_output_and_what_to_do() -> None:
+    trial, _ = play(b"== Banner ==\nno driver\n", last=Exit(exit_code=1, stderr_tail="exec: python3: not found\n"))
+    assert trial.end == "infrastructure"
+    assert "exec: python3: not found" in trial.message
+    assert "entrypoint, or its Python, did not start the agent; `entrypoint: false` skips the first" in trial.message
+    assert "Banner" in trial.output_tail
+
+
+def test_a_python_that_does_not_start_is_told_by_its_reason() -> None:
+    """It was `<no Python frame>`, the last line, and the entrypoint alone was blamed."""
+    said = "Fatal Python error: init\nModuleNotFoundError: No module named 'encodings'\n\n  <no Python frame>\n"
+    trial, _ = play(b"", last=Exit(exit_code=1, stderr_tail=said))
+    assert "before the agent started: ModuleNotFoundError: No module named 'encodings'; the image's" in trial.message
+
+
+def test_what_the_entrypoint_said_is_kept_beside_what_the_scenario_printed() -> None:
+    """It may be the only word on a driver that is too old."""
+    said = b"== Banner ==\ndriver too old\n" * 1000
+    trial, _ = play(said + lines(HELLO, {**DONE, "end": "crash", "output_tail": "Traceback\nboom\n"}))
+    assert trial.output_tail.endswith("driver too old\nTraceback\nboom\n")
+    assert len(trial.output_tail) < 10_000
+    assert play(lines(HELLO, {**DONE, "output_tail": "printed\n"}))[0].output_tail == "printed\n"
+
+
+def test_silence_is_an_end() -> None:
+    assert "did not start within 120 s" in play(None)[0].message
+    assert "lost: nothing was heard" in play(lines(HELLO), None)[0].message
+
+
+def test_interrupted_at_once() -> None:
+    trial, _ = play(None, cancelled=lambda: True)
+    assert trial.end == "interrupted"
+    assert not trial.measured

@@ -1,0 +1,185 @@
+"""Which image makes room for another, on an engine that has what the tests plant."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import ImageUnavailable
+from harness.model import Build, Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
+from harness.report.terminal.progress import PlainProgress
+from harness.run.engine import Kept, Prepared, Say
+from harness.run.images.disk_budget import Disk, name_of, total_bytes
+from harness.run.images.ownership import is_ours, layers_of, mark_of
+from harness.run.images.prefetch import HostImages
+
+WHERE = Where(file="m.yaml", line=1, key="k")
+A, B, C, D = (Image(series="s", version=name, source=Pull(reference=f"x:{name}"), where=WHERE) for name in "ABCD")
+
+
+def quiet(text: str) -> None:
+    """Nobody listens."""
+
+
+class Engine:
+    """Every image is one layer of ten bytes; `digests` are those of the registry by now."""
+
+    def __init__(self, *others: str) -> None:
+        self.there = [*others]
+        self.asked: list[str] = []
+        self.digests: dict[str, str] = {}
+
+    def kept(self) -> tuple[Kept, ...]:
+        return tuple(Kept(reference=each, name=f"x:{each}", made=False, layers={each: 10}) for each in self.there)
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        self.there.remove(kept.reference)
+        return True
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        self.asked += [image.source.reference] if isinstance(image.source, Pull) else []
+        self.there += [image.version] if image.version not in self.there else []
+        digest = self.digests.get(image.version, f"sha256:{image.version}")
+        return Prepared(image=image, reference=image.version, digest=digest)
+
+    def holds(self, prepared: Prepared) -> bool:
+        return prepared.reference in self.there
+
+
+def disk_for(*blocks: Iterable[Image], limit_bytes: int = 30, **fields: Any) -> Disk:
+    disk = Disk(limit_bytes=limit_bytes, expected_bytes=dict.fromkeys(map(name_of, (A, B, C, D)), 10), **fields)
+    disk.expect(1, [[name_of(image) for image in block] for block in blocks])
+    return disk
+
+
+def get(disk: Disk, engine: Any, *images: Image) -> None:
+    for image in images:
+        with disk.getting(engine, image, quiet):
+            disk.got(engine.prepare(image, quiet))
+
+
+def test_what_nobody_needs_goes_before_what_is_needed_later() -> None:
+    engine = Engine("old")
+    disk = disk_for([A, C], [B])
+    get(disk, engine, A, B, C)
+    assert engine.there == ["A", "B", "C"]
+    get(disk, engine, D)
+    assert engine.there == ["A", "C", "D"]
+
+
+def test_of_those_that_take_turns_the_one_used_last_goes() -> None:
+    """Its turn comes last again: removing the one used first would remove each just before its turn."""
+    engine, disk = Engine(), disk_for([A, B, C, D])
+    get(disk, engine, A, B, C)
+    for image in (B, A, C):
+        with disk.in_use(image):
+            pass
+    get(disk, engine, D)
+    assert engine.there == ["A", "B", "D"]
+
+
+def test_what_is_launched_or_made_from_stays() -> None:
+    engine, disk = Engine(), disk_for([D], limit_bytes=20, stay=frozenset({"x:B"}))
+    get(disk, engine, A, B)
+    with disk.in_use(A):
+        get(disk, engine, D)
+    assert engine.there == ["A", "B", "D"], "the limit is exceeded rather than a launch failed"
+
+
+def test_a_build_stays_as_long_as_it_is_needed() -> None:
+    build = replace(A, source=Build(context=Path(), args=()))
+    engine, disk = Engine(), disk_for([build, B, C])
+    get(disk, engine, build, B)
+    disk.limit_bytes = 20
+    get(disk, engine, C)
+    assert engine.there == ["A", "C"]
+    disk.expect(1, [[C]])
+    get(disk, engine, D)
+    assert engine.there == ["C", "D"]
+
+
+def test_lanes_side_by_side_keep_what_either_needs() -> None:
+    engine, disk = Engine(), disk_for([A], limit_bytes=20)
+    disk.expect(2, [[name_of(B)]])
+    get(disk, engine, A, B)
+    disk.expect(1, [])
+    get(disk, engine, C)
+    assert engine.there == ["B", "C"]
+
+
+def test_ahead_of_time_only_what_fits_beside_all_that_is_needed() -> None:
+    engine: Any = Engine("old", "older")
+    disk = disk_for([A, B], [C, D])
+    get(disk, engine, A)
+    assert disk.admits(engine, B)
+    get(disk, engine, B, C)
+    assert not disk.admits(engine, D)
+    assert not disk.admits(engine, replace(D, version="of no known size"))
+    assert Disk().admits(engine, D)
+
+
+def test_without_a_limit_nothing_is_removed() -> None:
+    engine = Engine("old")
+    get(Disk(), engine, A, B, C, D)
+    assert engine.there == ["old", "A", "B", "C", "D"]
+
+
+def test_shared_layers_count_once() -> None:
+    history = [
+        {"Created": 3, "CreatedBy": "ADD b", "Size": 5},
+        {"Created": 2, "CreatedBy": "ENV x", "Size": 0},
+        {"Created": 1, "CreatedBy": "ADD a", "Size": 7},
+    ]
+    one, other = layers_of(history), layers_of([{"Created": 4, "CreatedBy": "ADD c", "Size": 1}, *history[1:]])
+    kept = [Kept(reference=name, name=name, made=True, layers=layers) for name, layers in (("1", one), ("2", other))]
+    assert (sum(one.values()), sum(other.values()), total_bytes(kept)) == (12, 8, 13)
+
+
+# ---------------------------------------------------------------- got again
+
+
+def images_on(engine: Any, disk: Disk) -> HostImages:
+    return HostImages(engine=engine, open_another=lambda: engine, progress=PlainProgress(io.StringIO(), clock=float),
+                  stopped=bool, disk=disk)  # fmt: skip
+
+
+def cell(image: Image) -> Cell:
+    host = Host(name="here", engine="docker", gpus="none", where=WHERE)
+    return Cell(image=image, lane=Lane(host=host), variant=Variant(scenario=Scenario(name="x", where=WHERE)))
+
+
+def test_an_image_that_made_room_is_got_again_by_its_digest() -> None:
+    engine = Engine()
+    images = images_on(engine, disk_for([A, B], limit_bytes=10))
+    first = images.get(cell(A))
+    assert isinstance(first, Prepared)
+    images.get(cell(B))
+    assert engine.there == ["B"]
+    with images.in_use(cell(A), first) as again:
+        assert (again.reference, again.digest) == (first.reference, first.digest)
+    assert engine.asked == ["x:A", "x:B", "x@sha256:A"]
+
+
+def test_another_image_under_the_same_name_is_refused() -> None:
+    engine = Engine()
+    images = images_on(engine, disk_for([A]))
+    first = images.get(cell(A))
+    assert isinstance(first, Prepared)
+    engine.there.clear()
+    engine.digests["A"] = "sha256:other"
+    with pytest.raises(ImageUnavailable, match="is another image now"), images.in_use(cell(A), first):
+        pass
+
+
+def test_podman_names_the_hub_as_well() -> None:
+    """Else nothing that was made or pulled there would ever be removed, and the disk would fill."""
+    made = {"Labels": {"harness.image": "harness/build:1"}, "RepoTags": ["docker.io/harness/build:1"]}
+    pulled = ["docker.io/library/python:3.11", f"docker.io/{mark_of('python:3.11')}"]
+    assert is_ours(made)
+    assert is_ours({"Labels": None, "RepoTags": pulled})
+    assert not is_ours({"Labels": None, "RepoTags": [*pulled, "localhost/mine:1"]})

@@ -1,0 +1,83 @@
+"""What a trial shows of the machine instead of the image, and what a watcher is told of one on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.errors import InfrastructureError
+from harness.model import Cell, Host, Image, Lane, Limits, Pull, Scenario, Steps, Trace, Trial, Variant, Where
+from harness.model.gpus import Gpu
+from harness.schedule.compatibility import review
+from harness.schedule.oracle import describe
+from tests.unit.test_flow import MATRIX, Engine, run
+
+WHERE = Where(file="matrix.yaml", line=1, key="x")
+GPU = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6", driver="470.82", cuda="11.4")
+REFUSED = (
+    "matrix.yaml:7: the engine refused: OCI runtime create failed: Running hook #0:: error running hook: exit status 1,"
+    " stderr: nvidia-container-cli: requirement error: unsatisfied condition: cuda>=11.8, please update your driver"
+)
+
+
+class WithGpu(Engine):
+    """Its agents see no GPU all the same: what they measure does not count here."""
+
+    def gpus(self, images: Sequence[Image], say: Callable[[str], None]) -> tuple[Gpu, ...]:
+        return (GPU,)
+
+
+def cell(**scenario: Any) -> Cell:
+    host = Host(name="old", engine="docker", gpus="all", where=WHERE)
+    return Cell(
+        image=Image(series="s", version="1", source=Pull(reference="x:1"), where=WHERE),
+        lane=Lane(host=host, gpu="RTX 3090", gpus=(GPU,)),
+        variant=Variant(scenario=Scenario(name="x", where=WHERE, **scenario)),
+    )
+
+
+def trial(**fields: Any) -> Trial:
+    return Trial(**{"cell_id": "c", "number": 1, "key": "k", "end": "infrastructure", **fields})
+
+
+def test_a_launch_that_the_runtime_refused_for_the_driver_is_incompatible() -> None:
+    found = review(cell(), trial(message=REFUSED))
+    assert found.incompatible == "the image requires cuda>=11.8, and the host's driver is older"
+    assert review(cell(), trial(message="no space left on device")).incompatible == ""
+
+
+def test_such_a_launch_is_not_tried_again(tmp_path: Path) -> None:
+    launched: list[str] = []
+
+    def fail(host: str, what: str, number: int) -> None:
+        launched.append(what)
+        if what == "launch 2":
+            raise InfrastructureError(REFUSED)
+
+    result = run(
+        tmp_path,
+        fail,
+        matrix=MATRIX.replace("two: {engine: process}", "").replace("process}", "process, gpus: all}"),
+        engine=WithGpu,
+    )
+    assert launched.count("launch 2") == 1
+    (found,) = [each.verdict for each in result.cells if each.cell.image.version == "2"]
+    assert (found.verdict, found.why) == (
+        "incompatible", "the image requires cuda>=11.8, and the host's driver is older",
+    )  # fmt: skip
+
+
+def test_a_watcher_is_told_of_a_leak_of_gpu_memory() -> None:
+    rows = np.arange(1.0, 4001.0)
+    steady = 100_000 + np.random.default_rng(1).normal(0, 20, 4000)
+    columns = {"rss_kib": steady, "step_s": np.full(4000, 0.01), "gpu_kib": 800_000 + 24 * rows}
+    leaking = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns=columns))
+    assert describe(cell(steps=Steps(), limits=Limits()), leaking) == (
+        "leak 24 KiB/step of GPU memory to step 4000",
+        True,
+    )
+    clean = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns={**columns, "gpu_kib": 0 * rows}))
+    assert describe(cell(steps=Steps(), limits=Limits()), clean) == ("flat to step 4000", False)

@@ -1,0 +1,222 @@
+"""What is launched where every version is run: rounds side by side, one image twice, more where it is not clear."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.model import Cell, Host, Image, Install, Lane, Scenario, Steps, Trace, Trial, Trials, Variant, Where
+from harness.run.engine import Prepared
+from harness.run.scheduler import Batch, CellRun
+from harness.schedule.full_scheduler import FullScheduler
+
+WHERE = Where(file="matrix.yaml", line=1, key="x")
+STEPS = Steps(first=500, budget=1000)
+Measure = Callable[[CellRun, int], Trial]
+
+
+def block(versions: int, *, judge_exit: bool = False) -> list[CellRun]:
+    host = Host(name="here", engine="process", gpus="none", where=WHERE)
+    scenario = Scenario(name="s", where=WHERE, script=Path("s.py"), steps=STEPS, judge_exit=judge_exit)
+    lane = Lane(host=host)
+    return [
+        CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), prepared=_ready(image))
+        for image in (_image(str(number)) for number in range(versions))
+    ]
+
+
+def _image(version: str) -> Image:
+    return Image(series="p", version=version, source=Install(base="", python=None, packages=()), where=WHERE)
+
+
+def _ready(image: Image) -> Prepared:
+    return Prepared(image=image, reference="python", digest=image.version)
+
+
+def timed(step_s: Callable[[CellRun], float]) -> Measure:
+    """Quiet memory, and steps of a length."""
+
+    def measure(run: CellRun, number: int) -> Trial:
+        step = np.arange(1.0, STEPS.budget + 1)
+        columns = {"rss_kib": np.full(len(step), 50_000.0), "step_s": np.full(len(step), step_s(run))}
+        return Trial(
+            cell_id=run.cell.id, number=len(run.trials) + 1, key="k", end="completed", run="run", round=number,
+            last_step=STEPS.budget, trace=Trace(step=step, columns=columns),
+        )  # fmt: skip
+
+    return measure
+
+
+def play(scheduler: FullScheduler, measure: Measure, *, most: int = 200) -> list[Batch]:
+    """Do what the policy asks for until it is done; the batches that were launched."""
+    batches: list[Batch] = []
+    while (batch := scheduler.next()).runs:
+        assert len(batches) < most, "it never ends"
+        if batch.only_known:
+            for run in batch.runs:
+                run.prepared = _ready(run.cell.image)
+            continue
+        batches.append(batch)
+        for run in batch.runs:
+            run.trials.append(measure(run, batch.round))
+    return batches
+
+
+def names(batch: Batch) -> set[str]:
+    return {f"{run.cell.image.version}{'t' if run.cell.twin else ''}" for run in batch.runs}
+
+
+def test_every_round_has_every_version_and_one_of_them_twice() -> None:
+    """A step time is comparable with others of the same minutes, and if we know what two equal images show."""
+    scheduler = FullScheduler(runs=block(3), asked=Trials(least=3, most=3), measures_noise=True)
+    batches = play(scheduler, timed(lambda run: 1e-3))
+    first, caught_up, *later = batches
+    assert names(first) == {"0", "1", "2"}
+    assert (names(caught_up), caught_up.round) == ({"0t"}, first.round)
+    assert [names(batch) for batch in later] == [{"0", "1", "2", "0t"}] * 2
+    noise = scheduler.noise()
+    assert noise is not None
+    assert noise.freedom["step_time"] == 3
+
+
+@pytest.mark.parametrize(("versions", "judge_exit", "step_s"), [(1, False, 1e-3), (3, True, 1e-3), (4, False, 1e-6)])
+def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, judge_exit: bool, step_s: float) -> None:
+    """One version alone, an exit code, many versions with short steps: nobody needs a twin there."""
+    runs = block(versions, judge_exit=judge_exit)
+    scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
+    play(scheduler, timed(lambda run: step_s))
+    assert scheduler.twin is None
+
+
+def test_versions_of_a_noisy_comparison_go_on_together() -> None:
+    """More launches of one version alone would compare one minute's machine with another's."""
+    rng = random.Random(3)
+    scheduler = FullScheduler(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
+    batches = play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.2)))
+    assert len(batches[-1].runs) == 5
+    assert {len(run.trials) for run in scheduler.runs} == {6}
+    assert "limit" in str(batches[-1].record["reason"])
+
+
+def test_a_clear_comparison_stops_at_the_least() -> None:
+    """Launches that settle nothing are the user's time."""
+    scheduler = FullScheduler(runs=block(4), asked=Trials(least=2, most=6), measures_noise=True)
+    rng = random.Random(3)
+    play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.002)))
+    assert {len(run.trials) for run in scheduler.runs} == {2}
+
+
+def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
+    """Two good launches say little about a version next to one that crashes now and then; the others need none."""
+    runs = block(5)
+
+    def measure(run: CellRun, number: int) -> Trial:
+        quiet = timed(lambda run: 1e-6)(run, number)
+        crashes = run.cell.image.version == "2" and number in (0, 3, 5)
+        ended = {"end": "crash", "signal": 11, "last_step": 40, "trace": None} if crashes else {}
+        return Trial(**{**vars(quiet), **ended})  # type: ignore[arg-type]
+
+    play(FullScheduler(runs=runs, asked=Trials(least=2, most=8)), measure)
+    launches = [len(run.trials) for run in runs]
+    assert launches[1] > 2
+    assert launches[3] > 2
+    assert launches[0] <= launches[1]
+
+
+def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
+    """Else those of good versions stop at the first look, and say nothing of a failure that comes after it."""
+    for after, expected in ((600, [False, True, True]), (40, [False] * 3)):
+
+        def measure(run: CellRun, number: int, after: int = after) -> Trial:
+            quiet = timed(lambda run: 1e-6)(run, number)
+            crash = {"end": "crash", "signal": 11, "last_step": after, "trace": None}
+            return changed(quiet, **crash) if run.cell.image.version == "2" else quiet
+
+        batches = play(FullScheduler(runs=block(3), asked=Trials(least=3, most=3)), measure)
+        assert [batch.whole for batch in batches] == expected
+
+
+def test_rounds_end_whatever_happens() -> None:
+    """A machine that fails at random must end with a report, too."""
+    for seed in range(30):
+        rng = random.Random(seed)
+        runs = block(3)
+
+        def measure(run: CellRun, number: int, rng: random.Random = rng) -> Trial:
+            trial = timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.3))(run, number)
+            end = rng.choice(["completed", "crash", "infrastructure", "setup", "hang"])
+            if end == "infrastructure":
+                run.failures += 1
+                run.problem = "gone" if run.failures > 2 else ""
+            return trial if end == "completed" else Trial(**{**vars(trial), "end": end})  # type: ignore[arg-type]
+
+        play(FullScheduler(runs=runs, asked=Trials(least=2, most=5), measures_noise=True), measure)
+        assert all(len(run.measured) <= 5 for run in runs)
+
+
+def changed(trial: Trial, **fields: object) -> Trial:
+    return Trial(**{**vars(trial), **fields})  # type: ignore[arg-type]
+
+
+def test_an_interrupted_round_is_made_up_for() -> None:
+    """Ctrl-C in the first round, and the same command again: no version may fall out of the comparison for that."""
+    runs = block(3)
+    measure = timed(lambda run: 1e-3)
+    runs[0].trials.append(changed(measure(runs[0], 0), run="before"))
+    runs[0].adopted = 1
+    batches = play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
+    assert sum(len(batch.runs) == 3 for batch in batches) == 3
+    assert [len(run.trials) for run in runs] == [4, 4, 4]
+
+
+def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
+    """A GPU whose clock was held down, or a pull beside the trial: that round's step times are not all there."""
+
+    def measure(run: CellRun, number: int) -> Trial:
+        disturbed = "hot" if (run.cell.image.version, number) == ("1", 1) else ""
+        return changed(timed(lambda run: 1e-3)(run, number), disturbed=disturbed)
+
+    batches = play(FullScheduler(runs=block(3), asked=Trials(least=3, most=6)), measure)
+    assert [len(batch.runs) for batch in batches] == [3, 3, 3, 3]
+    assert "every version" in str(batches[-1].record["reason"])
+
+
+def test_what_settles_a_cause_needs_no_step_times_again() -> None:
+    """With --decide, versions that had waited for images in an earlier run were launched beside the one asked for."""
+    runs = block(3)
+    measure = timed(lambda run: 1e-3)
+    for run in runs[:2]:
+        run.trials = [changed(measure(run, number), pulled="awaited", run="before") for number in range(3)]
+        run.adopted = 3
+    scheduler = FullScheduler(runs=runs, asked=Trials(least=3, most=8), only=frozenset(run.cell.id for run in runs))
+    assert [names(batch) for batch in play(scheduler, measure)] == [{"2"}] * 3
+
+
+def test_versions_of_another_day_are_not_measured_again() -> None:
+    """A weekly sweep runs what is new; that all of it is measured side by side is asked for with --fresh."""
+    runs = block(3)
+    measure = timed(lambda run: 1e-3)
+    for run in runs[:2]:
+        run.trials += [changed(measure(run, number), run="before") for number in range(3)]
+        run.adopted = 3
+    play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
+    assert [len(run.trials) for run in runs] == [3, 3, 3]
+
+
+def test_noisy_peaks_of_short_steps_get_rounds() -> None:
+    """Steps too short to be timed leave memory to be compared, in rounds of all versions."""
+    rng = random.Random(1)
+
+    def measure(run: CellRun, number: int) -> Trial:
+        trial = timed(lambda run: 1e-6)(run, number)
+        assert trial.trace is not None
+        rss = trial.trace.columns["rss_kib"] * rng.lognormvariate(0, 0.3)
+        trace = Trace(step=trial.trace.step, columns={**trial.trace.columns, "rss_kib": rss})
+        return changed(trial, trace=trace)
+
+    batches = play(FullScheduler(runs=block(4), asked=Trials(least=2, most=5)), measure)
+    assert [len(batch.runs) for batch in batches] == [4] * 5

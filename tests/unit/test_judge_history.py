@@ -1,0 +1,183 @@
+"""`harness judge --history`: figures from any file, and a clear line for each that is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cli import cli
+from harness.errors import UsageError
+from harness.flows.judge_history import complete_part
+from harness.traces import HistoryFile, read_history
+from harness.traces.histories import MOST_ROUNDS, MOST_VERSIONS
+
+
+def rows(figures: list[float], *, rounds: int = 3, seed: int = 0) -> str:
+    noise = np.random.default_rng(seed).normal(0, 0.02, (rounds, len(figures)))
+    lines = [
+        f"v{place},{figure * np.exp(noise[turn, place])},{turn}\n"
+        for turn in range(rounds)
+        for place, figure in enumerate(figures)
+    ]
+    return "".join(lines)
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> object:
+    def run(text: str, *options: str) -> Result:
+        path = tmp_path / "history.csv"
+        path.write_text(text)
+        return CliRunner().invoke(cli, ["judge", "--history", *options, str(path)])
+
+    return run
+
+
+def told(done: Result) -> list[tuple[object, ...]]:
+    found = json.loads(done.stdout)
+    return [(change["kind"], change["before"], change["after"]) for change in found["changes"]]
+
+
+STEP = [1.0] * 10 + [1.2] * 10
+
+
+def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
+    done = judge(rows(STEP))
+    assert done.exit_code == 0
+    first, change, visible, noise = done.stdout.splitlines()
+    assert first.endswith("history.csv: 20 versions, 3 rounds; more is worse, from 10 % on")
+    assert change.startswith("  first bad v10 (after v9): +")
+    assert change.endswith("p < 0.0001")
+    assert visible.startswith("  would have shown: the limit, 10 %, of a single version; noise hides ")
+    assert "different rounds" in noise
+
+
+def test_one_value_of_each_is_judged_and_that_is_said(judge):
+    done = judge(rows([1.0] * 20 + [1.25] * 20, rounds=1).replace(",0\n", "\n"))
+    assert "first bad v20 (after v19)" in done.stdout
+    assert "from neighbouring versions, as each has one value" in done.stdout
+
+
+def test_less_may_be_worse(judge):
+    """Throughput that rises is no regression."""
+    falling = [1.2] * 10 + [1.0] * 10
+    assert told(judge(rows(STEP), "--falls", "--json")) == [("better", "v9", "v10")]
+    done = judge(rows(falling), "--falls", "--json")
+    assert told(done) == [("first_bad", "v9", "v10")]
+    effect = json.loads(done.stdout)["changes"][0]["effect"]
+    assert effect["ci"][0] < effect["value"] < effect["ci"][1] < 1
+    assert effect["value"] == pytest.approx(1 / 1.2, abs=0.03)
+
+
+def test_a_limit_of_ones_own(judge):
+    assert told(judge(rows(STEP), "--limit", "30%", "--json")) == []
+    assert json.loads(judge(rows(STEP), "--limit", "30%", "--json").stdout)["verdict"] == "good"
+    assert told(judge(rows(STEP), "--limit", "5%", "--json")) == [("first_bad", "v9", "v10")]
+
+
+def test_too_little_is_no_all_clear(judge):
+    done = judge("a,1\nb,1\nc,1\n", "--json")
+    assert json.loads(done.stdout)["verdict"] == "inconclusive"
+    assert "3 versions of one value each tell no noise" in judge("a,1\nb,1\nc,1\n").stdout
+
+
+def test_a_round_that_was_cut_short_is_left_out_and_that_is_said(judge):
+    done = judge("\n".join(rows(STEP).splitlines()[:50]) + "\n")
+    assert "20 versions, 2 rounds" in done.stdout
+    assert "left out: round 2: without some of the versions that are compared" in done.stdout
+
+
+def test_a_version_that_lacks_a_round_is_left_out_and_that_is_said(judge):
+    done = judge(rows(STEP).replace("v4,", "#v4,", 1))
+    assert "19 versions, 3 rounds" in done.stdout
+    assert "left out: version v4: not measured in every round that is compared" in done.stdout
+
+
+def test_columns_may_be_named_in_any_order(judge):
+    lines = [line.split(",") for line in rows(STEP).splitlines()]
+    named = "Round,host,value,Version\n" + "".join(f"{turn},x,{value},{name}\n" for name, value, turn in lines)
+    assert judge(named, "--json").stdout == judge(rows(STEP), "--json").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ":1: is empty"),
+        ("version,value\n", ":1: has a header and no rows"),
+        ("a,1\nb,fast\n", ":2: 'fast' is no number"),
+        ("a,1\n\nb,0\n", ":3: '0': values must be positive numbers"),
+        ("a,1\nb,-3\n", ":2: '-3': values must be positive numbers"),
+        ("a,1\nb,nan\n", ":2: 'nan': values must be positive numbers"),
+        ("a,1\nb,1e999\n", ":2: '1e999': values must be positive numbers"),
+        ("a,1\nb\n", ":2: has 1 columns, 2 are needed"),
+        ("a,1,1\nb,1\n", ":2: has 2 columns, 3 are needed"),
+        ("a,1\n,2\n", ":2: no version"),
+        ("a,1\nb,2\na,3\n", ":3: version 'a' again, as in line 1; give a third column `round`"),
+        ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' again in round 'x', as in line 1"),
+        ("a,1,1\nb,1,2\n", ": no two versions have a value in the same round"),
+        ("time,commit,ms\n1,a,3\n", ":1: 'commit' is no number, and the columns are not named"),
+        ("version,value,value\n", ":1: column 'value' is there twice"),
+        ("a,b,c,d\n", ":1: has 4 columns and no header"),
+        ("a,1\0\n", ":1: is a binary file"),
+        ("".join(f"{place},1\n" for place in range(MOST_VERSIONS + 1)), f":{MOST_VERSIONS + 1}: more than 5000 v"),
+        ("".join(f"a,1,{place}\n" for place in range(MOST_ROUNDS + 1)), f":{MOST_ROUNDS + 1}: more than 1000 rounds"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_line(judge, text, message):
+    done = judge(text)
+    assert isinstance(done.exception, UsageError)
+    assert f"history.csv{message}" in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "latin.csv").write_bytes(b"a,1\n\xff,2\n")
+    (tmp_path / "good.csv").write_text(rows(STEP))
+    for name, message in (("latin.csv", "no text file"), ("none.csv", "No such file"), (".", "Is a directory")):
+        with pytest.raises(UsageError, match=message):
+            read_history(tmp_path / name)
+    done = CliRunner().invoke(
+        cli, ["judge", "--history", *(str(tmp_path / name) for name in ("latin.csv", "good.csv"))]
+    )
+    assert "first bad v10" in done.stdout
+    assert isinstance(done.exception, UsageError)
+
+
+def test_options_of_the_other_kind_are_refused(judge):
+    """They would say nothing, and pass for obeyed."""
+    assert "--leak" in str(judge(rows(STEP), "--leak", "2KiB").exception)
+    assert "100%" in str(judge(rows(STEP), "--falls", "--limit", "100%").exception)
+    done = CliRunner().invoke(cli, ["judge", "--falls", "trace.csv"])
+    assert "--falls: is for histories" in str(done.exception)
+
+
+@given(st.binary(max_size=60) | st.text(alphabet='ab,1.\n"-e', max_size=40).map(str.encode))
+@settings(max_examples=150, deadline=None)
+def test_whatever_the_bytes_there_is_a_history_or_one_line(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("any") / "history.csv"
+    path.write_bytes(content)
+    refused = ""
+    try:
+        assert read_history(path).cells
+    except UsageError as error:
+        refused = str(error)
+    assert not refused or refused.startswith(str(path))
+
+
+holes = st.lists(st.sets(st.integers(0, 4), min_size=1), min_size=1, max_size=8)
+
+
+@given(holes)
+def test_what_is_kept_is_complete(of_versions):
+    """And as large as that can be had: of a file without holes it is all."""
+    cells = {f"v{place}": dict.fromkeys(map(str, sorted(each)), 1.0) for place, each in enumerate(of_versions)}
+    turns = tuple(dict.fromkeys(turn for each in cells.values() for turn in each))
+    versions, rounds = complete_part(HistoryFile(cells=cells, rounds=turns))
+    assert all(turn in cells[version] for version in versions for turn in rounds)
+    if all(len(each) == len(turns) for each in cells.values()):
+        assert (versions, rounds) == (list(cells), list(turns))

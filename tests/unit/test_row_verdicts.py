@@ -1,0 +1,101 @@
+"""What is said beside the findings of one block: what a reader must know before blaming a version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.assess.row_verdicts import JudgedBlock, judge_block
+from harness.model import Block, Cell, Trials
+from harness.run.scheduler import CellRun
+from harness.schedule.bisect_scheduler import BisectScheduler
+from tests.unit.report import build
+
+PURE = "py3-none-any"
+HOLLOW = "cp311-cp311-linux_x86_64, nothing compiled"
+BUILT = "cp311-cp311-linux_x86_64"
+PUBLIC = "cp311-cp311-manylinux_2_17_x86_64"
+
+
+def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: bool = False) -> JudgedBlock:
+    """msgpack 1.0.4 and 1.0.5 from wheels of these tags; the newer one crashes; and 1.0.6, if a search skipped it."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5", *(["1.0.6"] if skipped else [])])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    runs = []
+    verdicts = (build.flat(), build.crash() if crashes else build.flat())
+    for cell, verdict, tag in zip(cells[:2], verdicts, (old, new), strict=True):
+        told = {} if tag is None else {"wheels": {"msgpack": tag}}
+        trials = [replace(build.trial(cell.id, number, verdict), round=number, facts=told) for number in (1, 2, 3)]
+        runs.append(CellRun(cell=cell, trials=trials))
+    runs += [CellRun(cell=cell, skipped="not needed: between others, both bad") for cell in cells[2:]]
+    return judge_block(block, runs, least=3, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (PURE, PUBLIC, ("pure Python (py3-none-any)", "as compiled (cp311-cp311-manylinux_2_17_x86_64)")),
+        (HOLLOW, PUBLIC, (f"pure Python ({HOLLOW})", "as compiled (cp311")),
+        (BUILT, PUBLIC, ("compiled from source, it seems (cp311-cp311-linux_x86_64)", "as compiled (cp311")),
+    ],
+)
+def test_a_change_across_which_the_package_became_another_kind_says_so(
+    old: str, new: str, told: tuple[str, str]
+) -> None:
+    """A leak "since 1.0.5" was only in the first version that had a wheel: the older ones ran their Python fallback."""
+    (warning,) = judged(old, new).warnings
+    assert "in 1.0.4, msgpack was installed as" in warning
+    assert all(part in warning for part in told)
+    assert warning.endswith("the change may lie in that")
+
+
+@pytest.mark.parametrize(("old", "new"), [(PUBLIC, PUBLIC.replace("17", "28")), (PURE, PURE), (None, PUBLIC)])
+def test_the_same_kind_or_one_that_is_not_known_needs_no_word(old: str | None, new: str) -> None:
+    assert not judged(old, new).warnings
+
+
+def test_no_change_no_word() -> None:
+    found = judged(PURE, PUBLIC, crashes=False)
+    assert (found.changes, found.warnings) == ((), ())
+
+
+def test_versions_that_a_search_left_out_may_hide_another_change() -> None:
+    """It leaked a second time between two good versions, and the report had no word for those that were not run."""
+    told = "versions that were not launched may differ from their neighbours; --search full runs them all"
+    assert [warning for warning in judged(PURE, PURE, skipped=True).warnings if warning.endswith(told)]
+    assert not judged(PURE, PURE, crashes=False, skipped=True).warnings, "the search's own word is enough"
+
+
+@pytest.mark.parametrize("versions", [4, 8, 16, 24])
+@pytest.mark.parametrize("first_bad", [1, 2, -1])
+def test_the_report_names_the_version_that_the_search_came_to(versions: int, first_bad: int) -> None:
+    """The search said "1.2 is the first bad" and was done; the finding said "between 1.0 and 1.2"."""
+    found = searched(versions, first_bad=first_bad % versions)
+    (change,) = found.changes
+    assert (change.before, change.after, change.untestable) == (first_bad % versions - 1, first_bad % versions, ())
+
+
+def test_a_version_seen_bad_once_beyond_the_first_bad_one_is_said_to_need_no_more() -> None:
+    """The newest version, which began the search, was told to need more trials, which the search would not make."""
+    found = searched(8, first_bad=3)
+    whys = {cell.cell.image.version: cell.verdict.why for cell in found.cells if cell.verdict.verdict == "suspect"}
+    assert "1.7" in whys
+    told = "bad since 1.3, where launches agree: the search needed no more of this one"
+    assert {why.partition("; ")[2] for why in whys.values()} == {told}
+    assert all(why.startswith("crash: ") for why in whys.values())
+
+
+def searched(versions: int, *, first_bad: int) -> JudgedBlock:
+    """msgpack 1.0 and on, which crashes from a version on, as a search launches it."""
+    series = build.series("msgpack", [f"1.{number}" for number in range(versions)])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    runs = tuple(CellRun(cell=cell) for cell in cells)
+    search = BisectScheduler(runs=runs, asked=Trials(least=3, most=8))
+    while (batch := search.next()).runs:
+        for run in batch.runs:
+            verdict = build.crash() if runs.index(run) >= first_bad else build.flat()
+            run.trials.append(replace(build.trial(run.cell.id, len(run.trials) + 1, verdict), round=batch.round))
+    block = Block(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    return judge_block(block, runs, least=1, seed=1, searched=search)

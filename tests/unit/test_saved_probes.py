@@ -1,0 +1,130 @@
+"""What was probed goes into the reports of the newest run, and only there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.model import Leak, Probe, Probed, RunResult
+from harness.report.exports import probe_tables
+from harness.report.terminal import probes
+from harness.store.saved_probes import FILE, added_to_newest_run, read_probed
+from tests.unit.report import build
+
+RESULT: RunResult = build.quickstart()
+ENTRY = {
+    "series": "multidict", "image": "6.3.0", "host": "here", "gpu": None, "scenario": "multidict_pop", "params": {},
+    "probe": "optrace", "steps": 0, "settings": {"at": [10, 120]}, "problem": "", "files": ["step-10.trace.json"],
+    "ops": [{"op": "rfft", "kind": "", "ms": [0.2, 3.0], "ratio": 15.0, "bytes": 0, "expected_bytes": None}],
+}  # fmt: skip
+
+
+def written(folder: Path, *entries: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text(json.dumps(entries))
+    return folder
+
+
+def a_run(out: Path) -> Path:
+    run = out / "quickstart" / "20250301T120000Z-1a2b"
+    run.mkdir(parents=True)
+    (run / "summary.json").write_text("{}")
+    (run.parent / "latest").symlink_to(run.name)
+    return run
+
+
+def add_to_newest_run(found: Path, *, out: Path, matrix: str) -> Path | None:
+    with added_to_newest_run(found, out=out, matrix=matrix) as run:
+        return run
+
+
+def test_what_was_found_is_read_back_with_its_cell_and_settings(tmp_path: Path) -> None:
+    (found,) = read_probed(written(tmp_path, ENTRY), RESULT.plan)
+    assert (found.image.version, dict(found.probe.settings), found.ops[0].ms) == (
+        "6.3.0",
+        {"at": [10, 120]},
+        (0.2, 3.0),
+    )
+    assert list(found.files) == ["step-10.trace.json"]
+
+
+def test_the_newest_run_gets_it_and_keeps_what_other_probes_found(tmp_path: Path) -> None:
+    """`harness probe --with lines` after `--with optrace` would otherwise take the op traces out of the report."""
+    run = a_run(tmp_path)
+    lines = ENTRY | {"probe": "lines", "ops": []}
+    assert add_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart") == run
+    again = ENTRY | {"problem": "again"}
+    add_to_newest_run(written(tmp_path / "two", lines, again), out=tmp_path, matrix="quickstart")
+    found = read_probed(run, RESULT.plan)
+    assert [(one.probe.name, one.problem) for one in found] == [("optrace", "again"), ("lines", "")]
+
+
+def test_probes_that_end_at_once_all_get_in(tmp_path: Path) -> None:
+    """Each reads what is there and writes it anew with its own: without a lock the last one took the others out."""
+    run = a_run(tmp_path)
+    found = [written(tmp_path / str(n), ENTRY | {"params": {"n": n}}) for n in range(24)]
+    adding = [
+        threading.Thread(target=add_to_newest_run, args=(each,), kwargs={"out": tmp_path, "matrix": "quickstart"})
+        for each in found
+    ]
+    for each in adding:
+        each.start()
+    for each in adding:
+        each.join()
+    assert {entry["params"]["n"] for entry in json.loads((run / FILE).read_text())} == set(range(24))
+
+
+def test_reports_are_written_before_the_next_probe_adds_its_own(tmp_path: Path) -> None:
+    """The slower of two wrote a page without the tables of the other, over the one that had both."""
+    run = a_run(tmp_path)
+    with added_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart"):
+        other = os.open(run.parent, os.O_RDONLY)
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(other)
+    add_to_newest_run(written(tmp_path / "two", ENTRY | {"probe": "lines"}), out=tmp_path, matrix="quickstart")
+    assert len(json.loads((run / FILE).read_text())) == 2
+
+
+def test_a_run_that_is_not_finished_gets_nothing(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    (run / "summary.json").unlink()
+    assert add_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart") is None
+    assert not (run / FILE).exists()
+
+
+def test_what_was_probed_of_other_cells_is_not_this_run_s(tmp_path: Path) -> None:
+    assert read_probed(written(tmp_path, ENTRY | {"image": "0.1"}), RESULT.plan) == ()
+    assert read_probed(tmp_path / "nowhere", RESULT.plan) == ()
+
+
+@pytest.mark.parametrize("text", ["[", "{}", '[{"series": 1}]'])
+def test_a_file_that_is_broken_is_named_with_what_to_do(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(UsageError, match=r"probes\.json: .*; remove it to go without"):
+        read_probed(tmp_path, RESULT.plan)
+
+
+def test_what_a_step_adds_is_never_less_than_nothing(tmp_path: Path) -> None:
+    """Valgrind counts a block of Python now under one kind, now under another: a table told of -1 blocks a step."""
+    cell = RESULT.cells[0].cell
+    fewer = Leak(kind="PossiblyLost", stack=("a",), bytes=64, blocks=2, bytes_a_step=-32, blocks_a_step=-1)
+    more = Leak(kind="DefinitelyLost", stack=("b",), bytes=9 << 20, blocks=9, bytes_a_step=3 << 20, blocks_a_step=1 / 3)
+    probed = Probed(
+        probe=Probe(name="valgrind", steps=4), image=cell.image, lane=cell.lane, variant=cell.variant,
+        leaks=(fewer, more),
+    )  # fmt: skip
+    text = probes.render([probed], tmp_path)
+    assert ["PossiblyLost", "64", "2", "0"] in [line.split() for line in text.splitlines()]
+    assert "0.333 blocks, 3,145,728 bytes a step, DefinitelyLost" in text
+    rows = [row for section in probe_tables.sections([probed]) for table in section.tables for row in table.rows]
+    assert ("PossiblyLost", "64", "2", "0") in rows
+    assert ("DefinitelyLost", "0.333", "3,145,728", "b") in rows
