@@ -73,6 +73,17 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def test_contributing_names_files_and_names_that_are_there() -> None:
+    """A worked example that cannot be followed in the code is worse than none."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:harness|tests|docs|benchmarks)/[\w./-]*)`", page)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    code = "".join(path.read_text() for part in ("harness", "tests") for path in (ROOT / part).rglob("*.py"))
+    words = set(re.findall(r"\w+", code))
+    names = re.findall(r"`(_?[A-Z]\w+|[a-z]\w*_\w+)(?:\(.*?\))?`", page)
+    assert [name for name in names if name not in words] == []
+
+
 def test_readme_names_the_two_commands() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "make demo" in readme
