@@ -3,6 +3,7 @@
 # make stories the published stories in real containers with TensorFlow and onnxruntime (15 minutes)
 # make check   style and types
 # make base    a local base image, for machines that reach no image registry
+# make site    the documentation as a site, in site/; a broken link is an error
 # make figures the benchmarks, printed as ratios
 # make clean   what the above left in this folder
 
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BASE_IMAGE := harness-base:bookworm
 
-.PHONY: demo test stories check base engine browser lab registry figures clean
+.PHONY: demo test stories check base engine browser lab registry figures site clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -28,6 +29,11 @@ $(VENV)/installed: $(BIN)/python pyproject.toml
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "installing what the tests need into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	@echo "installing what the site needs into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 demo: $(VENV)/installed
@@ -65,5 +71,9 @@ stories: $(VENV)/installed-dev engine
 figures: $(VENV)/installed-dev
 	@for each in agent_cost trial_length trial_overhead report_size accuracy; do echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done
 
+# Not --quiet: MkDocs then counts no warnings, and --strict lets each broken link pass.
+site: $(VENV)/installed-docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean && echo "made site/index.html"
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

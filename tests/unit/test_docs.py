@@ -64,10 +64,24 @@ def test_help_teaches_by_example_and_tells_how_it_ends(name: str) -> None:
     assert {option for line in examples for option in named(line)} <= options(name)
 
 
-@pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"], ids=lambda page: page.name)
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_contributing_names_files_and_names_that_are_there() -> None:
+    """A worked example that cannot be followed in the code is worse than none."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:harness|tests|docs|benchmarks)/[\w./-]*)`", page)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    code = "".join(path.read_text() for part in ("harness", "tests") for path in (ROOT / part).rglob("*.py"))
+    words = set(re.findall(r"\w+", code))
+    names = re.findall(r"`(_?[A-Z]\w+|[a-z]\w*_\w+)(?:\(.*?\))?`", page)
+    assert [name for name in names if name not in words] == []
 
 
 def test_readme_names_the_two_commands() -> None:

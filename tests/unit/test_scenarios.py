@@ -16,7 +16,7 @@ from harness.matrix import load_matrix
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*ROOT.glob("scenarios/*.py"), *ROOT.glob("examples/scenarios/*.py")])
-MATRICES = sorted(ROOT.glob("examples/*.yaml"))
+MATRICES = [*sorted(ROOT.glob("examples/*.yaml")), *sorted(ROOT.glob("examples/tutorial/*.yaml"))]
 MEASURED = (
     "tensorflow",
     "torch",
@@ -147,6 +147,13 @@ def test_the_scenario_of_the_docs_is_one(tmp_path):
     setup = runpy.run_path(str(tmp_path / "table.py"))["setup"]
     for kind in dict(scenario.params)["kind"]:
         setup(rows=1000, kind=kind)()
+
+
+def test_the_matrix_of_the_tutorial_is_the_file_that_it_runs():
+    """A newcomer who types what the page shows must get what the page shows."""
+    page = (ROOT / "docs/tutorial.md").read_text()
+    shown = re.search(r"```yaml\n(version: 1\n.*?)```", page, re.DOTALL)[1]
+    assert shown == (ROOT / "examples/tutorial/train.yaml").read_text().partition("\n")[2]
 
 
 # ---------------------------------------------------------------- signal_ops, without TensorFlow
