@@ -170,7 +170,7 @@ def _changes(
 
 def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
     """A search that found one change looks no further: another time of being bad may lie between two good versions."""
-    if not changes or not any(cell.skipped.startswith("not needed") for cell in cells):
+    if not changes or not any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         return ()
     return (
         f"{block.series.name} on {block.lane}: searched: versions that were not launched may differ from their "

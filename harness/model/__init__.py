@@ -58,7 +58,7 @@ from harness.model.judged import (
     VerdictName,
 )
 from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
-from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode
+from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode, Skip
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.series import SeriesChange, SeriesVerdict
@@ -155,6 +155,7 @@ __all__ = [
     "SignalState",
     "SignalVerdict",
     "SizeTry",
+    "Skip",
     "Source",
     "Standing",
     "Steps",

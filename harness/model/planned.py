@@ -49,6 +49,14 @@ class Block:
     cells: tuple[Cell, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Skip:
+    """Why a cell that could be launched was not: the search did not need it, or `--decide` did not ask for it."""
+
+    by: Literal["search", "decide"]
+    why: str
+
+
 SearchMode = Literal["full", "bisect", "auto"]
 FEWEST_SEARCHED = 3
 """A block of fewer images is no shorter to search than to run."""

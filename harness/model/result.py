@@ -10,7 +10,7 @@ from typing import Any, Literal
 from harness.model.asked import Host
 from harness.model.judged import Attribution, CellVerdict, Finding, Observation
 from harness.model.measured import Trial
-from harness.model.planned import Cell, Plan
+from harness.model.planned import Cell, Plan, Skip
 from harness.model.probed import Probed
 
 
@@ -19,7 +19,7 @@ class CellResult:
     """A cell with its trials and verdict: what reports are made of.
 
     `problem`: why it could not be measured as planned, through no fault of the image; "" if it was. `skipped`: why it
-    did not need to be measured, in a search.
+    was not launched, if nobody needed it.
     """
 
     cell: Cell
@@ -28,7 +28,7 @@ class CellResult:
     digest: str | None = None
     trials: tuple[Trial, ...] = ()
     problem: str = ""
-    skipped: str = ""
+    skipped: Skip | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.model import Cell, Trace, Trial
+from harness.model import Cell, Skip, Trace, Trial
 from harness.run.engine import Prepared
 
 SETUP_TRIES = 2
@@ -64,7 +64,7 @@ class CellRun:
     trials: list[Trial] = field(default_factory=list)
     problem: str = ""
     incompatible: str = ""
-    skipped: str = ""
+    skipped: Skip | None = None
     failures: int = 0
     at_hand: bool = False
     image_bytes: int | None = None
@@ -103,7 +103,7 @@ class Batch:
     whole: bool = False
     only_known: bool = False
     record: Mapping[str, Any] = field(default_factory=dict)
-    skipped: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, Skip] = field(default_factory=dict)
 
 
 class Scheduler(Protocol):

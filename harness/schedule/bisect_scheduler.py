@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.history.transitions import Usual, usual_of
-from harness.model import BAD, GOOD, Trials
+from harness.model import BAD, GOOD, Skip, Trials
 from harness.run.scheduler import Batch, CellRun
 from harness.schedule import bisect
 from harness.schedule.oracle import fails_late, judge_trials
@@ -51,7 +51,7 @@ class BisectScheduler:
             round=self._next_round(),
             whole=self.rules.whole or decision.whole,
             record=self._record(decision),
-            skipped={self.runs[place].cell.id: why for place, why in needless.items()},
+            skipped={self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()},
         )
 
     @property

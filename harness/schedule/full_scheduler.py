@@ -14,7 +14,7 @@ from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launc
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.trace.stopping import is_brief
-from harness.model import Noise, Trials
+from harness.model import Noise, Skip, Trials
 from harness.run.scheduler import Batch, CellRun
 from harness.schedule.oracle import fails_late, judge_trials
 
@@ -200,9 +200,10 @@ class FullScheduler:
         each = " to ".join(map(str, (*counts[:1], *counts[1:][-1:])))
         return _record("done", f"{each} trials a version; more would settle nothing")
 
-    def _skipped(self) -> dict[str, str]:
+    def _skipped(self) -> dict[str, Skip]:
         not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
-        return {run.cell.id: "not known, and not asked for by --decide" for run in not_asked if not run.trials}
+        skip = Skip(by="decide", why="not known, and not asked for by --decide")
+        return {run.cell.id: skip for run in not_asked if not run.trials}
 
     def _differs_late(self) -> bool:
         scenario = self.runs[0].cell.variant.scenario

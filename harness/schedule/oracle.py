@@ -73,7 +73,7 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
     cell, trials = run.cell, tuple(run.trials)
     if run.incompatible:
         found = CellVerdict(verdict="incompatible", verdicts=("incompatible",), why=run.incompatible)
-    elif not run.measured and (why := run.problem or run.skipped):
+    elif not run.measured and (why := run.problem or (run.skipped.why if run.skipped else "")):
         found = CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(trials))
     else:
         found = judge_trials(cell, trials)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +31,7 @@ from harness.model import (
     Plan,
     RunResult,
     RunVerdict,
+    Skip,
 )
 from harness.model.gpus import Gpu
 from harness.store.json_files import UNENDED, WRONG, read_json
@@ -58,7 +59,7 @@ class CellEntry(BaseModel):
     verdict: CellVerdict
     digest: str | None
     problem: str
-    skipped: str
+    skipped: Skip | None
 
 
 class FindingEntry(BaseModel):
@@ -169,7 +170,8 @@ def _lane_json(lane: Lane) -> dict[str, Any]:
 
 def _cell_json(entry: CellResult) -> dict[str, Any]:
     verdict = _VERDICT.dump_python(entry.verdict)
-    return {"verdict": verdict, "digest": entry.digest, "problem": entry.problem, "skipped": entry.skipped}
+    skipped = None if entry.skipped is None else asdict(entry.skipped)
+    return {"verdict": verdict, "digest": entry.digest, "problem": entry.problem, "skipped": skipped}
 
 
 def _finding_json(finding: Finding, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from harness.assess.row_verdicts import thinned
 from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows.parts import reread
-from harness.model import CellResult, Finding, Observation, RunResult
+from harness.model import CellResult, Finding, Observation, RunResult, Skip
 from harness.model.gpus import Gpu
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
@@ -61,13 +61,13 @@ def test_every_report_is_the_same_again(tmp_path: Path, result: RunResult, rende
 
 def test_what_a_search_did_not_need_and_the_gpus_of_lanes_are_kept(tmp_path: Path) -> None:
     result = with_ids(build.unreachable())
-    skipped = replace(result.cells[0], skipped="not needed: both good")
+    skipped = replace(result.cells[0], skipped=Skip(by="search", why="not needed: both good"))
     lane = replace(build.NEW, gpus=(CARD,))
     blocks = tuple(replace(block, lane=lane) if block.lane == build.NEW else block for block in result.plan.blocks)
     result = replace(result, cells=(skipped, *result.cells[1:]), plan=replace(result.plan, blocks=blocks))
     written(result, tmp_path)
     again = reread.read_result(tmp_path)
-    assert again.cells[0].skipped == "not needed: both good"
+    assert again.cells[0].skipped == Skip(by="search", why="not needed: both good")
     assert {block.lane.gpus for block in again.plan.blocks} == {(), (CARD,)}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.assess.row_verdicts import JudgedBlock, judge_block
-from harness.model import Block, Cell, Trials
+from harness.model import Block, Cell, Skip, Trials
 from harness.run.scheduler import CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.report import build
@@ -29,7 +29,9 @@ def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: b
         told = {} if tag is None else {"wheels": {"msgpack": tag}}
         trials = [replace(build.trial(cell.id, number, verdict), round=number, facts=told) for number in (1, 2, 3)]
         runs.append(CellRun(cell=cell, trials=trials))
-    runs += [CellRun(cell=cell, skipped="not needed: between others, both bad") for cell in cells[2:]]
+    runs += [
+        CellRun(cell=cell, skipped=Skip(by="search", why="not needed: between others, both bad")) for cell in cells[2:]
+    ]
     return judge_block(block, runs, least=3, seed=1)
 
 

@@ -96,11 +96,11 @@ class History:
 
 
 def histories(
-    tables: Sequence[table.ReportTable], result: RunResult, anchors: Mapping[int, str], in_full: frozenset[str]
+    tables: Sequence[table.ReportTable], result: RunResult, anchors: Mapping[str, str], in_full: frozenset[str]
 ) -> Iterator[History]:
     """Every history, the bad ones first; one at a time, because a large run's would fill the memory.
 
-    `anchors`: names for links, by the identity of a CellResult; `in_full`: those that have a page, as `shown_in_full`.
+    `anchors`: names for links, by cell id; `in_full`: those that have a page, as `shown_in_full`.
     """
     points = MOST_POINTS // max(1, sum(traces.lines_of(entry) for entry in result.cells if entry.cell_id in in_full))
     maker = _Maker(result=result, anchors=anchors, in_full=in_full, points=max(2, min(120, points)))
@@ -149,7 +149,7 @@ def _importance(entry: CellResult, sides: set[tuple[str, str, str, str | None]])
 @dataclass(frozen=True, kw_only=True)
 class _Maker:
     result: RunResult
-    anchors: Mapping[int, str]
+    anchors: Mapping[str, str]
     in_full: frozenset[str]
     points: int
 
@@ -178,7 +178,7 @@ class _Maker:
         self, cell: table.Shown, growth: sparkline.SparkGrowth | None, scale_kib: float, levels: tuple[Level, Level]
     ) -> Line:
         entry, verdict = cell.result, cell.result.verdict
-        anchor = self.anchors[id(entry)]
+        anchor = self.anchors[entry.cell_id]
         return Line(
             anchor=f"r{anchor}",
             target=f"c{anchor}" if entry.cell_id in self.in_full else "",
@@ -202,7 +202,7 @@ class _Maker:
         entry = cell.result
         title = f"{entry.cell.image.version}, {entry.cell.variant} on {entry.cell.lane}"
         return CellPage(
-            anchor=f"c{self.anchors[id(entry)]}",
+            anchor=f"c{self.anchors[entry.cell_id]}",
             shown=cell,
             version=version(entry.cell.image.version),
             title=plain(title),

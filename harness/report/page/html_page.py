@@ -47,7 +47,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     `library` is the script of `library.chart_library`; without it there are no charts, and no script at all.
     """
     tables = table.tables(result)
-    anchors = {id(entry): str(number) for number, entry in enumerate(result.cells)}
+    anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
     in_full = details.shown_in_full(result)
     scripts = [_inline(library), _inline(_own_script())] if library else []
     page = _environment().get_template("report.html.j2").stream(
@@ -60,7 +60,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         tables=tables,
         heats=_heats(tables),
         histories=details.histories(tables, result, anchors, in_full),
-        target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[id(entry)]}",
+        target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[entry.cell_id]}",
         gaps=gaps.lines(result),
         noticed=observed.lines(result),
         noticed_title=observed.TITLE,
@@ -134,7 +134,7 @@ def _policy(scripts: Iterable[str]) -> Markup:
 
 
 def _environment() -> Environment:
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("harness.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -142,8 +142,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_cleaned,
     )
-    environment.filters["identity"] = id
-    return environment
 
 
 def _cleaned(value: Any) -> Any:
@@ -174,13 +172,13 @@ def _strip(of: signal_words.Strip) -> Markup:
     return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_words.told(of), marks)
 
 
-def _heats(tables: Sequence[table.ReportTable]) -> dict[int, int]:
+def _heats(tables: Sequence[table.ReportTable]) -> dict[str, int]:
     """How hot a bad cell is, 1 to 4, by its leak beside the largest one of its table; what has no rate is hottest."""
     heats = {}
     for one in tables:
         bad = [cell.result for row in one.rows for cell in row.cells if cell is not None and cell.tone == "bad"]
         largest = max((_rate(entry) for entry in bad), default=0.0)
-        heats.update({id(entry): _heat(_rate(entry), largest) for entry in bad})
+        heats.update({entry.cell_id: _heat(_rate(entry), largest) for entry in bad})
     return heats
 
 

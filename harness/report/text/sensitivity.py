@@ -14,7 +14,7 @@ SLOW = "Grows, but more slowly than the limit"
 
 def is_needless(entry: CellResult) -> bool:
     """Whether it was not run because the answer was known without it."""
-    return bool(entry.skipped) and entry.verdict.verdict == "untested"
+    return entry.skipped is not None and entry.verdict.verdict == "untested"
 
 
 def needless(result: RunResult) -> str | None:
@@ -22,8 +22,8 @@ def needless(result: RunResult) -> str | None:
     cells = [entry for entry in result.cells if is_needless(entry)]
     if not cells:
         return None
-    by_search = cells[0].skipped.startswith("not needed")
-    reason = "not needed by the search" if by_search else plain(cells[0].skipped)
+    skips = [one.skipped for one in cells if one.skipped is not None]
+    reason = "not needed by the search" if skips[0].by == "search" else plain(skips[0].why)
     of_all = numbers.count(len(result.cells), "cell")
     return f"{reason}: {len(cells):,} of {of_all} ({'; '.join(_by_place(cells))})"
 

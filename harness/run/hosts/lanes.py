@@ -95,7 +95,7 @@ class HostRun:
                 self._log(block, batch, launched)
         self._log(block, batch, [])
         for run in block.cells:
-            run.skipped = batch.skipped.get(run.cell.id, "")
+            run.skipped = batch.skipped.get(run.cell.id)
 
     def _in_turn(self, runs: Sequence[CellRun], blocks: Sequence[BlockRun]) -> Iterator[CellRun]:
         """In random order, so that no version always comes first; but those that still come by network wait for what is

@@ -27,7 +27,7 @@ from tests.unit.report.test_hostile import HOSTILE, poisoned
 
 
 def first_history(result: Any) -> details.History:
-    anchors = {id(entry): str(number) for number, entry in enumerate(result.cells)}
+    anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
     return next(details.histories(table.tables(result), result, anchors, details.shown_in_full(result)))
 
 

@@ -17,7 +17,7 @@ import pytest
 import xmlschema
 from rich.console import Console
 
-from harness.model import Excluded, RunResult, Trace
+from harness.model import Excluded, RunResult, Skip, Trace
 from harness.report.charts import sparkline
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
@@ -33,7 +33,7 @@ def searched() -> RunResult:
     result = build.quickstart()
     skipped = "not needed: between 6.0.5 and 6.3.0, both good"
     cells = tuple(
-        replace(cell, verdict=build.unknown("untested", skipped), skipped=skipped, trials=())
+        replace(cell, verdict=build.unknown("untested", skipped), skipped=Skip(by="search", why=skipped), trials=())
         if cell.cell.image.version in ("6.1.0", "6.2.0")
         else cell
         for cell in result.cells

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, Variant
+from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, Skip, Variant
 from harness.report.content import table, totals
 from harness.report.exports import markdown
 from harness.report.page import html_page
@@ -127,7 +127,10 @@ def test_what_was_not_needed_is_told_by_variant() -> None:
         return build.unknown("untested", "") if skipped else build.flat()
 
     ran = build.run([(build.MULTIDICT, [build.HERE], build.SIGNAL)], judged)
-    cells = [replace(one, skipped="not needed: …" if one.verdict.verdict == "untested" else "") for one in ran.cells]
+    cells = [
+        replace(one, skipped=Skip(by="search", why="…") if one.verdict.verdict == "untested" else None)
+        for one in ran.cells
+    ]
     assert sensitivity.needless(replace(ran, cells=tuple(cells))) == (
         "not needed by the search: 6 of 40 cells ("
         "multidict on here, signal op=rfft input=random, signal op=fft input=random: 6.2.0; "
