@@ -102,7 +102,7 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
         return replace(plain, seen="bad")
     if others < 2:
         return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
-    if not is_compared:
+    if not is_compared and not asked.searched:  # a search compares each version with some others
         return replace(
             plain, seen="blind", why="it was not measured in the rounds of the others; `--fresh` measures all"
         )

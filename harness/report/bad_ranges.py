@@ -61,11 +61,15 @@ def positions(result: RunResult) -> dict[tuple[str, str], int]:
 
 
 def ordered(result: RunResult) -> list[Finding]:
-    """The findings by place, each history from old to new."""
+    """The findings by place, each history from old to new; those that another one explains come last."""
     where = positions(result)
     first_seen: dict[Place, int] = {}
     for finding in result.findings:
         first_seen.setdefault(place_of(finding), len(first_seen))
+    newest = len(where)
     return sorted(
-        result.findings, key=lambda one: (first_seen[place_of(one)], where.get((one.series, one.after), len(where)))
-    )
+        result.findings,
+        key=lambda one: (
+            bool(one.consequence_of), first_seen[place_of(one)], where.get((one.series, one.after), newest)
+        ),
+    )  # fmt: skip

@@ -195,7 +195,8 @@ class _Metric:
         )
 
     def _observed(self, before: int, after: int, old: float, new: float) -> Observed:
-        text = f"{self.name} {old:.6g} → {new:.6g}" if old != new else f"{self.name} differs in single steps"
+        shown = f"{old:.6g} → {new:.6g}" if f"{old:.6g}" != f"{new:.6g}" else f"{old!r} → {new!r}"
+        text = f"{self.name} {shown}" if old != new else f"{self.name} differs in single steps"
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
     # ------------------------------------------------------------ values that differ from launch to launch

@@ -147,6 +147,6 @@ def expected_launches(versions: int, *, rules: Rules) -> Expected:
         return Expected(least=versions * once, typical=versions * once, most=versions * rules.most)
     return Expected(
         least=2 * once,
-        typical=math.ceil(math.log2(versions)) + 2 * rules.agree,
+        typical=min(versions * rules.most, max(2 * once, math.ceil(math.log2(versions)) + 2 * rules.agree)),
         most=versions * rules.most,
     )

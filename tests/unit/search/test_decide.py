@@ -160,6 +160,14 @@ def test_versions_that_were_not_launched_say_why():
     assert told[7] == "not needed: between version 4 and version 8, both bad"
 
 
+@pytest.mark.parametrize("versions", range(40))
+@pytest.mark.parametrize("trials", [(1, 1), (3, 8), (5, 5), (8, 9)])
+def test_what_is_expected_lies_between_the_least_and_the_most(versions, trials):
+    """A dry run said "at least 10, about 7 expected"."""
+    expected = expected_launches(versions, rules=replace(RULES, least=trials[0], most=trials[1]))
+    assert expected.least <= expected.typical <= max(expected.most, expected.least)
+
+
 def test_expected_launches():
     assert expected_launches(24, rules=RULES) == Expected(least=6, typical=9, most=192)
     assert expected_launches(1, rules=RULES) == Expected(least=3, typical=3, most=8)
