@@ -43,7 +43,7 @@ _LIKE_GPU = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class ColumnName:
     """A column as the judge knows it: `known` is its name there, `factor` what its values are multiplied with."""
 
     name: str
@@ -61,7 +61,7 @@ class Column:
         return f"{self.name}: 1 is {_DECIMAL[unit]:,} bytes; if {_BINARY[other]:,} are meant, name it {base}_{other}"
 
 
-def recognised(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[Column]:
+def recognised(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[ColumnName]:
     """The columns whose measure and unit their names tell, `RSS (MB)` as well as `rss_mb`; those `apart` stay as is."""
     found = (_recognise(name) for name in names if name not in apart)
     return [column for column in found if column is not None]
@@ -97,19 +97,19 @@ def _seems_memory(name: str) -> bool:
     return _recognise(name) is None and bool(_LIKE_MEMORY.search(_normal(name)))
 
 
-def _recognise(name: str) -> Column | None:
+def _recognise(name: str) -> ColumnName | None:
     normal = _normal(name)
     if normal == "blocks":
-        return Column(name=name, known=normal)
+        return ColumnName(name=name, known=normal)
     if name.lower() in _STATS:
-        return Column(name=name, known=_STATS[name.lower()], factor=1 / 1024)
+        return ColumnName(name=name, known=_STATS[name.lower()], factor=1 / 1024)
     if (told := _NVIDIA_SMI.fullmatch(name)) and (size := _BINARY.get(told[2].lower())):
-        return Column(name=name, known=_NVIDIA_MEMORY[told[1]], factor=size / 1024, cell_unit=told[2])
+        return ColumnName(name=name, known=_NVIDIA_MEMORY[told[1]], factor=size / 1024, cell_unit=told[2])
     for known, pattern in _MEMORY.items():
         if (memory := pattern.fullmatch(normal)) and (size := (_BINARY | _DECIMAL).get(memory["unit"])):
-            return Column(name=name, known=known, factor=size / 1024, is_decimal=memory["unit"] in _DECIMAL)
+            return ColumnName(name=name, known=known, factor=size / 1024, is_decimal=memory["unit"] in _DECIMAL)
     if (time := _TIME.fullmatch(normal)) and (seconds := _SECONDS.get(time[1])):
-        return Column(name=name, known="step_s", factor=seconds)
+        return ColumnName(name=name, known="step_s", factor=seconds)
     return None
 
 

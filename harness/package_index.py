@@ -48,7 +48,7 @@ class File:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class PackageRelease:
     """One version of a package, with its files."""
 
     version: Version
@@ -66,7 +66,7 @@ class Release:
 class Index(Protocol):
     """Something to ask for the releases of a package."""
 
-    def releases(self, name: str) -> tuple[Release, ...]:
+    def releases(self, name: str) -> tuple[PackageRelease, ...]:
         """All releases, oldest first, none if there is no such package. Raises IndexSilent."""
 
 
@@ -77,7 +77,7 @@ class PackageIndex:
         self._endpoints = tuple(endpoints)
         self._folders = tuple(folders)
         self._timeout_s = timeout_s
-        self._known: dict[str, tuple[Release, ...]] = {}
+        self._known: dict[str, tuple[PackageRelease, ...]] = {}
         self._silent: IndexSilent | None = None
 
     @classmethod
@@ -89,7 +89,7 @@ class PackageIndex:
         urls = [re.sub(r"^[\w.-]+=(?=\w+://)", "", url) for url in (main, *extra)]  # uv allows name=url
         return cls(urls, folders=[Path(link) for link in links if link and "://" not in link])
 
-    def releases(self, name: str) -> tuple[Release, ...]:
+    def releases(self, name: str) -> tuple[PackageRelease, ...]:
         """As Index says."""
         if self._silent:
             raise self._silent  # one timeout is enough
@@ -98,7 +98,7 @@ class PackageIndex:
             self._known[key] = self._ask(key)
         return self._known[key]
 
-    def _ask(self, name: str) -> tuple[Release, ...]:
+    def _ask(self, name: str) -> tuple[PackageRelease, ...]:
         files = [file for endpoint in self._endpoints for file in self._files(endpoint, name)]
         local = (File(name=path.name) for folder in self._folders if folder.is_dir() for path in folder.iterdir())
         return _releases(name, [*files, *local])
@@ -141,13 +141,13 @@ def _public(endpoint: str) -> str:
     return urlsplit(endpoint).hostname or "the package index"
 
 
-def _releases(name: str, files: Iterable[File]) -> tuple[Release, ...]:
+def _releases(name: str, files: Iterable[File]) -> tuple[PackageRelease, ...]:
     by_version: dict[Version, list[File]] = {}
     for file in files:
         parsed = _name_and_version(file.name)
         if parsed and parsed[0] == name:
             by_version.setdefault(parsed[1], []).append(file)
-    return tuple(Release(version=version, files=tuple(by_version[version])) for version in sorted(by_version))
+    return tuple(PackageRelease(version=version, files=tuple(by_version[version])) for version in sorted(by_version))
 
 
 def _name_and_version(filename: str) -> tuple[str, Version] | None:
@@ -187,13 +187,13 @@ def _wheel_fits(filename: str, python: str) -> bool:
     return False
 
 
-def in_range(releases: Iterable[Release], specifier: SpecifierSet, *, python: str) -> list[Release]:
+def in_range(releases: Iterable[PackageRelease], specifier: SpecifierSet, *, python: str) -> list[PackageRelease]:
     """The releases that a range names and `python` can use. Pre-releases only if the range itself names one."""
     early = bool(specifier.prereleases)
     return [r for r in releases if specifier.contains(r.version, prereleases=early) and r.usable_by(python)]
 
 
-def matching(releases: Iterable[Release], version: Version) -> Release | None:
+def matching(releases: Iterable[PackageRelease], version: Version) -> PackageRelease | None:
     """The release that `==version` means; without a local part it means any local part."""
     found = [r for r in releases if r.version == version]
     if version.local is None:
@@ -201,7 +201,7 @@ def matching(releases: Iterable[Release], version: Version) -> Release | None:
     return found[0] if found else None
 
 
-def nearest(releases: Sequence[Release], version: Version, *, count: int = 4) -> list[str]:
+def nearest(releases: Sequence[PackageRelease], version: Version, *, count: int = 4) -> list[str]:
     """The versions around a version that is not there, oldest first."""
     below = [r for r in releases if r.version < version]
     above = [r for r in releases if r.version > version]

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.registry.access import Access
 from harness.registry.credentials import Logins
-from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, Index, Manifest, TagPage
+from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, ImageIndex, Manifest, TagPage
 from harness.registry.errors import RegistryDenied, RegistryTrouble
 from harness.registry.exchange import Exchange, Pause, Response, host_of
 from harness.registry.names import DIGEST, TAG, Name, parse
@@ -133,7 +133,7 @@ class Registry:
         answer = self._manifest(name)
         digest = _hash(answer.body)
         if _type(answer) in INDEX_TYPES:
-            index = _read(Index, answer, name, what="an index of images")
+            index = _read(ImageIndex, answer, name, what="an index of images")
             answer = self._manifest(name.at(_chosen(index, name, architecture)))
         return _Found(digest=digest, manifest=_read(Manifest, answer, name, what="a manifest that is still in use"))
 
@@ -185,7 +185,7 @@ def _type(answer: Response) -> str:
     return answer.headers.get("Content-Type", "").partition(";")[0].strip()
 
 
-def _chosen(index: Index, name: Name, architecture: str) -> str:
+def _chosen(index: ImageIndex, name: Name, architecture: str) -> str:
     for entry in index.manifests:
         if entry.platform and (entry.platform.os, entry.platform.architecture) == ("linux", architecture):
             return entry.digest

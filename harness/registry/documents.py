@@ -45,7 +45,7 @@ class IndexEntry(BaseModel):
     platform: Platform | None = None
 
 
-class Index(BaseModel):
+class ImageIndex(BaseModel):
     manifests: list[IndexEntry]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.columns import Column, overlooked, recognised, tells_whose, unjudged
+from harness.columns import ColumnName, overlooked, recognised, tells_whose, unjudged
 from harness.errors import UsageError
 from harness.model import LARGEST, Floats
 from harness.traces.cells import CUT, REMEDY, check_columns, is_number, listed, measured, number, seems_cut
@@ -38,7 +38,7 @@ def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[
     return columns
 
 
-def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], known: Sequence[Column]) -> None:
+def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], known: Sequence[ColumnName]) -> None:
     if all(is_number(name) for name in names):
         raise UsageError(f"{where} there is no header; the first line must name the columns, as `step,rss_kib,step_s`")
     double = sorted({name for name in names if names.count(name) > 1})

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.package_index import File, IndexSilent, PackageIndex, Release, in_range, matching, nearest
+from harness.package_index import File, IndexSilent, PackageIndex, PackageRelease, in_range, matching, nearest
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 
@@ -76,7 +76,7 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def texts(releases: list[Release]) -> list[str]:
+def texts(releases: list[PackageRelease]) -> list[str]:
     return [str(release.version) for release in releases]
 
 
@@ -148,7 +148,8 @@ def test_environment_names_the_indexes_and_folders(server: Server, tmp_path: Pat
 
 def test_matching_and_nearest() -> None:
     releases = [
-        Release(version=Version(text), files=(File(name="x"),)) for text in ("1.0", "1.1", "1.2+cu118", "1.3", "1.4")
+        PackageRelease(version=Version(text), files=(File(name="x"),))
+        for text in ("1.0", "1.1", "1.2+cu118", "1.3", "1.4")
     ]
 
     def found(text: str) -> str | None:

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from harness.matrix import load_matrix
 from harness.model import Matrix
-from harness.package_index import File, IndexSilent, Release
+from harness.package_index import File, IndexSilent, PackageRelease
 
 SCRIPT = '''"""One transform a step.
 
@@ -66,13 +66,15 @@ class FakeIndex:
     silent: bool = False
     asked: list[str] = field(default_factory=list)
 
-    def releases(self, name: str) -> tuple[Release, ...]:
+    def releases(self, name: str) -> tuple[PackageRelease, ...]:
         self.asked.append(name)
         if self.silent:
             raise IndexSilent("index.local does not answer")
         versions = self.packages.get(name, ())
         return tuple(
-            Release(version=Version(text), files=(File(name=f"{name}-{text}.tar.gz", yanked=text in self.yanked),))
+            PackageRelease(
+                version=Version(text), files=(File(name=f"{name}-{text}.tar.gz", yanked=text in self.yanked),)
+            )
             for text in versions
         )
 

@@ -1,0 +1,76 @@
+"""docs/words.md is the glossary that code and pages are held to: a reader meets one word for one thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import harness
+
+CODE = Path(harness.__file__).parent
+ROOT = CODE.parent
+PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+RETIRED = {
+    "World": "RunContext", "Referee": "Oracle", "Watcher": "ProgressListener", "Policy": "Scheduler",
+    "Searching": "BisectScheduler", "Shift": "Changepoint", "Spot": "VersionEvidence, ImageRef or SquareCell",
+}  # fmt: skip
+"""Class names of before, and what stands for them now."""
+ONE_WORD_FOR_TWO = {"Scenario", "Series"}
+"""The agent's and the matrix file's own classes, which no other part imports, may have the name of the model's."""
+
+
+def classes() -> dict[str, list[str]]:
+    """By its name, the files that define a class; without private ones and the agent, which imports nothing of ours."""
+    found = defaultdict(list)
+    for path in sorted(CODE.rglob("*.py")):
+        if path.relative_to(CODE).parts[0] != "agent":
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].append(str(path.relative_to(CODE)))
+    return found
+
+
+def defined() -> set[str]:
+    return set(re.findall(r"^\| \*\*([^*]+)\*\* \|", (ROOT / "docs/words.md").read_text(), flags=re.MULTILINE))
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    twice = {name: files for name, files in classes().items() if len(files) > 1 and name not in ONE_WORD_FOR_TWO}
+    assert not twice
+
+
+@pytest.mark.parametrize("word", RETIRED)
+def test_retired_names_are_gone_from_code_and_pages(word: str) -> None:
+    assert word not in classes(), f"it is {RETIRED[word]} now"
+    told = [page.name for page in PAGES if re.search(rf"`{word}`", page.read_text())]
+    assert not told, f"{told}: it is {RETIRED[word]} now"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_terms_of_the_pages_are_in_the_glossary(page: Path) -> None:
+    """A page says that a signal is blind: the glossary says what that means."""
+    terms = set(re.findall(r"\b(blind|provisional|suspect|flaky|changepoint|episode|observation)\b", page.read_text()))
+    assert terms <= defined()
+
+
+def test_the_main_records_are_defined() -> None:
+    """Who reads the code looks up what a class of the model is called after."""
+    main = {
+        "Image",
+        "Series",
+        "Host",
+        "Lane",
+        "Scenario",
+        "Variant",
+        "Cell",
+        "Block",
+        "Trial",
+        "Look",
+        "Trace",
+        "Finding",
+    }
+    assert {name.lower() for name in main} <= defined()
