@@ -66,7 +66,7 @@ class PackageReader:
 
     def _range(
         self, text: str, entry: shape.Installed, *, pins: Sequence[str], key: KeyPath
-    ) -> Sequence[package_index.Release]:
+    ) -> Sequence[package_index.PackageRelease]:
         try:
             specifier = SpecifierSet(text)
         except InvalidSpecifier:
