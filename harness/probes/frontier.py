@@ -1,4 +1,4 @@
-"""Which settings are worth having: no other is both faster and smaller."""
+"""The Pareto frontier of settings by throughput and peak memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from harness.model import Setting
 
 
 def settings(summary: Mapping[str, Any]) -> tuple[Setting, ...]:
-    """The cells of a `summary.json` that have a step time and a peak, each with whether it is on its frontier.
+    """Return the cells of a `summary.json` that have a step time and a peak, each marked if it is on the frontier.
 
-    An item is an element of a step's batch (the param `batch`, else 1).
+    Throughput is in items a second; a step processes as many items as its param `batch`, else 1.
     """
     cells = [cell for cell in summary.get("cells", ()) if cell.get("peak_rss_mib") and cell.get("step_ms")]
     points = [(_label(cell), float(cell["peak_rss_mib"]), _rate(cell)) for cell in cells]

@@ -1,11 +1,11 @@
-"""Valgrind's leak records, and what each step adds to them.
+"""Valgrind's leak records, and the growth of each record a step.
 
-A control is subtracted: the same program with fewer steps. What is lost once (a table of the library, Python's own
-interned objects) is in both; what each step loses grows with the steps. A command makes its steps itself and has no
-control: what nothing points to any more counts as lost in its steps, and what is still held as held since its start.
+A control, the same program with fewer steps, is subtracted. Memory that is lost once (a table of a library, interned
+objects of Python) is in both; a leak grows with the steps. A command controls its own steps and has no control: blocks
+without a pointer to them count as lost in its steps, and reachable blocks as held since its start.
 
-One stack of native code may be reached through different frames of the interpreter, so stacks are cut where the
-interpreter begins.
+Different frames of the interpreter may lead to one stack of native code, so stacks are cut where the interpreter
+begins.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ Place = tuple[str, tuple[str, ...]]
 
 
 def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
-    """(leaks, errors by kind, problem) of `valgrind.json` and that of its control, if any, `further_steps` apart.
+    """Return (leaks, errors by kind, problem) of `valgrind.json`, less its control, if any, `further_steps` shorter.
 
-    Most blocks a step first, then most bytes. Raises Unreadable.
+    Leaks with the most blocks a step come first, then those with the most bytes. Raises Unreadable.
     """
     report, base = parsed(_Report, text), NOTHING if control is None else parsed(_Report, control)
     size, count = _sums(report.records)
@@ -78,7 +78,7 @@ def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[
 
 
 def _sums(records: Iterable[_Record]) -> tuple[Counter[Place], Counter[Place]]:
-    """Bytes and blocks by kind and native stack."""
+    """Return the sums of bytes and of blocks by kind and native stack."""
     size: Counter[Place] = Counter()
     count: Counter[Place] = Counter()
     for record in records:
@@ -89,7 +89,7 @@ def _sums(records: Iterable[_Record]) -> tuple[Counter[Place], Counter[Place]]:
 
 
 def native(stack: list[str]) -> tuple[str, ...]:
-    """The frames before the interpreter; all of them if it is not there, or if it made the allocation itself."""
+    """Return the frames before the interpreter; all of them without it, or if it made the allocation itself."""
     for depth, frame in enumerate(stack):
         if depth and any(mark in frame for mark in INTERPRETER):
             return tuple(stack[:depth])

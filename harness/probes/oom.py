@@ -1,4 +1,4 @@
-"""What programs and kernels say when memory ran out, read from a trial's message and output.
+"""Parsers of out-of-memory reports of frameworks and kernels in a trial's message and output.
 
 Formats: TensorFlow's ResourceExhaustedError with `report_tensor_allocations_upon_oom` (GPU and CPU alike), torch's
 "CUDA out of memory" in its older (GiB, "already allocated") and newer form, and the kernel's log of an OOM kill.
@@ -29,7 +29,7 @@ KERNEL = re.compile(r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)?
 
 
 def read_oom(text: str) -> OomReport | None:
-    """The report in the text, None if there is none: the framework's, which knows tensors, before the kernel's."""
+    """Return the report in the text, or None. A framework's report has more detail and precedes the kernel's."""
     return _tensorflow(text) or _cuda(text) or _kernel(text)
 
 

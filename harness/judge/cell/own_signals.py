@@ -1,4 +1,4 @@
-"""What a cell shows of outcome, memory and counts: by its own launches, without another version beside it."""
+"""The signals that a cell's own launches decide, without another version: outcome, memory and counts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from harness.judge.trace.gpu_memory import undecided
 from harness.model import GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
 
 MISSED = 0.05
-"""The chance that a failure as frequent as the one told would not have come in any launch."""
+"""Chance that a failure of rate `visible` stays unseen in all launches. A lower chance makes `visible` larger."""
 Agreeing = Callable[[Sequence[JudgedTrial], str], Sequence[JudgedTrial]]
-"""(launches, signal) -> those that agree that its count grows."""
+"""(launches, signal) -> the launches that agree that the signal's count grows."""
 
 
 def signals_of(
     cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreeing: Agreeing
 ) -> Mapping[str, SignalVerdict]:
-    """By signal, what the launches of a cell show; of one whose exit code alone decides the outcome."""
+    """Return the verdict on each signal by name; if exit codes alone decide, only that on `outcome`."""
     found = {"outcome": _outcome(cell, launches)}
     if all(launch.exit_only for launch in launches):
         return found

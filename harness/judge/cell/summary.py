@@ -1,4 +1,4 @@
-"""The figures of a cell, as medians over its trials with intervals over trials, and the sentence that explains it."""
+"""The figures of a cell, as medians over trials with t intervals over trials, and the sentence that explains it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
 def cell_of(
     names: tuple[VerdictName, ...], *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> CellVerdict:
-    """The verdict `names` on a cell, with its figures. `support` are the launches that it rests on."""
+    """Return the verdict `names` on a cell with its figures. `support` holds the launches on which they rest."""
     found = [launch.found for launch in launches if launch.found is not None]
     rated = [k.found for k in _rated(launches, support=support, steps=steps) if k.found is not None]
     times = _known(one.step_ms for one in found)
@@ -54,13 +54,13 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def _rated(launches: Sequence[JudgedTrial], *, support: Sequence[JudgedTrial], steps: Steps) -> Sequence[JudgedTrial]:
-    """The launches whose rates speak for the cell: those of the verdict; the whole ones before the short ones."""
+    """Return the launches whose rates the cell reports: the leaking ones, else those of the whole budget, else all."""
     leaking = [launch for launch in support if "leak" in launch.verdicts]
     return leaking or [launch for launch in launches if launch.whole(steps)] or launches
 
 
 def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
-    """Over trials if there are two or more, but never narrower than one trace's own."""
+    """Return the interval over trials, or the median one of the traces' own intervals, whichever is wider."""
     over_trials = t_interval(_known(one.rate_kib_per_step for one in rated))
     own = sorted((one.rate_ci for one in rated if one.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
     return widest([over_trials, own[len(own) // 2] if own else None])
@@ -73,7 +73,7 @@ def _peak_mib(launch: JudgedTrial) -> float | None:
 
 
 def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str | None:
-    """What most of the supporting launches say, of those that can tell."""
+    """Return the most frequent layer of the supporting launches, ignoring launches without one."""
     if "leak" not in names and "plateau" not in names:
         return None
     layers = Counter(launch.found.layer for launch in support if launch.found is not None and launch.found.layer)
@@ -81,7 +81,7 @@ def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str 
 
 
 def _visible(launches: Sequence[JudgedTrial]) -> Mapping[str, float] | None:
-    """The smallest relative change that would show, by metric; a metric that cannot be compared is left out."""
+    """Return the minimum detectable effect by metric, as a fraction; metrics that cannot be compared are left out."""
     timed = [launch.found for launch in launches if launch.found is not None and has_step_times(launch.trial)]
     seen = {
         "step_time": smallest_visible(_known(one.step_ms for one in timed)),
@@ -92,7 +92,7 @@ def _visible(launches: Sequence[JudgedTrial]) -> Mapping[str, float] | None:
 
 
 def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
-    """The scenario's own columns: medians over trials of the medians after the warm-up quarter."""
+    """Return, for each column of the scenario, the median over trials of the medians after the warm-up quarter."""
     values: dict[str, list[float]] = {}
     for launch in launches:
         columns = {} if launch.trial.trace is None else launch.trial.trace.columns
@@ -104,8 +104,8 @@ def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
 
 
 def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
-    """The launch that the reason quotes: of those that agree the longest, by what it rules out; of unsure ones the one
-    that is bad, or the first.
+    """Return the launch that the reason quotes: the longest, and among these the one that excludes the smallest leak.
+    For an unsure verdict it is the first bad launch, else the first.
     """
     if name in UNSURE:
         return next((launch for launch in support if BAD & set(launch.verdicts)), support[0])
@@ -117,7 +117,7 @@ def _rules_out(launch: JudgedTrial) -> float | None:
 
 
 def _excluded(told: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
-    """What the launch that the reason quotes rules out, so that both say the same; else the least that any does."""
+    """Return the excluded leak rate of the quoted launch, as in the reason, else the lowest of all launches."""
     own = None if told.failure is not None else _rules_out(told)
     return own if own is not None else min(_known(one.excluded_kib_per_step for one in rated), default=None)
 
@@ -130,7 +130,7 @@ def _why(
     support: Sequence[JudgedTrial],
     steps: Steps,
 ) -> str:
-    """One sentence: the evidence of the launch that tells most, and how many launches say so."""
+    """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one."""
     count = f"{len(support)} of {len(launches)} trials"
     if name in UNSURE:
         return _unsure_words(told, launches=launches, support=support, steps=steps)
@@ -145,7 +145,7 @@ def _why(
 
 
 def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str:
-    """How many launches are good, and what the longest of them shows: the shorter ones say the same up to their end."""
+    """State how many launches are good, and the reason of the longest one."""
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     of_all = f"{len(good)} of {len(launches)}"
     if longest.found is None:
@@ -170,13 +170,12 @@ def _unsure_words(
 
 
 def gist(message: str) -> str:
-    """Of a traceback the line after it, which names the error and the author's line; other words as they are. Notes
-    come before a failure."""
+    """Return the last line of a message with a traceback, which names the error; other messages unchanged."""
     return message.strip().splitlines()[-1] if TRACEBACK in message else message
 
 
 def place_of(trial: Trial, words: str) -> str:
-    """` after step 12`, to follow what is told of a failure; nothing if the words name a step, or none was made."""
+    """Return ` after step 12`, to append to a failure message; "" if the message names a step, or no step ran."""
     return f" after step {trial.last_step}" if trial.last_step and not NAMES_A_STEP.search(words) else ""
 
 
