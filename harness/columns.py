@@ -11,6 +11,7 @@ EXPLAINED = (
     "`_gb`, `_mib`, `_gib`; time: `step_s`, `step_ms`"
 )
 GPU = frozenset({"gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"})
+"""The judge's names of the columns of GPU memory."""
 JUDGED = GPU | {"rss_kib", "step_s"}
 """The judge's names of the columns from which it derives a verdict."""
 _BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -56,6 +57,7 @@ class Column:
 
     @property
     def note(self) -> str:
+        """A message about a decimal unit and its binary alternative."""
         base, _, unit = _normal(self.name).rpartition("_")
         other = f"{unit[0]}ib"
         return f"{self.name}: 1 is {_DECIMAL[unit]:,} bytes; if {_BINARY[other]:,} are meant, name it {base}_{other}"

@@ -34,6 +34,7 @@ SEEN_FIELDS = {
 LANE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"})
 """Environment variables that the lane sets for its GPUs. They are not conditions of the image."""
 GPU_FIELDS = ("uuid", "name", "driver", "cuda", "memory_mib", "power_limit_w", "ecc", "mig")
+"""Fields of a GPU that are conditions."""
 NAMES = {
     "host.name": "host name",
     "host.cpu": "CPU",
@@ -53,6 +54,7 @@ NAMES = {
     "settings.agent": "agent version",
     "image.probes": "probes",
 }
+"""Field -> its name in messages, if it differs from the field."""
 LONGEST = 80
 """Characters of a value that a message shows."""
 

@@ -20,6 +20,7 @@ SEPARATED = 0.995
 
 
 def median(values: Sequence[float]) -> float | None:
+    """Return the median; None for no values."""
     return float(np.median(values)) if values else None
 
 
@@ -41,6 +42,7 @@ def log_t_interval(values: Sequence[float]) -> Interval | None:
 
 
 def widest(intervals: Sequence[Interval | None]) -> Interval | None:
+    """Return the widest of the known intervals; None without any."""
     known = [interval for interval in intervals if interval is not None]
     return max(known, key=lambda interval: interval[1] - interval[0]) if known else None
 

@@ -29,7 +29,7 @@ from harness.model import (
 
 ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
-"""Least ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
+"""Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 OFF = "its limit is none"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
 
@@ -167,7 +167,7 @@ def _with_suspects(
         if ratio >= least and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
             words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
-            found[place] = replace(told[place], seen="suspect", why=f"{words}; more launches would tell")
+            found[place] = replace(told[place], seen="suspect", why=f"{words}; more launches would settle it")
     return found
 
 

@@ -34,7 +34,7 @@ class Side:
 
 
 def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
-    """Compare step time (s), growth of memory (KiB a step), peak memory (KiB) and outcome of `one` and `other`."""
+    """Compare step time (s), growth of memory (KiB per step), peak memory (KiB) and outcome of `one` and `other`."""
     both = [_countable(one), _countable(other)]
     step_time, peak = (
         _level(name, [list(columns[place].values()) for place in (0, 1)], noises=(one.noise, other.noise))

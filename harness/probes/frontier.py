@@ -11,7 +11,7 @@ from harness.model import Setting
 def settings(summary: Mapping[str, Any]) -> tuple[Setting, ...]:
     """Return the cells of a `summary.json` that have a step time and a peak, each marked if it is on the frontier.
 
-    Throughput is in items a second; a step processes as many items as its param `batch`, else 1.
+    Throughput is in items per second; a step processes as many items as its param `batch`, else 1.
     """
     cells = [cell for cell in summary.get("cells", ()) if cell.get("peak_rss_mib") and cell.get("step_ms")]
     points = [(_label(cell), float(cell["peak_rss_mib"]), _rate(cell)) for cell in cells]

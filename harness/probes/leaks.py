@@ -1,4 +1,4 @@
-"""Valgrind's leak records, and the growth of each record a step.
+"""Valgrind's leak records, and the growth of each record per step.
 
 A control, the same program with fewer steps, is subtracted. Memory that is lost once (a table of a library, interned
 objects of Python) is in both; a leak grows with the steps. A command controls its own steps and has no control: blocks
@@ -29,6 +29,7 @@ INTERPRETER = (
     "cfunction_",
     "method_vector",
 )
+"""Parts of the names of the interpreter's frames."""
 
 
 class _Record(BaseModel):
@@ -48,13 +49,14 @@ class _Report(BaseModel):
 
 NOTHING = _Report(records=[], errors={}, complete=True, left_out=0)
 LOST = ("DefinitelyLost", "IndirectlyLost")
+"""Valgrind's kinds of blocks to which no pointer remains."""
 Place = tuple[str, tuple[str, ...]]
 
 
 def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
     """Return (leaks, errors by kind, problem) of `valgrind.json`, less its control, if any, `further_steps` shorter.
 
-    Leaks with the most blocks a step come first, then those with the most bytes. Raises Unreadable.
+    Leaks with the most blocks per step come first, then those with the most bytes. Raises Unreadable.
     """
     report, base = parsed(_Report, text), NOTHING if control is None else parsed(_Report, control)
     size, count = _sums(report.records)
@@ -73,7 +75,7 @@ def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[
         for place in count
     ]
     whole = report.complete and base.complete and not report.left_out
-    problem = "" if whole else "valgrind's report is not whole; the sums are too small"
+    problem = "" if whole else "valgrind's report is incomplete; the sums are too small"
     return tuple(sorted(found, key=lambda x: (-x.blocks_a_step, -x.bytes, x.stack))), report.errors, problem
 
 

@@ -12,6 +12,7 @@ import re
 from harness.model import MemoryHolder, OomReport
 
 UNITS = {"B": 1, "KB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 1 << 10}
+"""Bytes of each unit. The programs mean powers of 1024 by KB and kB, too."""
 SIZE = r"([\d.]+) ?(B|KB|KiB|MiB|GiB|TiB|kB)\b"
 TYPE_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "int8": 1, "bool": 1,

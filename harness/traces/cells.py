@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.model import LARGEST
 
 REMEDY = f"rename one ({EXPLAINED}), or judge it with --metric COLUMN"
-CUT = "the last line seems cut, and is left out"
+CUT = "the last line seems truncated and is left out"
 
 
 def check_columns(where: str, names: Sequence[str], metrics: Sequence[str], *, measured: Iterable[str]) -> None:
@@ -35,7 +35,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def number(cell: str, *, unit: str = "") -> float | None:
-    """Return the number in a cell: NaN for a blank, None for text. A `unit` allows `12 MiB` and `[N/A]` of nvidia-smi."""
+    """Return the number in a cell: NaN for a blank, None for text. With a `unit`, accept `12 MiB` and `[N/A]`."""
     text = cell.strip()
     if unit:
         text = "" if text.startswith("[") else text.removesuffix(unit)

@@ -76,7 +76,7 @@ def _text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}:1: is no text file; give {EXPECTED}") from error
+        raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, Sequence[str]]]:
@@ -104,14 +104,14 @@ def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
     if "version" in names and "value" in names:
         double = next((name for name in NAMES if names.count(name) > 1), None)
         if double is not None:
-            raise UsageError(f"{path}:{line}: column {double!r} is there twice; rename one")
+            raise UsageError(f"{path}:{line}: column {double!r} appears twice; rename one")
         return {name: names.index(name) for name in NAMES if name in names}
     if len(row) not in (2, 3):
         raise UsageError(f"{path}:{line}: has {len(row)} columns and no header; give {EXPECTED}")
     if _number(row[1]) is None:
         raise UsageError(
-            f"{path}:{line}: {reprlib.repr(row[1])} is no number, and the columns are not named `version` and `value`; "
-            f"give {EXPECTED}"
+            f"{path}:{line}: {reprlib.repr(row[1])} is not a number, and the columns are not named `version` and "
+            f"`value`; give {EXPECTED}"
         )
     return None
 
@@ -127,9 +127,9 @@ def _row(where: str, row: Sequence[str], places: Mapping[str, int]) -> tuple[str
     if not version:
         raise UsageError(f"{where} no version; name it, or remove the row")
     if value is None:
-        raise UsageError(f"{where} {reprlib.repr(text)} is no number; correct or remove it")
+        raise UsageError(f"{where} {reprlib.repr(text)} is not a number; correct or remove it")
     if not SMALLEST <= value <= LARGEST:  # False for NaN, too
-        raise UsageError(f"{where} {reprlib.repr(text)}: values must be positive numbers, as ratios of them are judged")
+        raise UsageError(f"{where} {reprlib.repr(text)}: values must be positive numbers; their ratios are judged")
     return version, value, turn
 
 

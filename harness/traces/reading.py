@@ -21,7 +21,7 @@ from harness.traces.tables import disorder, read_columns
 EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
 MOST_BYTES = 1 << 30
 ENDING = 10
-"""Largest number of samples, 0.1 s apart, in which a program that ends returns its memory. More are judged."""
+"""Maximum number of samples, 0.1 s apart, in which a program that ends returns its memory. More are judged."""
 _HEAD_BYTES = 4096
 _PSRECORD = "# Elapsed time"
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -57,7 +57,7 @@ def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Callable[[str],
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}:1: is no text file; give {EXPECTED}") from error
+        raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
 
 
 def _content(path: Path) -> bytes:

@@ -40,17 +40,17 @@ def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[
 
 def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], known: Sequence[Column]) -> None:
     if all(is_number(name) for name in names):
-        raise UsageError(f"{where} there is no header; the first line must name the columns, as `step,rss_kib,step_s`")
+        raise UsageError(f"{where} no header; the first line must name the columns, such as `step,rss_kib,step_s`")
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
-        raise UsageError(f"{where} column {reprlib.repr(double[0])} is there twice; rename one")
+        raise UsageError(f"{where} column {reprlib.repr(double[0])} appears twice; rename one")
     for one in known:
         same = [other.name for other in known if other.known == one.known]
         if len(same) > 1:
             raise UsageError(f"{where} the columns {listed(same)} are the same measure; remove all but one")
     check_columns(where, names, metrics, measured={column.known for column in known})
     if missed := overlooked(names, apart=metrics):
-        raise UsageError(f"{where} not a column that is known: {listed(missed)}; {REMEDY}")
+        raise UsageError(f"{where} not a known column: {listed(missed)}; {REMEDY}")
 
 
 def _without_cut_end(path: Path, text: str, note: Callable[[str], None]) -> str:
@@ -70,7 +70,7 @@ def _check_whose(path: Path, text: str, names: Sequence[str]) -> None:
         told = {cells[place].strip() for _, cells, _ in _rows(text) if len(cells) == len(names)}
         if len(told) > 1:
             shown = listed(sorted(told))
-            raise UsageError(f"{path}:1: {name}: rows of several ({shown}); keep those of one, as `nvidia-smi -i 0`")
+            raise UsageError(f"{path}:1: {name}: the rows are of several ({shown}); keep one (`nvidia-smi -i 0`)")
 
 
 def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
@@ -139,7 +139,7 @@ def _row(where: str, names: Sequence[str], cells: Sequence[str], units: Mapping[
             row[name] = measured(f"{where} {listed([name])}", value)
         elif name in units:
             shown = reprlib.repr(cell)
-            raise UsageError(f"{where} {name}: {shown} is no number; write a number or leave it blank")
+            raise UsageError(f"{where} {name}: {shown} is not a number; write a number or leave it blank")
     return row
 
 

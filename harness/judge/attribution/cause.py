@@ -22,7 +22,7 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
     """Return the attribution of each fault, in the plan's order and for each metric from old to new.
 
     A fault is an episode, merged over lanes and variants (`judge/attribution/faults.py`), and has its own rule of
-    params. Consequences of other findings are no faults.
+    params. Consequences of other findings are not faults.
     """
     known = {entry.cell.id: entry for entry in cells}
     found = []

@@ -50,7 +50,7 @@ def states_of(
 def episodes_in(
     block: Block, states: Sequence[State], findings: Sequence[Finding], *, sign: Sign
 ) -> tuple[Episode, ...]:
-    """Return the block's episodes that are no consequences, oldest first; `states` are those of the block."""
+    """Return the block's episodes that are not consequences, oldest first; `states` are those of the block."""
     versions = [cell.image.version for cell in block.cells]
     order = {version: place for place, version in enumerate(versions)}
     found = episodes_of(_of(block, findings, sign), order, states)

@@ -13,7 +13,7 @@ from harness.model import SIGNALS, Effect, Episode, Finding
 from harness.model.episodes import EpisodeBounds, Order, Sign, bounds_of, episodes_of, met, sign_of
 
 REASON = 2.0
-"""Largest size of a consequence relative to its cause: in logs for ratios, in rates for growth of the same unit."""
+"""Maximum size of a consequence relative to its cause: in logs for ratios, in rates for growth of the same unit."""
 
 
 def explained(findings: Sequence[Finding], versions: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:

@@ -24,9 +24,11 @@ class Square:
     states: Sequence[Sequence[State]]
 
     def lanes_at(self, image: int, state: bool) -> set[int]:
+        """Return the lanes on which an image has this state."""
         return {lane for lane, row in enumerate(self.states) if row[image] is state}
 
     def images_of(self, lane: int, state: State) -> list[int]:
+        """Return the images that have this state on a lane, oldest first."""
         return [image for image, known in enumerate(self.states[lane]) if known is state]
 
     @property
@@ -34,12 +36,13 @@ class Square:
         return range(len(self.states[0]))
 
     def with_any(self, state: bool) -> set[int]:
+        """Return the lanes on which any image has this state."""
         return {lane for lane, row in enumerate(self.states) if state in row}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SquareAnswer:
-    """The cause; `bad`, `good`, `cleared`: lane positions as in an Attribution; `wanted`: cells to launch, best first."""
+    """The cause; `bad`, `good`, `cleared`: lane positions as in an Attribution; `wanted`: cells to run, best first."""
 
     cause: Cause
     bad: frozenset[int]

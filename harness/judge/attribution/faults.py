@@ -116,6 +116,7 @@ class _Group:
     _places: set[int] = field(default_factory=set)
 
     def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
+        """Whether a fault may be the same as those of the group."""
         lanes = [lane for lane in bounds if lane in self._bounds]
         if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault, order)):
             return False
@@ -125,6 +126,7 @@ class _Group:
         return not any({True, False} == set(pair) for pairs in known for pair in pairs)
 
     def add(self, fault: Fault, bounds: Ends, order: Order) -> None:
+        """Add a fault, and narrow the common bounds and states by its own."""
         self.members.append(fault)
         self._places |= _places(fault, order)
         for lane, found in bounds.items():

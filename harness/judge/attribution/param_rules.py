@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from harness.model import ParamCondition, Rule, Scalar, Variant
 
 MOST_PARAMS = 3
-"""Largest number of params in a rule. With more, the search over their sets takes much longer."""
+"""Maximum number of params in a rule. With more, the search over their sets takes much longer."""
 FEWEST_FOR_EXCEPTIONS = 10
-"""Least number of variants for a rule with exceptions: among fewer, an exception is as likely the rule."""
+"""Minimum number of variants for a rule with exceptions: among fewer, an exception is as likely the rule."""
 EXCEPTIONS = 0.1
-"""Largest share of variants that a rule may misclassify, if no rule is right for all."""
+"""Maximum share of variants that a rule may misclassify, if no rule is right for all."""
 
 Value = tuple[str, Scalar]
 """A value with its type's name: 1, 1.0 and True are three values."""

@@ -33,7 +33,7 @@ def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial]) -> SignalVerdic
     share, visible = failed / len(launches), 1 - MISSED ** (1 / len(launches))
     if {"oom", "crash", "hang"} & set(cell.verdicts):
         return SignalVerdict(seen="bad", value=share, visible=visible)
-    why = f"{failed} of {len(launches)} launches failed; more launches would tell" if failed else ""
+    why = f"{failed} of {len(launches)} launches failed; more launches would settle it" if failed else ""
     return SignalVerdict(seen="suspect" if failed else "good", value=share, visible=visible, why=why)
 
 

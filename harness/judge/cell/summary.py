@@ -17,6 +17,7 @@ from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, Trace
 TRACEBACK = "Traceback (most recent call last)"
 NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before the first step)", re.MULTILINE)
 OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
+"""Columns that the agent measures; all others are metrics of the scenario."""
 
 
 def cell_of(

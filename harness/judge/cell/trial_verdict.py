@@ -38,6 +38,7 @@ class JudgedTrial:
         return own or ("flat",)
 
     def whole(self, steps: Steps) -> bool:
+        """Whether the launch ended by itself or ran the whole budget."""
         return self.trial.end == "completed" or self.steps >= steps.budget
 
 
@@ -90,7 +91,7 @@ def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:
         found,
         verdict="inconclusive",
         verdicts=("inconclusive",),
-        why=f"its rows are no steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
+        why=f"its rows are not steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
         rate_kib_per_step=None,
         rate_ci=None,
         excluded_kib_per_step=None,

@@ -20,7 +20,7 @@ GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
 AGREE = 2
 """Trials that must agree on a bad verdict. With one, a single disturbed launch makes a cell bad."""
 SAME_RATE = 2.0
-"""Largest ratio of two leak rates that agree with each other."""
+"""Maximum ratio of two leak rates that agree with each other."""
 
 
 def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> CellVerdict:

@@ -17,7 +17,7 @@ FEWEST, MOST = 3, 4
 
 
 def with_children(found: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
-    """Return the verdict `found`, or `suspect` if it is good and the children grow by `limit` KiB a step or more."""
+    """Return the verdict `found`, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
     paces = paces_at(trace.looks, "children_kib", fewest=FEWEST, most=MOST)
     if not GOOD & set(found.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
         return found

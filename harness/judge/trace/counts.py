@@ -19,26 +19,27 @@ from harness.model import GROWTHS, SIGNALS, Floats, Limits, Trace
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
 NEAR = 0.2
-"""Largest distance of a count from the edge for which it stands, as a share of the edge's step."""
+"""Maximum distance of a count from the edge for which it stands, as a share of the edge's step."""
 FEWEST_STRETCHES, MOST_STRETCHES = 2, 3
 """Number of last stretches that must keep the rate: at least two, and the third if it exists."""
 KEEPS = 0.8
-"""Least ratio of the rates of two successive stretches of a leak. A lower one accuses caches that fill."""
+"""Minimum ratio of the rates of two successive stretches of a leak. A lower one reports filling caches as leaks."""
 FEWEST = 4
-"""Least rise of a leak, in pieces: a smaller one may be chance."""
+"""Minimum rise of a leak, in pieces: a smaller one may be chance."""
 LARGEST_JUMP = 0.5
-"""Largest share of the rise in the last half that one jump may make, if there are FEWEST_ROWS counts."""
+"""Maximum share of the rise in the last half that one jump may make, if there are FEWEST_ROWS counts."""
 FEWEST_ROWS = 8
-"""Least number of counts in the last half for the test of one jump."""
+"""Minimum number of counts in the last half for the test of one jump."""
 PIECE = {"shm": 4.0, "disk": 4.0}
 """Size of a piece in KiB, for signals that are amounts, not numbers: a page, a disk block. Else it is 1."""
 KINDS = ("sockets", "pipes")
+"""Kinds of open files that are counted separately."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountGrowth:
-    """The growth of one count in a launch. `rate` is that of the last half, a step; `excluded` the highest rate that
-    the launch does not rule out; `unmet` the reason of an unknown state.
+    """The growth of one count in a launch. `rate` is that of the last half, per step; `excluded` the highest rate that
+    the launch does not rule out; `unmet` the reason for an unknown state.
     """
 
     signal: str
@@ -95,13 +96,13 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
     if rate >= limit * (1 - _rounding(piece, rise)) and keeps and rise >= FEWEST * piece and not _at_once(step, values):
         return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
-    unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would tell"
+    unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would settle it"
     return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
 
 
 def _untold(name: str) -> CountGrowth:
     return CountGrowth(
-        signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to tell"
+        signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to judge"
     )
 
 

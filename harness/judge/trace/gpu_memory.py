@@ -31,7 +31,7 @@ WHOLE = ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib")
 REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat")
 """Verdicts that a leak of GPU memory replaces, the strongest first."""
 GIVEN_BACK = 0.5
-"""Least share of the growth between two looks that gc.collect returns if reference cycles, not a leak, cause it."""
+"""Minimum share of the growth between two looks that gc.collect returns if reference cycles, not a leak, cause it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +81,14 @@ def _told(column: str, growth: Growth, trace: Trace) -> Mapping[str, Any]:
 
 
 def is_shared(facts: Mapping[str, Any]) -> bool:
-    """Whether, by the trial's facts, other processes used one of the GPUs when it began."""
+    """Whether other processes used one of the GPUs when the trial began, according to its facts."""
     gpus = facts.get("gpus")
     told = [gpu.get("processes") for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
     return any(isinstance(count, int) and count > 0 for count in told)
 
 
 def is_told(trace: Trace, column: str) -> bool:
+    """Whether a column was measured."""
     values = trace.column(column)
     return values is not None and bool(np.isfinite(values).any())
 

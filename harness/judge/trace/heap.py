@@ -23,14 +23,14 @@ GRAIN_KIB = 16 / 1024
 LOOKS = 4
 """Looks that make a trace suspect: three intervals of one rate, which double in length."""
 KEEPS_AT_LOOKS = 0.95
-"""Least ratio of a leak's rates in successive intervals. Memory after a collection is hardly noisy; growth by the power
-0.9 of time has the ratio 0.93.
+"""Minimum ratio of a leak's rates in successive intervals. Memory after a collection is hardly noisy; growth by the
+power 0.9 of time has the ratio 0.93.
 """
 
 
 def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
     """Judge the samples of the C heap in use. None if they are too few, or if more is in use than resident, because
-    untouched memory hides the rest. `limit` in KiB a step.
+    part of it was never touched. `limit` in KiB per step.
     """
     values, steps_per_row = thinned(*even_rows(trace.step, trace.column("heap_kib")))
     resident = sampled(trace.column("rss_kib"))
@@ -51,7 +51,7 @@ def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
 
 
 def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
-    """Judge the heap that collections at the looks leave: suspect, or None. Four points are no proof of a leak, because
+    """Judge the heap that collections at the looks leave: suspect, or None. Four points do not prove a leak, because
     a table that doubles its size grows at one rate, too.
     """
     paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)

@@ -9,7 +9,7 @@ from harness.model import Look
 
 
 def paces_at(looks: Sequence[Look], name: str, *, fewest: int, most: int) -> list[float]:
-    """Return the growth rates (KiB a step) of a figure between the last `most` looks that have it, oldest first; none
+    """Return the growth rates (KiB per step) of a figure between the last `most` looks that have it, oldest first; none
     if there are fewer than `fewest`.
     """
     told = {look.step: value for look in looks if (value := getattr(look, name)) is not None}

@@ -16,19 +16,19 @@ CYCLES = "reference cycles"
 NATIVE = "native heap"
 OBJECTS = "python objects"
 NATIVE_SHARE = 0.7
-"""Least share of the growth (RSS, GPU memory) that a layer explains if the leak is in it."""
+"""Minimum share of the growth (RSS, GPU memory) that a layer explains if the leak is in it."""
 FLAT_SHARE = 0.2
 """Share of the growth below which a layer counts as not growing."""
 TRIMMED_SHARE = 0.5
-"""Least share of the growth that malloc_trim returns if only the allocator retains it."""
+"""Minimum share of the growth that malloc_trim returns if only the allocator retains it."""
 SEGMENT_KIB = 2048.0
 """Allocation unit of GPU memory: the device may have grown by one unit more than the pool in use."""
 WRAP_KIB = float(1 << 22)
 """Range of the C library's older counters of bytes, which are 32 bits wide and wrap around at 4 GiB."""
 PYTHON_BLOCKS_PER_STEP = 0.05
-"""Least growth of Python's blocks in a leak of objects: one in twenty steps. Noise of the counters stays below."""
+"""Minimum growth of Python's blocks in a leak of objects: one in twenty steps. Noise of the counters stays below."""
 APART = 500
-"""Least distance of two looks, in steps: with less, the few blocks of a look itself exceed PYTHON_BLOCKS_PER_STEP."""
+"""Minimum distance of two looks in steps: below it, the blocks of a look itself exceed PYTHON_BLOCKS_PER_STEP."""
 
 
 def layer_of(trace: Trace) -> str | None:
@@ -75,26 +75,26 @@ def _loses_objects(blocks: float | None) -> bool:
 
 
 def _device_rate(trace: Trace) -> float | None:
-    """Return the growth of GPU memory (KiB a step): that of this trial if the driver reports it, else of the device."""
+    """Return the growth of GPU memory (KiB per step): of this trial if the driver reports it, else of the device."""
     own = _rate(trace, "gpu_process_kib")
     return _rate(trace, "gpu_kib") if own is None else own
 
 
 def _gpu_rate(trace: Trace, name: str) -> float | None:
-    """Return the growth of a column (KiB a step) from its samples, else from the looks."""
+    """Return the growth of a column (KiB per step) from its samples, else from the looks."""
     sampled_rate = _rate(trace, name)
     return look_rate(trace.looks, name) if sampled_rate is None else sampled_rate
 
 
 def look_rate(looks: tuple[Look, ...], field: str) -> float | None:
-    """Return the growth of a field a step, between the last two looks at different steps that have it."""
+    """Return the growth of a field per step, between the last two looks at different steps that have it."""
     told = {look.step: getattr(look, field) for look in looks if getattr(look, field) is not None}
     steps = sorted(told)[-2:]
     return (told[steps[1]] - told[steps[0]]) / (steps[1] - steps[0]) if len(steps) == 2 else None
 
 
 def _probed(trace: Trace, name: str) -> float | None:
-    """Return the growth of a column a step, from its samples; if they are too few, between the last two looks."""
+    """Return the growth of a column per step, from its samples; if they are too few, between the last two looks."""
     rate = _rate(trace, name)
     looks = {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}
     before, last = sorted(looks)[-2:] if len(looks) > 1 else (0, 0)
@@ -131,7 +131,7 @@ def _more(before: float | None, after: float | None) -> float:
 
 
 def _rate(trace: Trace, name: str) -> float | None:
-    """Return the growth of a column a step, between the floors of the first and last block of the second half."""
+    """Return the growth of a column per step, between the floors of the first and last block of the second half."""
     values, steps_per_row = even_rows(trace.step, trace.column(name))
     if name == "heap_kib":
         values = np.unwrap(values, period=WRAP_KIB)

@@ -10,9 +10,9 @@ from harness.judge.trace.verdict import judge_memory, judge_trace, prefix
 from harness.model import Limits, Steps, Trace
 
 STOP_LEAK_KIB = 1024 * 1024.0
-"""Growth from which a leak may end its trial. Caches of less were seen to fill up to it and stop."""
+"""Growth from which a leak may end its trial. Caches of up to this size fill up and then stop growing."""
 LONG_ENOUGH_S = 0.3
-"""Least total step time of a trial that stops early: going on costs less, and step times become more precise."""
+"""Minimum total step time of a trial that stops early: going on costs less, and step times become more precise."""
 
 
 def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:

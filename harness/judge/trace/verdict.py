@@ -26,7 +26,7 @@ ALPHA = 0.01
 ALPHA_SLOWDOWN = 0.005
 """Significance level of a slowdown."""
 CLEAR_SLOWDOWN = 5.0
-"""Least slope of a slowdown, in standard errors: those of a random walk if the clock frequency may be one."""
+"""Minimum slope of a slowdown, in standard errors: those of a random walk if the clock frequency may be one."""
 EARLY_STEPS = 1000
 """Step up to which growth is only `suspect`: until then a buffer that fills looks like a leak."""
 ORDER: tuple[VerdictName, ...] = ("leak", "slowdown", "suspect", "inconclusive", "plateau", "flat")
@@ -51,7 +51,7 @@ def judge_trace(
     metrics: Mapping[str, float] | None = None,
 ) -> TraceVerdict:
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
-    None: the trace is complete and judged once. `metrics` maps further columns to their limit, in growth a step.
+    None: the trace is complete and judged once. `metrics` maps further columns to their limit, in growth per step.
     """
     last = _last_step(trace)
     memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
@@ -123,7 +123,7 @@ def settled_median(values: Floats | None) -> float | None:
 
 def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str = "rss_kib") -> Growth | None:
     """Judge the growth of resident memory, or of another column in KiB, over all the rows of a trace. None if it was
-    not sampled. `limit` in KiB a step.
+    not sampled. `limit` in KiB per step.
     """
     rows = without_refills(trace) if column == "rss_kib" else trace.column(column)
     values, steps_per_row = thinned(*even_rows(trace.step, rows))
@@ -149,7 +149,7 @@ def _with_own_rate(growth: Growth) -> Growth:
 
 
 def _with_heap(memory: Growth | None, trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth | None, bool]:
-    """Combine the growth of resident memory with that of the C heap in use. The flag says whether the heap alone shows
+    """Combine the growth of resident memory with that of the C heap in use. The flag is true if the heap alone shows
     or suggests a leak. Slow growth of the heap raises the excluded rate, because resident memory may hide it.
     """
     if memory is None or memory.verdict == "leak" or memory.cycles:
@@ -180,7 +180,7 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
         return _Drift(unmet=too_few(len(durations)))
     medians = block_levels(settled, share=0.5)
     if medians.min() <= 0:
-        return _Drift(unmet="the steps take no time that the clock can tell")
+        return _Drift(unmet="the steps are too short for the clock")
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
     steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
@@ -228,7 +228,7 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_hea
 
 
 def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> str:
-    """Return the reason of a verdict on memory, in words; `what` is the name of the memory."""
+    """Return the reason for a verdict on memory, in words; `what` is the name of the memory."""
     if memory.rate is None or memory.interval is None:
         return memory.unmet
     grows = f"{what} grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
@@ -247,8 +247,8 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
     words = {
         "plateau": f"{what} rose {memory.rise / 1024:.1f} MiB and then stayed",
         "flat": f"{what} is flat",
-        "suspect": f"{grows}, but {memory.unmet}; more steps would tell",
-        "inconclusive": f"{what} {noisy}; more steps would tell",
+        "suspect": f"{grows}, but {memory.unmet}; more steps would settle it",
+        "inconclusive": f"{what} {noisy}; more steps would settle it",
     }
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
     told = memory.verdict not in GOOD and detectable >= excluded

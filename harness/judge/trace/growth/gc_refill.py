@@ -18,7 +18,7 @@ BACK = 0.9
 SOON = 0.25
 """Share of the rows up to the next look within which a refill ends: what takes longer may be a leak."""
 STAYS = 0.5
-"""Share of the collected memory that stays in use after a refill. A program that collects by itself has saw-teeth."""
+"""Minimum share of the collected memory that stays in use after a refill: a deeper fall is a saw-tooth."""
 
 
 def without_refills(trace: Trace) -> Floats | None:

@@ -1,8 +1,8 @@
 """Leaks by rare, large losses: memory that rises by jumps at irregular distances, modelled as a point process.
 
-A line through a dozen jumps cannot be told from a random walk, but the times of the jumps can. A leak at a constant
-rate jumps evenly over the whole trace; a warm-up or a record (a table that grows when it is fuller than ever) jumps
-mostly at the start; a random walk falls as often as it rises. Three classical tests, exact or nearly so given the
+A line through a dozen jumps cannot be distinguished from a random walk, but the times of the jumps can. A leak at a
+constant rate jumps evenly over the whole trace; a warm-up or a record (a table that grows when it is fuller than ever)
+jumps mostly at the start; a random walk falls as often as it rises. Three classical tests, exact or nearly so given the
 number of jumps:
 
 - the sign test: half of the jumps of a random walk are falls;
@@ -28,13 +28,13 @@ START = 0.02
 PIECES = (512, 128, 64)
 """Numbers of blocks whose floors are compared. Jumps within one block count as one; small jumps need wide blocks."""
 FEWEST_ROWS = 4
-"""Least number of rows in a block."""
+"""Minimum number of rows in a block."""
 CLEAR = 5.0
-"""Least size of a jump, in median differences of neighbouring floors. A lower one counts noise as jumps."""
+"""Minimum size of a jump, in median differences of neighbouring floors. A lower one counts noise as jumps."""
 FEWEST = 9
-"""Least number of jumps of a leak: the sign test cannot tell fewer rises from a random walk."""
+"""Minimum number of jumps of a leak: the sign test cannot distinguish fewer from a random walk."""
 FEW = 3
-"""Largest number of jumps whose distances are too few for a coefficient of variation."""
+"""Maximum number of jumps whose distances are too few for a coefficient of variation."""
 ALPHA_WALK = 0.0025
 """Significance level of the sign test against a random walk."""
 ALPHA_UNEVEN = 0.005
@@ -48,17 +48,17 @@ LEAST_SPREAD = 0.1
 DECAY = 0.3
 """Time constant of the rival model, a warm-up by jumps that decays exponentially, as a share of the rows."""
 MOST_BACK = 0.1
-"""Largest sum of falls, as a share of the sum of jumps."""
+"""Maximum sum of falls, as a share of the sum of jumps."""
 LARGEST_SHARE = 0.34
-"""Largest share of one jump in the sum of jumps."""
+"""Maximum share of one jump in the sum of jumps."""
 FEWEST_ALIKE = 6
-"""Least effective number of jumps (Kish). Four large jumps among many small ones are not enough."""
+"""Minimum effective number of jumps (Kish). Four large jumps among many small ones are not enough."""
 LARGE = 0.9
 """Share of the sum of jumps that the largest ones make, which must be steady by themselves, too. Small jumps may be
 noise whose maximum stays, and may hide that the large ones become rarer.
 """
 EXPLAINED = 0.8
-"""Least share of the rise that jumps make: the rest is growth of another kind."""
+"""Minimum share of the rise that jumps make: the rest is growth of another kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Losses:
 
     @property
     def rate(self) -> float:
-        """Growth a row: the minimum-variance estimate for a compound Poisson process."""
+        """Growth per row: the minimum-variance estimate for a compound Poisson process."""
         return float(self.sizes.sum()) / self.rows
 
     def margin(self, alpha: float) -> float:
@@ -85,13 +85,13 @@ class Losses:
         return -float(ndtri(alpha)) * float(np.sqrt(self.sizes @ self.sizes)) / self.rows
 
     def highest(self, *, alpha: float) -> float:
-        """Return the upper bound of the rate a row: Garwood's limit (1936) of a Poisson number, times the mean size."""
+        """Return the upper bound of the rate per row: Garwood's Poisson limit (1936), times the mean size."""
         count = len(self.sizes)
         return float(self.sizes.mean()) * float(chdtri(2 * count + 2, alpha)) / 2 / self.rows if count else 0.0
 
     @property
     def detectable(self) -> float:
-        """The least detectable rate a row, at a power of 50 %: at it, every second trace has enough jumps of these
+        """The minimum detectable rate per row, at a power of 50 %: every second trace then has enough jumps of these
         sizes. Infinite if the series does not rise by jumps.
         """
         if not (self.most_of_rise and self._rarely_down):
@@ -173,7 +173,7 @@ class Losses:
 
     @property
     def _even_in_size(self) -> bool:
-        """Laplace's test with each time weighted by its jump: shrinking sizes are also a warm-up."""
+        """Whether sizes do not shrink as in a warm-up, by Laplace's test with each time weighted by its jump."""
         weight = float(np.sqrt(self.sizes @ self.sizes / 12))
         return bool(self.sizes @ (self.times - 0.5) >= NORMAL_ALPHA_UNEVEN * weight)
 

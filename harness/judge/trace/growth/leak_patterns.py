@@ -21,24 +21,24 @@ from harness.judge.trace.growth.window_rates import KEEPS, START, Windows
 from harness.model import Floats, Interval
 
 LARGEST_SHARE = 0.34
-"""Largest share of one step in the rise of B: more is a jump, not a leak."""
+"""Maximum share of one step in the rise of B: more is a jump, not a leak."""
 LARGEST_SHARE_LATE = 0.20
 """The same for growth that began late, of which less is known."""
 LARGEST_SHARE_TEETH = 0.5
 """The same for the floor under saw-teeth."""
 KEEPS_LATE = 0.8
-"""Least ratio of the rates of a late leak in the last and in the third quarter."""
+"""Minimum ratio of the rates of a late leak in the last and in the third quarter."""
 ALPHA_WALK = 0.0025
 """Significance level against a random walk without drift. Growth must be clear even if the floors are one, because the
 AR(1) coefficient is biased in short series.
 """
 CLEAR_OVER_ALL = 6.0
-"""Least drift of all the rows, in standard errors, if A alone does not grow; 1 in 60,000 random walks exceeds it."""
+"""Minimum drift of all the rows, in standard errors, if A alone does not grow; 1 in 60,000 random walks exceeds it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakRate:
-    """The rate of a leak, in units a step, its interval, and the pattern in words."""
+    """The rate of a leak, in units per step, its interval, and the pattern in words."""
 
     rate: float
     interval: Interval
@@ -88,6 +88,7 @@ class SampledSeries:
 
     @cached_property
     def losses(self) -> Losses:
+        """The jumps of the series."""
         return find_losses(self.values, grain=self.grain)
 
     def leak(self) -> LeakRate | None:
@@ -125,8 +126,8 @@ class SampledSeries:
 
     @property
     def detectable(self) -> float:
-        """The least detectable leak rate at a power of 50 %: every second trace with this noise would have shown it,
-        and nearly all would have shown twice the rate. Jumps that can be told apart are counted instead.
+        """The minimum detectable leak rate at a power of 50 %: every second trace with this noise would have shown it,
+        and nearly all would have shown twice the rate. If memory rises by distinct jumps, their number decides instead.
         """
         earlier, later = self.windows.earlier, self.windows.later
         walk = _walk_quantile(later) * later.walk_error

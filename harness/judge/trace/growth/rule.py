@@ -1,7 +1,7 @@
 """The rule for unlimited growth of one series of a trace: memory, or any other quantity that should not grow.
 
 A series that matches one of the patterns of `leak_patterns` is a leak. Any other is flat if the upper confidence bound
-of its growth is below the limit, and undecided else.
+of its growth is below the limit, and otherwise undecided.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from harness.model import Floats, Interval, Look, VerdictName
 PAGE_KIB = 4.0
 HUGE_PAGE_KIB = 2048.0
 LEAST_ROWS = 4 * BLOCKS
+"""Shortest series that is judged: four rows in each block of the whole series."""
 STILL_GROWS = 0.05
-"""Largest share of the whole rise that falls in B if memory has reached a plateau."""
+"""Maximum share of the whole rise that falls in B if memory has reached a plateau."""
 GIVEN_BACK = 0.5
-"""Least share of the growth between two looks that gc.collect returns if reference cycles cause it."""
+"""Minimum share of the growth between two looks that gc.collect returns if reference cycles cause it."""
 ALPHA_COUNT = 0.005
 """Significance level of the upper limit of the number of losses."""
 
@@ -33,7 +34,7 @@ class Growth:
     `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `rise` is the rise of the
     floor since the first 2 % of the rows. `below` is the limit if the series still grows steadily, but below it; else
     None. `due` is the size of a rise if only the possible next one keeps the series from being flat. `detectable` is
-    the least detectable leak rate at this noise. All rates are in units a step.
+    the minimum detectable leak rate at this noise. All rates are in units per step.
     """
 
     verdict: VerdictName
@@ -59,7 +60,7 @@ def judge_growth(
     quanta: Interval,
     looks: Sequence[Look] = (),
 ) -> Growth:
-    """Judge the growth of `values`, shape (n,), at even distances, none missing. `limit` is the least bad growth a
+    """Judge the growth of `values`, shape (n,), at even distances, none missing. `limit` is the least bad growth per
     step.
 
     `plateau` is the rise from which "flat" is called "plateau"; `quanta` bounds the quantum; all in the unit of
@@ -81,9 +82,10 @@ def judge_growth(
 
 
 def too_few(rows: int) -> str:
+    """Return the reason why a series of so few rows is not judged."""
     if not rows:
         return "no samples of memory or step times to judge"
-    return f"too few samples to judge: {rows}, and it takes {LEAST_ROWS}"
+    return f"too few samples to judge: {rows} of at least {LEAST_ROWS}"
 
 
 def _leak(pace: LeakRate, *, rise: float, cycles: bool) -> Growth:
@@ -135,7 +137,7 @@ def _start(values: Floats) -> float:
 
 
 def _given_back(looks: Sequence[Look], *, limit: float) -> bool:
-    """Whether gc.collect at the looks returned the growth, which is then uncollected cyclic garbage and no leak.
+    """Whether gc.collect at the looks returned the growth, which is then uncollected cyclic garbage, not a leak.
 
     The last collection must return GIVEN_BACK of the growth since the look before, and the memory that stays after
     collections must grow by less than the limit in one of the last two intervals.

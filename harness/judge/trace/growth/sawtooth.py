@@ -15,11 +15,11 @@ from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, block_levels
 from harness.model import Floats
 
 FEWEST = 3
-"""Least number of troughs for an upper bound of a leak."""
+"""Minimum number of troughs for an upper bound of a leak."""
 FEWEST_TEETH = 5
-"""Least number of troughs that prove a leak."""
+"""Minimum number of troughs that prove a leak."""
 DEEP = 0.5
-"""Least depth of a fall, as a share of the deepest one: collections of the young generation are smaller."""
+"""Minimum depth of a fall, as a share of the deepest one: collections of the young generation are smaller."""
 PIECES = 64
 """Blocks in which waves are sought."""
 RECENT = 0.75
@@ -44,7 +44,7 @@ def teeth_floor(values: Floats) -> Floor | None:
     if depth <= 0 or float(changes.max()) >= depth:
         return None
     falls = np.flatnonzero(changes <= -depth) + 1
-    # If memory did not climb as far in between, one fall took several rows: the end of a program is no saw-tooth.
+    # If memory did not climb as far in between, one fall took several rows: the end of a program is not a saw-tooth.
     climbs = np.maximum.reduceat(values, falls) - np.minimum.reduceat(values, falls)
     teeth = falls[np.append(climbs[:-1] >= depth, True)]
     return _floor(teeth, np.minimum.reduceat(values, teeth), rows=len(values))

@@ -3,7 +3,7 @@
 A series is cut into BLOCKS blocks, each block becomes one level (a low percentile or the median), and a line is fitted
 to the levels. Neighbouring levels of a process's memory are nearly a random walk. The fit follows Perron and Yabu
 (2009): estimate the AR(1) coefficient, correct its bias, take it as 1 if it is near, and fit on quasi-differences, so
-that a random walk without drift is no trend.
+that a random walk without drift is not a trend.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ FLOOR = 0.10
 TAKEN_BACK = -0.25
 """Lag-1 autocorrelation of differences halfway between a random walk (0) and white noise (-1/2)."""
 BURST = 2
-"""Largest width of a burst, in blocks."""
+"""Maximum width of a burst, in blocks."""
 STANDS_OUT = 5.0
-"""Least height of a burst over both sides, in median differences of neighbouring levels."""
+"""Minimum height of a burst over both sides, in median differences of neighbouring levels."""
 STAIRS_ENDED = 2
 """Time without a change after which stairs have ended, in longest times between two changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trend:
-    """A fitted line, in units of the series a step: `rate`, its one-sided bounds `low` and `high`, and its standard
+    """A fitted line, in units of the series per step: `rate`, its one-sided bounds `low` and `high`, and its standard
     `error` for comparisons with other trends: that of the fit, and no less than that of a random walk in the levels.
 
     `count` is the number of levels, `last_level` the last one, `rise` its height above the first, `first_rise` and
@@ -78,7 +78,7 @@ def block_levels(values: Floats, *, share: float, blocks: int = BLOCKS) -> Float
 
 def without_bursts(levels: Floats) -> Floats:
     """Return the levels without prominent peaks of up to BURST blocks (a morphological opening): the memory of a burst
-    of work is no growth. A series that only rises is unchanged.
+    of work is not growth. A series that only rises is unchanged.
     """
     padded = np.pad(levels, BURST, mode="edge")
     lowest = sliding_window_view(padded, BURST + 1).min(axis=1)
@@ -157,7 +157,7 @@ def _stairs_ended(places: npt.NDArray[np.intp], *, rows: int) -> bool:
 
 
 def _slope(levels: Floats) -> tuple[float, float, int]:
-    """Return the slope a block, its standard error and the degrees of freedom."""
+    """Return the slope per block, its standard error and the degrees of freedom."""
     count = len(levels)
     time = np.arange(count, dtype=np.float64)
     residuals = _residuals(levels, time)

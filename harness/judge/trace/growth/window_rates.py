@@ -2,7 +2,7 @@
 
 Window A is the second quarter of the rows, B the second half; the first quarter is warm-up. A steady rate must be
 distinguished from a buffer that fills and ends, from a logarithm (B has half the rate of A), and from growth by a power
-of time, which slows down for ever by the same law. Earlier windows show that law: the rate of a leak stays constant
+of time, which slows down indefinitely by the same law. Earlier windows show that law: the rate of a leak stays constant
 after a fall; under a power law it goes on falling.
 """
 
@@ -32,7 +32,7 @@ START = 0.02
 WIDE_BLOCKS = 6
 """Blocks of `highest_wide`."""
 KEEPS = 0.78
-"""Least ratio of a leak's rate in B, and in the last quarter, to that in A, however large the noise is."""
+"""Minimum ratio of a leak's rate in B, and in the last quarter, to that in A, however large the noise is."""
 KEEPS_CLEARLY = 0.93
 """The same for B if the difference is significant. Growth by the power 0.9 of time has this ratio."""
 KEEPS_CLEARLY_AT_LAST = 0.9
@@ -42,17 +42,17 @@ KEEPS_FIRST = 0.75
 KEEPS_BEYOND = 0.85
 """KEEPS for a series whose first quarter is faster than A, so that it may slow down by a law."""
 KEEPS_AT_LAST = 0.75
-"""Least ratio of the rate in the last quarter to that of all the rows, for growth by rough jumps."""
+"""Minimum ratio of the rate in the last quarter to that of all the rows, for growth by rough jumps."""
 KEEPS_SETTLED = 0.9
-"""Least ratio of the rates in the last two quarters, for a leak that a warm-up covered."""
+"""Minimum ratio of the rates in the last two quarters, for a leak that a warm-up covered."""
 KEEPS_SETTLED_LATE = 0.95
 """The same for the last two eighths."""
 CLEAR = 2.33
-"""Least difference of two rates, in standard errors: the 99 % quantile of the normal distribution."""
+"""Minimum difference of two rates, in standard errors: the 99 % quantile of the normal distribution."""
 CLEAR_SETTLED = 3.09
 """The 99.9 % quantile, by which a rate must exceed the power law."""
 FELL = 0.1
-"""Least steady fall before B, as a share of the rise in B, that makes the rise doubtful."""
+"""Minimum steady fall before B, as a share of the rise in B, that makes the rise doubtful."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,7 @@ class Windows:
     quantum: float
 
     def between(self, begin: float, end: float) -> Trend:
+        """Return the trend between two fractions of the rows, over BLOCKS rows at least."""
         until = int(end * len(self.values))
         piece = self.values[min(int(begin * len(self.values)), until - BLOCKS) : until]
         floors = without_bursts(block_levels(piece, share=FLOOR))
@@ -123,7 +124,7 @@ class Windows:
 
     @cached_property
     def _walk(self) -> float:
-        """The variance a step of the random walk in the floors of A and B together, because one window has too few
+        """The variance per step of the random walk in the floors of A and B together, because one window has too few
         floors; 0 if their differences are as negatively correlated as those of noise.
         """
         piece = self.values[len(self.values) // 4 :]
