@@ -65,8 +65,8 @@ class Column:
 
 def recognised(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[Column]:
     """Return the columns whose names state a quantity and a unit, such as `RSS (MB)`, except those in `apart`."""
-    found = (_recognise(name) for name in names if name not in apart)
-    return [column for column in found if column is not None]
+    columns = (_recognise(name) for name in names if name not in apart)
+    return [column for column in columns if column is not None]
 
 
 def overlooked(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
@@ -105,8 +105,8 @@ def _recognise(name: str) -> Column | None:
         return Column(name=name, known=normal)
     if name.lower() in _STATS:
         return Column(name=name, known=_STATS[name.lower()], factor=1 / 1024)
-    if (told := _NVIDIA_SMI.fullmatch(name)) and (size := _BINARY.get(told[2].lower())):
-        return Column(name=name, known=_NVIDIA_MEMORY[told[1]], factor=size / 1024, cell_unit=told[2])
+    if (match := _NVIDIA_SMI.fullmatch(name)) and (size := _BINARY.get(match[2].lower())):
+        return Column(name=name, known=_NVIDIA_MEMORY[match[1]], factor=size / 1024, cell_unit=match[2])
     for known, pattern in _MEMORY.items():
         if (memory := pattern.fullmatch(normal)) and (size := (_BINARY | _DECIMAL).get(memory["unit"])):
             return Column(name=name, known=known, factor=size / 1024, is_decimal=memory["unit"] in _DECIMAL)

@@ -1,6 +1,6 @@
 """Bayesian model of a flaky failure: the posterior of the rate at which launches of a bad version fail.
 
-The prior on the rate has an atom at "always" and is uniform on a grid below.
+The prior of the rate is a point mass at "always" and uniform on a grid below it.
 """
 
 from __future__ import annotations

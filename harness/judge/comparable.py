@@ -91,20 +91,20 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], *, axis: Colle
 
 def conditions(trial: Trial) -> Mapping[str, Any]:
     """Return the conditions under which a trial ran; the value of an unknown condition is None."""
-    seen, fingerprint = trial.facts, trial.fingerprint
-    cgroup, gpus = seen.get("cgroup"), seen.get("gpus")
-    found = {f"host.{name}": fingerprint.get(name) for name in HOST_FIELDS}
-    found |= {field: seen.get(name) for field, name in SEEN_FIELDS.items()}
-    found |= {
+    facts, fingerprint = trial.facts, trial.fingerprint
+    cgroup, gpus = facts.get("cgroup"), facts.get("gpus")
+    fields = {f"host.{name}": fingerprint.get(name) for name in HOST_FIELDS}
+    fields |= {field: facts.get(name) for field, name in SEEN_FIELDS.items()}
+    fields |= {
         "image.digest": trial.image_digest or None,
         "host.cgroup": _field(cgroup, "version"),
         "settings.memory_limit": _field(cgroup, "limit_bytes"),
         "settings.budget": trial.steps_asked or None,
     }
-    if isinstance(environment := seen.get("environment"), Mapping):
-        found["image.environment"] = {name: environment[name] for name in environment if name not in LANE_VARIABLES}
+    if isinstance(environment := facts.get("environment"), Mapping):
+        fields["image.environment"] = {name: environment[name] for name in environment if name not in LANE_VARIABLES}
     cards = gpus if isinstance(gpus, list | tuple) else ()
-    return found | {f"gpu.{name}": _of_gpus(cards, name) for name in GPU_FIELDS}
+    return fields | {f"gpu.{name}": _of_gpus(cards, name) for name in GPU_FIELDS}
 
 
 def set_apart(
@@ -117,9 +117,9 @@ def set_apart(
     profiles = {id(trial): _profile(trial, axis) for cell in trials for trial in cell if trial.measured}
     counts = Counter(profiles.values())
     standard = dict(counts.most_common(1)[0][0]) if counts else {}
-    found = {profile: differences(standard, dict(profile), axis=()) for profile in counts}
-    kept = tuple(tuple(trial for trial in cell if not found.get(profiles.get(id(trial), ()))) for cell in trials)
-    reasons = {str(difference): difference for each in found.values() for difference in each}
+    differing = {profile: differences(standard, dict(profile), axis=()) for profile in counts}
+    kept = tuple(tuple(trial for trial in cell if not differing.get(profiles.get(id(trial), ()))) for cell in trials)
+    reasons = {str(difference): difference for group in differing.values() for difference in group}
     return kept, tuple(reasons.values())
 
 

@@ -47,9 +47,9 @@ class Resolution:
 
 def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> tuple[CellVerdict, ...]:
     """Return the cells of a block, oldest first, with the verdict on each level signal added."""
-    found = {name: _level(name, compared, cells, asked) for name in LEVELS}
+    by_signal = {name: _level(name, compared, cells, asked) for name in LEVELS}
     return tuple(
-        replace(cell, signals={**cell.signals, **{name: each[place] for name, each in found.items()}})
+        replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in by_signal.items()}})
         for place, cell in enumerate(cells)
     )
 
@@ -57,7 +57,7 @@ def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolut
 def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> tuple[CellVerdict, ...]:
     """Return the cells of a block with the verdict on each number that the scenario returned added."""
     return tuple(
-        replace(cell, signals={**cell.signals, **{name: each.seen[place] for name, each in values.items()}})
+        replace(cell, signals={**cell.signals, **{name: value.seen[place] for name, value in values.items()}})
         for place, cell in enumerate(cells)
     )
 
@@ -69,11 +69,11 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     highest = max((level for level, _ in known.values()), default=0.0)
     measured = sum(bool(cell.trials) for cell in cells)
     row = _Row(name=name, others=len(known), measured=measured, highest=highest, asked=asked)
-    told = [
+    verdicts = [
         _of_place(row, cell, known.get(place), is_compared=place in levels or not levels)
         for place, cell in enumerate(cells)
     ]
-    return told if limit is None else _with_suspects(name, told, cells, limit=limit)
+    return verdicts if limit is None else _with_suspects(name, verdicts, cells, limit=limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,17 +183,17 @@ def with_changes(
     cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
 ) -> tuple[CellVerdict, ...]:
     """Return the cells of a block with the signals of `kept` changes marked `bad`, from each first bad version to the
-    version before the first fixed one. The signals of `dropped` changes, which the correction for multiple comparisons
-    did not confirm, are marked `suspect`.
+    version before the first fixed one. The signals of `dropped` changes, which Holm's correction did not confirm, are
+    marked `suspect`.
     """
     marked = [dict(cell.signals) for cell in cells]
-    told: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
-    for changes, seen in told:
+    groups: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
+    for changes, seen in groups:
         for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
-            one = marked[place].get(name)
-            if one is not None and (one.value is not None or name.startswith(METRIC_PREFIX)):
-                why = one.why if seen == "bad" else "a change that may be chance among so many comparisons"
-                marked[place][name] = replace(one, seen=seen, why=why)
+            signal = marked[place].get(name)
+            if signal is not None and (signal.value is not None or name.startswith(METRIC_PREFIX)):
+                why = signal.why if seen == "bad" else "a change that may be chance among so many comparisons"
+                marked[place][name] = replace(signal, seen=seen, why=why)
     return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
 
 
@@ -206,20 +206,20 @@ def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tu
         if change.metric not in ("outcome", "memory", *GROWTHS):
             way = change.verdict if change.metric.startswith(METRIC_PREFIX) else change.p is None
             ways.setdefault((change.metric, way), []).append(change)
-    found = []
+    places = []
     for (name, _), same in ways.items():
         if whole or same[0].kind != "first_fixed":
-            found += [(name, place) for place in _bad_places(same, versions=versions)]
-    return found
+            places += [(name, place) for place in _bad_places(same, versions=versions)]
+    return places
 
 
 def _bad_places(changes: Sequence[Change], *, versions: int) -> list[int]:
     """Return the positions of the versions that are bad according to these changes of one signal."""
     begins = {change.after: change.kind != "first_fixed" for change in changes}
     bad = begins[min(begins)] is False  # the first change is a repair, so the series begins bad
-    found = []
+    places = []
     for place in range(versions):
         bad = begins.get(place, bad)
         if bad:
-            found.append(place)
-    return found
+            places.append(place)
+    return places

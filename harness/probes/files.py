@@ -81,4 +81,4 @@ def _ratio(ms: list[float | None]) -> float | None:
 def lines(text: str) -> tuple[LineTable, ...]:
     """Return the functions of `lines.json` with their lines. Raises Unreadable."""
     functions = parsed(_Functions, text).functions
-    return tuple(LineTable(name=each.name, file=each.file, rows=tuple(each.lines)) for each in functions)
+    return tuple(LineTable(name=entry.name, file=entry.file, rows=tuple(entry.lines)) for entry in functions)

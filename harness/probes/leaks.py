@@ -63,7 +63,7 @@ def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[
     base_size, base_count = _sums(base.records)
     if control is None:
         base_size, base_count = _sums(record for record in report.records if record.kind not in LOST)
-    found = [
+    records = [
         Leak(
             kind=place[0],
             stack=place[1],
@@ -76,7 +76,7 @@ def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[
     ]
     whole = report.complete and base.complete and not report.left_out
     problem = "" if whole else "valgrind's report is incomplete; the sums are too small"
-    return tuple(sorted(found, key=lambda x: (-x.blocks_a_step, -x.bytes, x.stack))), report.errors, problem
+    return tuple(sorted(records, key=lambda x: (-x.blocks_a_step, -x.bytes, x.stack))), report.errors, problem
 
 
 def _sums(records: Iterable[_Record]) -> tuple[Counter[Place], Counter[Place]]:

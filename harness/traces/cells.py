@@ -17,14 +17,14 @@ CUT = "the last line seems truncated and is left out"
 
 def check_columns(where: str, names: Sequence[str], metrics: Sequence[str], *, measured: Iterable[str]) -> None:
     """Check that the columns hold something to judge. `measured` lists the judge's names of them. Raises UsageError."""
-    found = listed(names)
+    shown = listed(names)
     for name in metrics:
         if name not in names:
-            raise UsageError(f"{where} no column {name!r}; the columns are: {found}")
+            raise UsageError(f"{where} no column {name!r}; the columns are: {shown}")
     if not (JUDGED & set(measured) or metrics):
         if len(names) == 1 and re.search(r"[;\t]", names[0]):
-            raise UsageError(f"{where} the columns are not separated by commas ({found}); write it with commas")
-        raise UsageError(f"{where} neither memory nor step time is a column ({found}); {REMEDY}")
+            raise UsageError(f"{where} the columns are not separated by commas ({shown}); write it with commas")
+        raise UsageError(f"{where} neither memory nor step time is a column ({shown}); {REMEDY}")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -129,8 +129,8 @@ def _column(path: Path, name: str, values: Iterable[float | None]) -> Floats:
 
 def _look(path: Path, look: Look) -> Look:
     """Return the look with infinities as missing values."""
-    told = {name: value for name, value in asdict(look).items() if value is not None}
-    numbers: dict[str, Any] = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in told.items()}
+    present = {name: value for name, value in asdict(look).items() if value is not None}
+    numbers: dict[str, Any] = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in present.items()}
     return Look(**{name: value for name, value in numbers.items() if not math.isnan(value)})
 
 

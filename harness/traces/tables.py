@@ -67,9 +67,9 @@ def _check_whose(path: Path, text: str, names: Sequence[str]) -> None:
     """Raise UsageError if nvidia-smi's rows are of several GPUs or processes, which are not one trace."""
     for name in tells_whose(names):
         place = names.index(name)
-        told = {cells[place].strip() for _, cells, _ in _rows(text) if len(cells) == len(names)}
-        if len(told) > 1:
-            shown = listed(sorted(told))
+        owners = {cells[place].strip() for _, cells, _ in _rows(text) if len(cells) == len(names)}
+        if len(owners) > 1:
+            shown = listed(sorted(owners))
             raise UsageError(f"{path}:1: {name}: the rows are of several ({shown}); keep one (`nvidia-smi -i 0`)")
 
 

@@ -138,7 +138,7 @@ def test_what_is_wrong_is_said_with_its_line(judge, text, message):
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.csv").write_bytes(b"a,1\n\xff,2\n")
     (tmp_path / "good.csv").write_text(rows(STEP))
-    for name, message in (("latin.csv", "no text file"), ("none.csv", "No such file"), (".", "Is a directory")):
+    for name, message in (("latin.csv", "not a text file"), ("none.csv", "No such file"), (".", "Is a directory")):
         with pytest.raises(UsageError, match=message):
             read_history(tmp_path / name)
     done = CliRunner().invoke(

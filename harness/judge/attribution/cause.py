@@ -25,7 +25,7 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
     params. Consequences of other findings are not faults.
     """
     known = {entry.cell.id: entry for entry in cells}
-    found = []
+    attributions = []
     for (series, scenario), blocks in _by_scenario(plan).items():
         here = [one for one in findings if (one.series, one.variant.scenario.name) == (series, scenario)]
         for sign in signs(here):
@@ -34,8 +34,8 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
                 group = _Group(
                     plan=plan, blocks=blocks, known=known, findings=findings, sign=sign, rows=rows, faults=faults
                 )
-                found.append(group.attribution())
-    return tuple(found)
+                attributions.append(group.attribution())
+    return tuple(attributions)
 
 
 def _faults(
@@ -100,7 +100,7 @@ class _Group:
 
     def attribution(self) -> Attribution:
         square = self._square()
-        told = answer(square)
+        result = answer(square)
         series, versions = self.blocks[0].series, [cell.image.version for cell in self.blocks[0].cells]
         asked = len({block.variant for block in self.blocks})
         good, unknown, otherwise = self._others(square)
@@ -110,23 +110,26 @@ class _Group:
             series=series.name,
             scenario=self.variants[0].scenario.name,
             metric=metric_of(self.sign),
-            cause=told.cause,
+            cause=result.cause,
             variants=tuple(self.variants),
-            episodes=tuple(self._episodes([lanes[place] for place in sorted(told.bad)])),
-            bad_lanes=tuple(lanes[place] for place in sorted(told.bad)),
-            good_lanes=tuple(lanes[place] for place in sorted(told.good)),
-            open_lanes=(*(lanes[n] for n in range(len(lanes)) if n not in told.bad | told.good), *self._not_planned()),
-            cleared=tuple(lanes[place] for place in sorted(told.cleared)),
+            episodes=tuple(self._episodes([lanes[place] for place in sorted(result.bad)])),
+            bad_lanes=tuple(lanes[place] for place in sorted(result.bad)),
+            good_lanes=tuple(lanes[place] for place in sorted(result.good)),
+            open_lanes=(
+                *(lanes[n] for n in range(len(lanes)) if n not in result.bad | result.good),
+                *self._not_planned(),
+            ),
+            cleared=tuple(lanes[place] for place in sorted(result.cleared)),
             images=tuple(versions[image] for image in square.images if square.lanes_at(image, True)),
-            apart=told.apart,
-            alike=len({model_of(lanes[place]) for place in told.bad}) == 1,
-            unseen=tuple(self._unseen([lanes[place] for place in sorted(told.bad)])),
-            doubt=told.doubt,
+            apart=result.apart,
+            alike=len({model_of(lanes[place]) for place in result.bad}) == 1,
+            unseen=tuple(self._unseen([lanes[place] for place in sorted(result.bad)])),
+            doubt=result.doubt,
             rule=rule,
             unruly=asked > 1 and rule is None,
             layer=self._layer(),
-            controls=tuple(self._controls([lanes[place] for place in told.bad])),
-            missing=self._missing(square, told),
+            controls=tuple(self._controls([lanes[place] for place in result.bad])),
+            missing=self._missing(square, result),
         )
 
     def _episodes(self, lanes: Sequence[Lane]) -> Iterator[Episode]:

@@ -34,16 +34,16 @@ def states_of(
     here = _of(block, findings, sign)
     versions = [cell.image.version for cell in block.cells]
     sides = {version for one in here for version in (one.before, one.after)}
-    told = [
+    judged = [
         cell.image.version in sides or (cell.id in known and _told(known[cell.id].verdict, sign))
         for cell in block.cells
     ]
-    if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(told) < 2:
-        return (None,) * len(told)  # a level needs another version for comparison
+    if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
+        return (None,) * len(judged)  # a level needs another version for comparison
     unclear = {version for one in here for version in one.untestable} - sides
     return tuple(
         state if ok and version not in unclear else None
-        for version, ok, state in zip(versions, told, _history(versions, here), strict=True)
+        for version, ok, state in zip(versions, judged, _history(versions, here), strict=True)
     )
 
 

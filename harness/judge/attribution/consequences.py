@@ -26,11 +26,11 @@ def explained(findings: Sequence[Finding], versions: Mapping[str, Sequence[str]]
     places: dict[object, list[Finding]] = {}
     for one in findings:
         places.setdefault((one.series, one.lane, one.variant), []).append(one)
-    told: dict[int, str] = {}
+    causes: dict[int, str] = {}
     for here in places.values():
         order = {version: place for place, version in enumerate(versions[here[0].series])}
-        told |= _consequences(here, order)
-    return tuple(replace(one, consequence_of=told.get(id(one), "")) for one in findings)
+        causes |= _consequences(here, order)
+    return tuple(replace(one, consequence_of=causes.get(id(one), "")) for one in findings)
 
 
 def _consequences(here: Sequence[Finding], order: Order) -> dict[int, str]:

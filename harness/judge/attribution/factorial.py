@@ -1,7 +1,7 @@
 """Attribution to image or lane, by a two-factor design: the table of images × lanes with states. Pure.
 
-The image is the cause if it alone turns a lane bad; the lane, if the same image is bad there and good elsewhere; an
-interaction, if both hold.
+The image is the cause if one lane is good with one image and bad with another; the lane, if one image is good on one
+lane and bad on another; an interaction, if both hold.
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ def signals_of(
     cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreeing: Agreeing
 ) -> Mapping[str, SignalVerdict]:
     """Return the verdict on each signal by name; if exit codes alone decide, only that on `outcome`."""
-    found = {"outcome": _outcome(cell, launches)}
+    signals = {"outcome": _outcome(cell, launches)}
     if all(launch.exit_only for launch in launches):
-        return found
-    found["memory"] = _memory(cell, launches, limits=limits, steps=steps)
+        return signals
+    signals["memory"] = _memory(cell, launches, limits=limits, steps=steps)
     for name in GROWTHS:
-        found[name] = _growth(name, launches, limits=limits, steps=steps, agreed=agreeing(launches, name))
-    return found
+        signals[name] = _growth(name, launches, limits=limits, steps=steps, agreed=agreeing(launches, name))
+    return signals
 
 
 def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial]) -> SignalVerdict:
@@ -65,8 +65,8 @@ def _growth(
     name: str, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreed: Sequence[JudgedTrial]
 ) -> SignalVerdict:
     limit = limits.of(name)
-    told = [launch.growths[name] for launch in launches if name in launch.growths]
-    if not told:
+    growths = [launch.growths[name] for launch in launches if name in launch.growths]
+    if not growths:
         return SignalVerdict(
             seen="none",
             limit=limit,
@@ -77,13 +77,16 @@ def _growth(
         return SignalVerdict(
             seen="bad", value=median(rates), ci=t_interval(rates), limit=limit, why=str(agreed[0].growths[name])
         )
-    by_state = {state: [one for one in told if one.state == state] for state in ("bad", "good", "unknown")}
+    by_state = {state: [one for one in growths if one.state == state] for state in ("bad", "good", "unknown")}
     if by_state["bad"]:
         one = by_state["bad"][0]
         return SignalVerdict(
-            seen="suspect", value=one.rate, limit=limit, why=f"{one}, in {len(by_state['bad'])} of {len(told)} launches"
+            seen="suspect",
+            value=one.rate,
+            limit=limit,
+            why=f"{one}, in {len(by_state['bad'])} of {len(growths)} launches",
         )
     if by_state["good"]:
         best = min(by_state["good"], key=lambda one: one.excluded)
         return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)
-    return SignalVerdict(seen="blind", limit=limit, why=str(told[0]))
+    return SignalVerdict(seen="blind", limit=limit, why=str(growths[0]))

@@ -17,21 +17,21 @@ from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, Trace
 TRACEBACK = "Traceback (most recent call last)"
 NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before the first step)", re.MULTILINE)
 OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
-"""Columns that the agent measures; all others are metrics of the scenario."""
+"""Columns with fields of their own in a CellVerdict. All other columns are reported as `metrics`."""
 
 
 def cell_of(
     names: tuple[VerdictName, ...], *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> CellVerdict:
     """Return the verdict `names` on a cell with its figures. `support` holds the launches on which they rest."""
-    found = [launch.found for launch in launches if launch.found is not None]
+    trace_verdicts = [launch.found for launch in launches if launch.found is not None]
     rated = [k.found for k in _rated(launches, support=support, steps=steps) if k.found is not None]
-    times = _known(one.step_ms for one in found)
-    told = _telling(names[0], support)
+    times = _known(one.step_ms for one in trace_verdicts)
+    quoted = _telling(names[0], support)
     return CellVerdict(
         verdict=names[0],
         verdicts=names,
-        why=_why(names[0], told, launches=launches, support=support, steps=steps),
+        why=_why(names[0], quoted, launches=launches, support=support, steps=steps),
         trials=len(launches),
         failed=sum(1 for launch in launches if launch.failure is not None),
         signal=next((k.trial.signal for k in support if k.failure is not None and k.trial.signal is not None), None),
@@ -40,10 +40,10 @@ def cell_of(
         plateau_mib=median(_known(one.plateau_mib for one in rated)) if "plateau" in names else None,
         rate_kib_per_step=median(_known(one.rate_kib_per_step for one in rated)),
         rate_ci=_rate_interval(rated),
-        excluded_kib_per_step=_excluded(told, rated),
+        excluded_kib_per_step=_excluded(quoted, rated),
         step_ms=median(times),
         step_ms_ci=log_t_interval(times),
-        step_drift=median(_known(one.step_drift for one in found)),
+        step_drift=median(_known(one.step_drift for one in trace_verdicts)),
         peak_rss_mib=median(_known(_peak_mib(launch) for launch in launches)),
         smallest_visible=_visible(launches),
         metrics=_metrics(launches),
@@ -84,16 +84,16 @@ def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str 
 def _visible(launches: Sequence[JudgedTrial]) -> Mapping[str, float] | None:
     """Return the minimum detectable effect by metric, as a fraction; metrics that cannot be compared are left out."""
     timed = [launch.found for launch in launches if launch.found is not None and has_step_times(launch.trial)]
-    seen = {
+    effects = {
         "step_time": smallest_visible(_known(one.step_ms for one in timed)),
         "peak_memory": smallest_visible(_known(_peak_mib(launch) for launch in launches)),
     }
-    known = {name: value for name, value in seen.items() if value is not None}
-    return known or None
+    visible = {name: value for name, value in effects.items() if value is not None}
+    return visible or None
 
 
 def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
-    """Return, for each column of the scenario, the median over trials of the medians after the warm-up quarter."""
+    """Return, for each other column, the median over trials of the medians after the warm-up quarter."""
     values: dict[str, list[float]] = {}
     for launch in launches:
         columns = {} if launch.trial.trace is None else launch.trial.trace.columns
@@ -101,7 +101,7 @@ def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
             settled = settled_median(columns[name])
             if settled is not None:
                 values.setdefault(name, []).append(settled)
-    return {name: float(np.median(each)) for name, each in values.items()}
+    return {name: float(np.median(medians)) for name, medians in values.items()}
 
 
 def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
@@ -117,15 +117,15 @@ def _rules_out(launch: JudgedTrial) -> float | None:
     return None if launch.found is None else launch.found.excluded_kib_per_step
 
 
-def _excluded(told: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
+def _excluded(quoted: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
     """Return the excluded leak rate of the quoted launch, as in the reason, else the lowest of all launches."""
-    own = None if told.failure is not None else _rules_out(told)
+    own = None if quoted.failure is not None else _rules_out(quoted)
     return own if own is not None else min(_known(one.excluded_kib_per_step for one in rated), default=None)
 
 
 def _why(
     name: VerdictName,
-    told: JudgedTrial,
+    quoted: JudgedTrial,
     *,
     launches: Sequence[JudgedTrial],
     support: Sequence[JudgedTrial],
@@ -134,15 +134,15 @@ def _why(
     """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one."""
     count = f"{len(support)} of {len(launches)} trials"
     if name in UNSURE:
-        return _unsure_words(told, launches=launches, support=support, steps=steps)
-    if told.failure is not None and name == told.failure:
-        return f"{name} in {count}: {_failure_words(told)}"
+        return _unsure_words(quoted, launches=launches, support=support, steps=steps)
+    if quoted.failure is not None and name == quoted.failure:
+        return f"{name} in {count}: {_failure_words(quoted)}"
     if name in GOOD:
-        return _good_words(told, launches=launches)
+        return _good_words(quoted, launches=launches)
     if name == "growth":
-        grown = "; ".join(str(growth) for growth in told.growths.values() if growth.state == "bad")
-        return f"{count}: {grown}; {told.found.why if told.found is not None else told.trial.end}"
-    return f"{count}: {told.found.why if told.found is not None else told.trial.end}"
+        grown = "; ".join(str(growth) for growth in quoted.growths.values() if growth.state == "bad")
+        return f"{count}: {grown}; {quoted.found.why if quoted.found is not None else quoted.trial.end}"
+    return f"{count}: {quoted.found.why if quoted.found is not None else quoted.trial.end}"
 
 
 def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str:
@@ -157,11 +157,11 @@ def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str
 
 
 def _unsure_words(
-    told: JudgedTrial, *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
+    quoted: JudgedTrial, *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> str:
     bad = [launch for launch in support if BAD & set(launch.verdicts)]
-    words = _failure_words(told) if told.failure is not None or told.found is None else told.found.why
-    words = "; ".join([*(str(growth) for growth in told.growths.values() if growth.state == "bad"), words])
+    words = _failure_words(quoted) if quoted.failure is not None or quoted.found is None else quoted.found.why
+    words = "; ".join([*(str(growth) for growth in quoted.growths.values() if growth.state == "bad"), words])
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"

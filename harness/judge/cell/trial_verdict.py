@@ -38,7 +38,7 @@ class JudgedTrial:
         return own or ("flat",)
 
     def whole(self, steps: Steps) -> bool:
-        """Whether the launch ended by itself or ran the whole budget."""
+        """Whether the launch completed or ran the whole budget."""
         return self.trial.end == "completed" or self.steps >= steps.budget
 
 

@@ -60,12 +60,12 @@ class CountGrowth:
 
 def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, CountGrowth]:
     """Return the growth of each count by signal. Signals without counts or without a limit are left out."""
-    found = {}
+    growths = {}
     for name in GROWTHS:
         limit, step, values = limits.of(name), *_counted(trace, name)
         if limit is not None and len(step) > 1:
-            found[name] = _judge(name, step, values, limit=limit, trace=trace)
-    return found
+            growths[name] = _judge(name, step, values, limit=limit, trace=trace)
+    return growths
 
 
 def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:
@@ -114,13 +114,13 @@ def _rounding(piece: float, rise: float) -> float:
 def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:
     """Return (step, count) at the first count and at the end of each stretch that has a count near its end."""
     last = float(step[-1])
-    found = [(float(step[0]), float(values[0]))]
+    edges = [(float(step[0]), float(values[0]))]
     for share in EDGES:
         place = int(np.searchsorted(step, share * last, side="right")) - 1
         near = place >= 0 and step[place] >= share * last * (1 - NEAR)
-        if near and step[place] > found[-1][0]:
-            found.append((float(step[place]), float(values[place])))
-    return found
+        if near and step[place] > edges[-1][0]:
+            edges.append((float(step[place]), float(values[place])))
+    return edges
 
 
 def _at_once(step: Floats, values: Floats) -> bool:

@@ -60,8 +60,8 @@ def with_gpu(
     `steps` is that of `judge_trace`; `shared` is the result of `is_shared`.
     """
     grown = _grown(trace, limits=limits, steps=steps)
-    told = {name: _told(name, growth, trace) for name, growth in grown.items()}
-    found = replace(found, metrics={**told, **found.metrics})
+    metrics = {name: _told(name, growth, trace) for name, growth in grown.items()}
+    found = replace(found, metrics={**metrics, **found.metrics})
     leak = _leak(trace, grown, shared=shared)
     if leak is not None:
         return _with_leak(found, leak, trace)

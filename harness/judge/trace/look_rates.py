@@ -12,8 +12,8 @@ def paces_at(looks: Sequence[Look], name: str, *, fewest: int, most: int) -> lis
     """Return the growth rates (KiB per step) of a figure between the last `most` looks that have it, oldest first; none
     if there are fewer than `fewest`.
     """
-    told = {look.step: value for look in looks if (value := getattr(look, name)) is not None}
-    last = sorted(told.items())[-most:]
+    by_step = {look.step: value for look in looks if (value := getattr(look, name)) is not None}
+    last = sorted(by_step.items())[-most:]
     return [(b - a) / (after - before) for (before, a), (after, b) in pairwise(last)] if len(last) >= fewest else []
 
 

@@ -88,9 +88,9 @@ def _gpu_rate(trace: Trace, name: str) -> float | None:
 
 def look_rate(looks: tuple[Look, ...], field: str) -> float | None:
     """Return the growth of a field per step, between the last two looks at different steps that have it."""
-    told = {look.step: getattr(look, field) for look in looks if getattr(look, field) is not None}
-    steps = sorted(told)[-2:]
-    return (told[steps[1]] - told[steps[0]]) / (steps[1] - steps[0]) if len(steps) == 2 else None
+    by_step = {look.step: getattr(look, field) for look in looks if getattr(look, field) is not None}
+    steps = sorted(by_step)[-2:]
+    return (by_step[steps[1]] - by_step[steps[0]]) / (steps[1] - steps[0]) if len(steps) == 2 else None
 
 
 def _probed(trace: Trace, name: str) -> float | None:

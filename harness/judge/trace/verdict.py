@@ -204,14 +204,14 @@ def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:
 
 
 def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[VerdictName, ...]:
-    found: set[VerdictName] = set()
+    names: set[VerdictName] = set()
     if slowdown:
-        found.add("slowdown")
+        names.add("slowdown")
     if memory is not None:
-        found.add(memory.verdict)
+        names.add(memory.verdict)
     elif not slowdown:
-        found.add("flat" if timed else "inconclusive")
-    return tuple(name for name in ORDER if name in found)
+        names.add("flat" if timed else "inconclusive")
+    return tuple(name for name in ORDER if name in names)
 
 
 def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_heap: bool) -> str:
@@ -251,9 +251,9 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
         "inconclusive": f"{what} {noisy}; more steps would settle it",
     }
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
-    told = memory.verdict not in GOOD and detectable >= excluded
-    seen = f", a steady one of {_figure(detectable)} would have been seen" if told else ""
-    return f"{words[memory.verdict]}: a leak of more than {_figure(excluded)} KiB a step is ruled out{seen}"
+    is_bounded = memory.verdict not in GOOD and detectable >= excluded
+    detectable_words = f", a steady one of {_figure(detectable)} would have been seen" if is_bounded else ""
+    return f"{words[memory.verdict]}: a leak of more than {_figure(excluded)} KiB a step is ruled out{detectable_words}"
 
 
 def _figure(value: float) -> str:

@@ -75,10 +75,10 @@ def judge_growth(
     rise = series.windows.later.last_level - _start(values)
     leak = series.leak()
     if leak is not None:
-        found = _leak(leak, rise=rise, cycles=_given_back(looks, limit=limit))
+        growth = _leak(leak, rise=rise, cycles=_given_back(looks, limit=limit))
     else:
-        found = _no_leak(series, rise=rise, plateau=plateau)
-    return replace(found, detectable=series.detectable)
+        growth = _no_leak(series, rise=rise, plateau=plateau)
+    return replace(growth, detectable=series.detectable)
 
 
 def too_few(rows: int) -> str:
@@ -96,16 +96,16 @@ def _leak(pace: LeakRate, *, rise: float, cycles: bool) -> Growth:
 def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
     """Judge a series without a leak: flat, plateau, or undecided."""
     later = series.windows.later
-    found = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high), rise=rise)
+    flat = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high), rise=rise)
     excluded = _excluded(series)
     if excluded >= series.limit:
         verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
         due = series.quantum if excluded - _due(series) < series.limit else None
         fastest = max(excluded, _fastest(series))
-        return replace(found, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
+        return replace(flat, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
     if later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
-        return replace(found, excluded=excluded, below=series.limit)
-    return replace(found, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
+        return replace(flat, excluded=excluded, below=series.limit)
+    return replace(flat, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
 
 
 def _excluded(series: SampledSeries) -> float:
