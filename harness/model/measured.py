@@ -71,6 +71,12 @@ class Look:
     gpu_xid: float | None = None
 
 
+AGENT_COLUMNS = frozenset(
+    {"rss_kib", "heap_kib", "blocks", "step_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
+)
+"""The columns of a trace that the agent measures. The others are metrics that the scenario returns."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trace:
     """What one trial sampled. `step` is the 1-based number of the step after which row i was sampled, shape (n,).
@@ -91,6 +97,11 @@ class Trace:
 
     def column(self, name: str) -> Floats | None:
         return self.columns.get(name)
+
+    @property
+    def metrics(self) -> Mapping[str, Floats]:
+        """The columns that the scenario returned."""
+        return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
 @dataclass(frozen=True, kw_only=True)

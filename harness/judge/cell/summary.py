@@ -16,8 +16,6 @@ from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, Trace
 
 TRACEBACK = "Traceback (most recent call last)"
 NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before the first step)", re.MULTILINE)
-OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
-"""Columns with fields of their own in a CellVerdict. All other columns are reported as `metrics`."""
 
 
 def cell_of(
@@ -93,12 +91,12 @@ def _visible(launches: Sequence[JudgedTrial]) -> Mapping[str, float] | None:
 
 
 def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
-    """Return, for each other column, the median over trials of the medians after the warm-up quarter."""
+    """Return, for each metric of the scenario, the median over trials of the medians after the warm-up quarter."""
     values: dict[str, list[float]] = {}
     for launch in launches:
-        columns = {} if launch.trial.trace is None else launch.trial.trace.columns
-        for name in sorted(set(columns) - OWN_COLUMNS):
-            settled = settled_median(columns[name])
+        metrics = {} if launch.trial.trace is None else launch.trial.trace.metrics
+        for name in sorted(metrics):
+            settled = settled_median(metrics[name])
             if settled is not None:
                 values.setdefault(name, []).append(settled)
     return {name: float(np.median(medians)) for name, medians in values.items()}

@@ -35,11 +35,8 @@ from harness.model import (
     Steps,
     Trial,
 )
+from harness.model.measured import AGENT_COLUMNS
 
-OURS = frozenset(
-    {"rss_kib", "heap_kib", "blocks", "step_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
-)
-"""The columns that are the agent's own."""
 TOLD_CHANGE = 0.05
 """A value that differs from launch to launch, and has no limit, is told where its level changes by this share."""
 AGREE = 2
@@ -74,7 +71,7 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int)
 
 
 def _names(trial: Trial) -> set[str]:
-    return {*(() if trial.trace is None else trial.trace.columns), *trial.not_finite} - OURS
+    return {*(() if trial.trace is None else trial.trace.metrics), *trial.not_finite} - AGENT_COLUMNS
 
 
 @dataclass(frozen=True, kw_only=True)
