@@ -102,7 +102,7 @@ class ReportTable:
 
     @property
     def shown(self) -> Iterator[Shown]:
-        """All its cells."""
+        """All cells of the table."""
         return (cell for row in self.rows for cell in row.cells if cell is not None)
 
     @property

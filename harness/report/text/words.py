@@ -97,7 +97,7 @@ def is_seen_once(result: CellResult) -> bool:
 
 
 def cell_figure(verdict: CellVerdict) -> str:
-    """Return the figure of a cell in a table, `7.84`, `≤0.02`, `SIGSEGV` or ""; rates are KiB a step without the unit."""
+    """Return the figure of a cell in a table, `7.84`, `≤0.02`, `SIGSEGV` or ""; rates have no unit, KiB a step."""
     name = verdict.verdict
     if name in ("growth", "nan"):
         return _figure_of_signal(verdict)
