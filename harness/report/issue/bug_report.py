@@ -230,7 +230,7 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
     if issue.trial is not None:
         yield from growth_lines(issue.trial)
     fine, same, others = _elsewhere(issue)
-    for what, found in (("Not", fine), ("Also", same), ("Another fault", others)):
+    for what, found in (("Not present", fine), ("Also present", same), ("Another fault", others)):
         yield from (f"{what} in {_place(one)}: {words.cell_text(one.verdict)}" for one in found[:MOST_ELSEWHERE])
         if len(found) > MOST_ELSEWHERE:
             yield f"And {len(found) - MOST_ELSEWHERE} more like these."

@@ -72,7 +72,7 @@ def _noise(found: SeriesVerdict) -> str:
     if found.alone:
         return (
             f"noise: {_share(found.noise)}, from neighbouring versions, because each has one value: a drift of the "
-            "machine cannot be told from the versions, and a single worse version cannot be found"
+            "machine looks like a change of the versions, and a single worse version cannot be judged"
         )
     return f"noise: {_share(found.noise)}, from values of one version in different rounds"
 

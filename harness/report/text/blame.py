@@ -141,7 +141,7 @@ def _undecided(attribution: Attribution, names: Names) -> str:
     doubts = {
         "image or lane": f"whether the image or {lanes} is at fault is undecided",
         "lane or both": f"{names.good_with(attribution)}; whether {lanes} alone is at fault is undecided",
-        "nothing good": "there is nothing good to compare with, so whose fault it is is undecided",
+        "nothing good": "there is nothing good to compare with, so the cause is undecided",
     }
     return f"{doubts[attribution.doubt or 'image or lane']}: {_way(attribution, names)}"
 
