@@ -166,7 +166,7 @@ def _with_interval(value: float | None, interval: tuple[float, float] | None) ->
     return numbers.number(value) + ("" if interval is None else f" ({numbers.between(interval)})")
 
 
-# ---------------------------------------------------------------- what to expect, and how sure it is
+# ---------------------------------------------------------------- what to expect, and with what confidence
 
 
 def _expected(issue: Issue) -> str:

@@ -225,7 +225,7 @@ def _fit(fit: ImageFit | None, reasons: Sequence[str], console: Console) -> Text
 
 def _where(fit: ImageFit) -> str:
     size = "" if fit.bytes is None else f" {_size(fit.bytes)}"
-    return f"here{size}" if fit.at_hand else f"pull{size}" if size else "not here"
+    return f"present{size}" if fit.at_hand else f"to pull{size}" if size else "not present"
 
 
 # ---------------------------------------------------------------- JSON

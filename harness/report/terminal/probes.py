@@ -141,7 +141,7 @@ def _leak_summary(found: Sequence[Probed]) -> list[str]:
     for variant in dict.fromkeys(str(each.variant) for each in found):
         cells = {f"{x.image.series} {x.image.version}": x for x in found if str(x.variant) == variant}
         rows.append([variant, *(lost(cells[name]) if name in cells else "-" for name in versions)])
-    head = "valgrind: blocks definitely lost, a step (in all, as valgrind's own summary counts them)"
+    head = "valgrind: blocks definitely lost a step (in brackets: the total in valgrind's own summary)"
     foot = [f"  {NOT_WHOLE}"] if not_whole(found) else []
     return ["\n".join([head, *_table(["variant", *versions], rows), *foot])]
 

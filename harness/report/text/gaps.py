@@ -36,7 +36,7 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     host_problems = {state.problem for state in result.hosts}
     for entry in result.cells:
         known = words.tone(entry.verdict.verdict) in ("good", "bad")
-        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # after the place of a range
+        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # a reason may name the image after its place
         reason = _PLACE.sub("", entry.problem if known else words.why(entry)).removeprefix(named)
         if (reason or not known) and reason not in host_problems and not sensitivity.is_needless(entry):
             name = f"{entry.verdict.verdict}{', launched once' if words.is_seen_once(entry) else ''}"

@@ -19,7 +19,7 @@ def host_name(name: str) -> str:
 
 
 class Names:
-    """The lanes of one attribution in words. In a run with one host and one lane, a lane without a named card is ""."""
+    """The lanes of one attribution in words; "" in a run with one host and one lane, unless that has a named card."""
 
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
         self._cells = result.cells
