@@ -46,7 +46,7 @@ def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
     strip = signal_words.strip(build.seen(build.flat(), **bad, **blind))
     assert signal_words.marks(strip) == "✗✓✗?✗·"
     assert signal_words.told(strip) == (
-        "outcome bad, memory good, other growth bad, step time not decided, start-up bad, results nothing to look at"
+        "outcome bad, memory good, other growth bad, step time not decided, start-up bad, results not checked"
     )
     assert len(signal_words.GROUP_NAMES) == len(GROUPS) == len(strip)
     assert signal_words.strip(build.flat()) == ()
@@ -85,7 +85,7 @@ def test_of_several_bad_signals_the_cause_is_shown() -> None:
     [
         ("step_time", build.BLIND, "step time", "only ±35 %"),
         ("step_time", replace(build.BLIND, visible=2e7), "step time", "only >10×"),
-        ("step_time", replace(build.BLIND, visible=None), "step time", "cannot be told"),
+        ("step_time", replace(build.BLIND, visible=None), "step time", "cannot be judged"),
         ("tail", replace(build.BLIND, visible=3.1), "tail", "only ±310 %"),
         ("open_files", SignalVerdict(seen="blind", visible=0.3), "open files", "only 0.3 files/step"),
         ("setup_time", SignalVerdict(seen="bad", value=2.1), "setup time", "2.10 s"),
@@ -179,7 +179,7 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
 def test_what_is_blind_for_want_of_launches_is_not_called_coarse() -> None:
     """`only a change of 2 % would have shown, the limit is 10 %` is nonsense."""
     few = SignalVerdict(seen="blind", value=1.43e-5, limit=0.1, visible=0.02, why="too few rounds")
-    assert signal_words.sentence("step_time", few) == "step time: cannot be told (limit 10 %); too few rounds"
+    assert signal_words.sentence("step_time", few) == "step time: cannot be judged (limit 10 %); too few rounds"
     row = table.tables(one_row(build.seen(build.flat(), step_time=few, tail=few)))[0].verdicts[0]
     assert "step time 14.3 → 14.3 µs (no change; a change of 2 % would have shown)" in old_to_new.line(row)
     assert "tail" not in old_to_new.line(row)
@@ -235,13 +235,13 @@ def test_junit_skips_what_is_blind_and_fails_what_is_bad() -> None:
 
 def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
     assert gaps.not_looked_at(build.signalled()) == [
-        "not looked at: peak GPU memory and peak of the GPU pool (no GPU), throughput (the scenario has no items); "
+        "not checked: peak GPU memory and peak of the GPU pool (no GPU), throughput (the scenario has no items); "
         "in multidict_read: results (the scenario returns none)"
     ]
     none = SignalVerdict(seen="none", why="the command's exit code decides")
     only_outcome = build.seen(build.flat(), **{name: none for name in SIGNALS if name != "outcome"})
     assert gaps.not_looked_at(one_row(only_outcome)) == [
-        "not looked at: memory, other growth, step time and start-up (the command's exit code decides), "
+        "not checked: memory, other growth, step time and start-up (the command's exit code decides), "
         "results (the scenario returns none)"
     ]
     assert gaps.not_looked_at(one_row(build.flat())) == [], "runs of before there were signals tell nothing of them"

@@ -41,23 +41,23 @@ def test_a_whole_report() -> None:
            6.3.1 (more than 0.017 KiB/step would have shown)
 
         ✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again
-        figures: leak and ≤ (what flat rules out) in KiB a step
+        figures: leak, and after ≤ the leak that flat rules out, in KiB a step
 
         Findings
          - multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).
            figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)
-           rests on: 3 launches of 6.3.0 beside 3 of 6.2.0, which agree; confirmed
+           evidence: 3 launches of 6.3.0 against 3 of 6.2.0, which agree; confirmed
            whose fault: the package's
            layer: native heap
            next: harness issue reports/quickstart/20250301T120000Z-1a2b 1
          - multidict leaks 2.8 KiB a step since 6.5.0 (fixed in 6.6.4).
            figures: memory at most 0.017 → 2.82 KiB/step (2.81 to 2.82)
-           rests on: 3 launches of 6.5.0 beside 3 of 6.4.4, which agree; confirmed
+           evidence: 3 launches of 6.5.0 against 3 of 6.4.4, which agree; confirmed
            whose fault: the package's
            layer: native heap
            next: harness issue reports/quickstart/20250301T120000Z-1a2b 3
 
-        flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide
+        flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed
 
         Report: reports/quickstart/20250301T120000Z-1a2b/report.html""")
 
@@ -118,7 +118,7 @@ def test_fifty_versions_and_24_variants_are_all_there(width: int) -> None:
 def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
     """`not run` is a riddle to who sees it first; what is not in the table needs no words."""
     text = " ".join(shown(build.varied()).split())
-    assert "– untested: should have run and did not; incompatible: cannot run on that card Step" in text
+    assert "– untested: should have run but did not; incompatible: cannot run on that card Step" in text
     ran = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat())
     last = replace(
         ran.cells[-1], verdict=build.unknown("untested", ""), skipped=Skip(by="search", why="not needed: 6.6.3 is good")
