@@ -196,7 +196,7 @@ def visible_text(name: str, visible: float | None) -> str:
     signal = signal_of(name)
     if signal.kind == "growth":
         return _in_unit(visible, signal.unit)
-    return "more than tenfold" if visible > _TENFOLD else f"{numbers.number(_two(100 * max(visible, _FINEST)))} %"
+    return "more than tenfold" if visible > _TENFOLD else f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
 def changed(old: float, new: float) -> str:
@@ -210,6 +210,12 @@ def changed(old: float, new: float) -> str:
 def _two(value: float) -> float:
     """Round to two significant digits."""
     return float(f"{value:.1e}")
+
+
+def _two_up(value: float) -> float:
+    """Round up to two significant digits: a change as large as the figure that is named has to show."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / digit * (1 - 1e-9)) * digit:.1e}")
 
 
 # ---------------------------------------------------------------- one signal in words
