@@ -31,8 +31,7 @@ Level = tuple[float, Interval | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What can be compared between the versions of a block, oldest first. Each figure is computed once, on first use.
-    """
+    """What can be compared between the versions of a block, oldest first. Each figure is computed on first use."""
 
     cells: Sequence[CellVerdict]
     trials: Sequence[Sequence[Trial]]
