@@ -17,8 +17,8 @@ NEVER_RAN = "no launch of one side recorded its environment"
 
 
 def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
-    """Return what changed from one launch to the other, by kind. A section is `unknown` if a launch is None or did not
-    record what the section needs.
+    """Return what changed between the launches, by kind; a section is `unknown` if one launch did not record what it
+    needs.
     """
     trials = (before, after)
     facts = [trial.facts if trial is not None else {} for trial in trials]
@@ -94,9 +94,7 @@ def installed_as(trial: Trial, name: str) -> tuple[str, str] | None:
 
 
 def installed_otherwise(one: Trial, other: Trial) -> tuple[Changed, ...]:
-    """Return the packages of both launches that were installed in different ways: pure Python, compiled, or from
-    source.
-    """
+    """Return the packages of both launches that were installed differently: pure Python, compiled, or from source."""
     left, right = (_texts(trial.facts.get("wheels"), _any) or {} for trial in (one, other))
     both = {name: (installed_as(one, name), installed_as(other, name)) for name in sorted(left.keys() & right.keys())}
     return tuple(

@@ -15,8 +15,8 @@ ARCHITECTURE = re.compile(r"(\d+\.\d)[a-z]?(\+PTX)?")
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedImage:
-    """An image as the engine or the registry describes it. `reference` is what it is pulled by, `version` its name
-    within the series.
+    """An image as the engine or registry describes it. `reference` is what it is pulled by, `version` its name in the
+    series.
     """
 
     reference: str = ""

@@ -10,9 +10,7 @@ LEADING = re.compile(r"\s*[vVrR]?(\d{1,9}(?:\.\d{1,9})*)")
 
 
 def numbers(text: str | None) -> Numbers | None:
-    """Parse `535.104.05-server` into (535, 104, 5). Trailing zeros are dropped: `11.8.0` is `11.8`. None for no
-    version.
-    """
+    """Parse `535.104.05-server` into (535, 104, 5). Trailing zeros are dropped: `11.8.0` is `11.8`. None if none."""
     found = LEADING.match(text or "")
     if found is None:
         return None

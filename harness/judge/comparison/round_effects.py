@@ -1,7 +1,7 @@
 """Two-way layout of rounds and versions: removes round effects, winsorizes outliers, and estimates the noise.
 
 Values are logs, shape (rounds, versions). What all launches of a round share (heat, a slow hour) says nothing about
-versions and is subtracted. A launch far away from both its round and its version was disturbed, and is drawn in.
+versions and is subtracted. A launch far from both its round and its version was disturbed: it is drawn in (winsorized).
 """
 
 from __future__ import annotations

@@ -60,9 +60,7 @@ def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps
 
 
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
-    """Return the median step times of each version, in seconds: of launches in turn, and of those that waited for
-    images.
-    """
+    """Return each version's median step times, in seconds: of launches in turn, and of those that waited for images."""
     timed = [[trial for trial in version if level_figures.is_timed(trial, steps)] for version in launches]
     common = level_figures.common_steps(timed)
 

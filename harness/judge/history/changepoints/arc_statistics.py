@@ -20,8 +20,7 @@ BATCH_CELLS = 1_000_000
 EXCEEDED = 100
 """Number of permutations at least as extreme at which a test stops: p is far from small (Besag and Clifford, 1991)."""
 ALL_ARCS = 64
-"""Most versions for which stretches of every length are tried; in longer series each length is 1.5 times the one
-before."""
+"""Most versions for which stretches of all lengths are tried; in longer series lengths grow by a factor of 1.5."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,7 @@ from harness.model import Floats
 TAIL = 3.0
 """Degrees of freedom of the Student errors that the test of every round's difference assumes."""
 TAIL_SCALE = 1.3
-"""Standard deviation of such errors, in units of their scale, after outliers are drawn in: 1.37 by simulation, less a
-margin."""
+"""Standard deviation of such errors over their scale, once outliers are drawn in: 1.37 by simulation, less a margin."""
 FREEDOM_FOR_SCALE = 12
 """The scale factor is at most the degrees of freedom divided by this: few degrees of freedom estimate the scale poorly
 (found by simulation, down to FEWEST_FREEDOM)."""
@@ -92,7 +91,5 @@ class Test:
 
 
 def places_tried(versions: int, smaller: int) -> float:
-    """Return the number of pairs to correct for. It grows with their length, so that the total over all lengths is
-    finite.
-    """
+    """Return the number of pairs to correct for. It grows with their length, so that the sum over lengths is finite."""
     return float(max(1, (versions - 1) * smaller**3))

@@ -48,9 +48,7 @@ class Laid:
         return Laid(values=self.values[:, begin:end], raw=self.raw[:, begin:end], spread=self.spread)
 
     def variance(self, least: float) -> float:
-        """Return the variance of a version's mean, bounded below by WOBBLE so that changes far below `least` do not
-        count.
-        """
+        """Return the variance of a version's mean, at least that of changes far below `least` (WOBBLE)."""
         return float(max(self.spread.deviation**2 / self.rounds, (WOBBLE * least) ** 2))
 
 

@@ -53,9 +53,7 @@ def pieces(means: Floats, *, variance: float, penalty: float, line_penalty: floa
 
 
 def usual_penalty(versions: int) -> float:
-    """Return the penalty of one more level: chance seldom gains so much at any position. The tests that follow are
-    stricter.
-    """
+    """Return the penalty of one more level: chance seldom gains so much anywhere. Later tests are stricter."""
     return 4 + 2 * math.log(versions)
 
 

@@ -20,8 +20,7 @@ from harness.model import Interval
 MISFIT = 3.0
 """Largest mean square residual of a ramp, in variances of a version's mean: short but plain stairs leave more."""
 MARGIN = 6.0
-"""Penalty of a line beyond that of two levels, in units of twice the log likelihood; a smaller one makes ramps of
-steps."""
+"""Penalty of a line beyond that of two levels, in twice the log likelihood; a smaller one makes ramps of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ class Ramp:
 
 
 def ramps_of(laid: Laid, *, least: float, alpha: float) -> list[Ramp]:
-    """Return the ramps that rise or fall by `least` or more (a log), oldest first; `alpha` is the chance of a false
+    """Return the ramps that rise or fall by at least `least` (a log), oldest first; `alpha` is the chance of a false
     one.
     """
     if laid.versions < FEWEST_ON_A_LINE:
