@@ -148,9 +148,13 @@ def _machine(trials: Sequence[Trial | None]) -> Section:
 
 
 def _of_machine(trial: Trial) -> dict[str, str]:
-    seen = trial.fingerprint
-    told = {name: str(seen[name]) for name in ("engine", "kernel", "cpu", "cpus", "memory_bytes") if seen.get(name)}
-    return told | {
+    fingerprint = trial.fingerprint
+    machine = {
+        name: str(fingerprint[name])
+        for name in ("engine", "kernel", "cpu", "cpus", "memory_bytes")
+        if fingerprint.get(name)
+    }
+    return machine | {
         f"GPU {number} {name}": str(gpu[name])
         for number, gpu in enumerate(trial.cards)
         for name in ("name", "driver", "cuda", "memory_mib", "power_limit_w")

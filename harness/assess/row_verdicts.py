@@ -240,7 +240,7 @@ def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool
     left_out = "; ".join(map(str, refused(trials)))
     usual = baseline_of(block)
     lacking = usual is not None and any(trials) and not any(trial.measured for trial in trials[usual])
-    told = (
+    warnings = (
         lacking
         and f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so bad is what is "
         "worse than the version before, and a series that begins worse than the baseline is not reported",
@@ -251,4 +251,4 @@ def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool
         and f"{block.series.name} {place}: some trials are not compared with the others, as they differ in: "
         f"{left_out}; --fresh measures all alike",
     )
-    return tuple(text for text in told if text)
+    return tuple(text for text in warnings if text)

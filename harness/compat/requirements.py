@@ -45,14 +45,14 @@ def _brand(wanted: str, gpu: Gpu) -> bool | None:
 
 
 def _all(results: Iterable[bool | None]) -> bool | None:
-    told = list(results)
-    if False in told:
+    values = list(results)
+    if False in values:
         return False
-    return None if None in told else True
+    return None if None in values else True
 
 
 def _any(results: Iterable[bool | None]) -> bool | None:
-    told = list(results)
-    if True in told or not told:
+    values = list(results)
+    if True in values or not values:
         return True
-    return None if None in told else False
+    return None if None in values else False

@@ -36,9 +36,9 @@ def compatibility(image: DescribedImage, gpu: Gpu, *, table: CompatibilityTable 
     if not needs.known:
         return _unknown("nothing is known of what it needs")
     checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu, table))
-    told = [check for check in checks if check is not None]
-    forbidden = [check for check in told if check.state == "incompatible"]
-    return (forbidden or told or [Compatibility(state="runs", why=_met(needs, gpu))])[0]
+    objections = [check for check in checks if check is not None]
+    forbidden = [check for check in objections if check.state == "incompatible"]
+    return (forbidden or objections or [Compatibility(state="runs", why=_met(needs, gpu))])[0]
 
 
 def _unknown(why: str) -> Compatibility:

@@ -18,8 +18,8 @@ def throttled(trial: Trial) -> str | None:
     looks = trial.trace.looks if trial.trace is not None else ()
     clocks = [look.gpu_clock_mhz for look in looks if look.gpu_clock_mhz is not None]
     highest = max(clocks, default=0.0)
-    told = (_told(look, highest_mhz=highest) for look in looks)
-    return next((words for words in told if words is not None), None)
+    reasons = (_told(look, highest_mhz=highest) for look in looks)
+    return next((words for words in reasons if words is not None), None)
 
 
 def _told(look: Look, *, highest_mhz: float) -> str | None:

@@ -109,8 +109,8 @@ class Exchange:
 
     def _theirs_s(self, answer: Response) -> float:
         """Return the time of the server, whose clock may differ from ours; our time if it sends none."""
-        told_s = _date_s(answer.headers.get("Date", ""))
-        return self._now_s() if told_s is None else told_s
+        date_s = _date_s(answer.headers.get("Date", ""))
+        return self._now_s() if date_s is None else date_s
 
     def _follow(self, question: Question) -> Response:
         """Return the answer after all redirects. Our authorization stays at the first origin: blob stores sign URLs."""
@@ -145,10 +145,10 @@ class Exchange:
             if time.monotonic() > ends_s:
                 self._session = _Session()  # the abandoned request still uses the old one
                 raise Fleeting(f"has not finished its answer in {self._patience.answer_s:.0f} s")
-        found = outcome[0]
-        if isinstance(found, Response):
-            return found
-        raise _explained(found, host_of(url)) from None
+        answer = outcome[0]
+        if isinstance(answer, Response):
+            return answer
+        raise _explained(answer, host_of(url)) from None
 
     def _request(self, question: Question, *, url: str, authorization: str | None) -> Response:
         headers = {"User-Agent": "harness", **question.headers}

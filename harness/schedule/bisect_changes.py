@@ -34,8 +34,8 @@ def with_boundaries(
         if metric in rules.limits
         for change in _levels(metric, boundaries, cells=cells, rules=rules)
     ]
-    told = {(change.metric, change.kind, change.after) for change in levels}
-    return (*kept, *levels, *(each for each in drifts if (each.metric, each.kind, each.after) not in told))
+    reported = {(change.metric, change.kind, change.after) for change in levels}
+    return (*kept, *levels, *(each for each in drifts if (each.metric, each.kind, each.after) not in reported))
 
 
 def _as_searched(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
@@ -137,5 +137,7 @@ def _confirmed(cell: CellResult, named: CellResult) -> CellResult:
     seen, is_bad = describe(cell.cell, measured[0])
     if not is_bad:
         return cell
-    told = f"bad since {named.cell.image.version}, where launches agree: the search needed no more launches of this one"
-    return replace(cell, verdict=replace(cell.verdict, why=f"{seen}; {told}"))
+    reason = (
+        f"bad since {named.cell.image.version}, where launches agree: the search needed no more launches of this one"
+    )
+    return replace(cell, verdict=replace(cell.verdict, why=f"{seen}; {reason}"))

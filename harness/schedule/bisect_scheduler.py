@@ -174,8 +174,8 @@ def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bo
 
 
 def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> bisect.Evidence:
-    told = [_shows(launch, metric, usual) for launch in launches]
-    return bisect.Evidence(good=told.count("good"), bad=told.count("bad"), unsure=told.count("unsure"))
+    shown = [_shows(launch, metric, usual) for launch in launches]
+    return bisect.Evidence(good=shown.count("good"), bad=shown.count("bad"), unsure=shown.count("unsure"))
 
 
 def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:

@@ -41,8 +41,8 @@ def review(cell: Cell, trial: Trial) -> Review:
     found = compat.explain(trial)
     if found is None:
         return Review(trial=trial)
-    told = f"{found.why}: {trial.message}" if trial.message else found.why
+    message = f"{found.why}: {trial.message}" if trial.message else found.why
     if found.kind == "oom":
-        return Review(trial=replace(trial, end="oom", message=told))
+        return Review(trial=replace(trial, end="oom", message=message))
     incompatible = found.why if found.kind == "incompatible" else ""
-    return Review(trial=replace(trial, end="infrastructure", message=told), incompatible=incompatible)
+    return Review(trial=replace(trial, end="infrastructure", message=message), incompatible=incompatible)

@@ -104,8 +104,8 @@ class FullScheduler:
         waited = [run for run in compared if _awaited(run)]
         if not waited or len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
             return []
-        told = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
-        return [] if told or waited[0] in runs or waited[0] not in able else waited[:1]
+        is_known = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
+        return [] if is_known or waited[0] in runs or waited[0] not in able else waited[:1]
 
     @property
     def _has_waited(self) -> bool:

@@ -30,8 +30,8 @@ def acquitted(launches: Sequence[BothWays], *, limit: float | None) -> float | N
     fraction: then no version is slower. None if it is not, or if no launch waited for images or nothing can be
     compared. `launches` has an entry for each version (`round_tables.step_time_launches`).
     """
-    most = None if limit is None else bound_of(_logs(launches))
-    return most if most is not None and limit is not None and most <= math.log1p(limit) else None
+    bound = None if limit is None else bound_of(_logs(launches))
+    return bound if bound is not None and limit is not None and bound <= math.log1p(limit) else None
 
 
 def bound_of(known: Sequence[Ways]) -> float | None:

@@ -175,9 +175,9 @@ def _throughput(trace: Trace, common: int) -> float | None:
 def _cpu(launches: Launches) -> Figure:
     """Processor seconds a step, up to the last look that all launches took; None if launches take too little."""
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    told = [each for trace in traces if (each := _told(trace, "cpu_s"))]
-    common = max(set.intersection(*map(set, told)), default=0) if told else 0
-    is_enough = bool(common) and float(np.median([each[common] for each in told])) >= SHORTEST_CPU_S
+    looked = [each for trace in traces if (each := _told(trace, "cpu_s"))]
+    common = max(set.intersection(*map(set, looked)), default=0) if looked else 0
+    is_enough = bool(common) and float(np.median([each[common] for each in looked])) >= SHORTEST_CPU_S
 
     def per_step(trial: Trial) -> float | None:
         cpu_s = None if trial.trace is None or not is_enough else _told(trial.trace, "cpu_s").get(common)

@@ -27,16 +27,18 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
     before: int | None = None
     found = []
     for place, version in enumerate(launches):
-        told = [lines_of(trial) for trial in version if trial.measured]
-        if not told:
+        printed = [lines_of(trial) for trial in version if trial.measured]
+        if not printed:
             continue
         usual = [
-            line for line, count in Counter(line for each in told for line in each).items() if 2 * count > len(told)
+            line
+            for line, count in Counter(line for each in printed for line in each).items()
+            if 2 * count > len(printed)
         ]
         new = [line for line in usual if line not in known]
         if before is not None:
             found += list(_observed(before, place, new))
-        known.update(*told)
+        known.update(*printed)
         before = place
     return tuple(found)
 

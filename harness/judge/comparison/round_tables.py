@@ -55,8 +55,8 @@ def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
 def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
     """Return the differences between the logs of a level signal's figures of each pair that can be compared."""
     both = [pair for pair in level_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
-    told = [[level_figures.figure_of(name, [pair])(trial) for trial in pair] for pair in both]
-    return [math.log(one / twin) for one, twin in told if one and twin]
+    figures = [[level_figures.figure_of(name, [pair])(trial) for trial in pair] for pair in both]
+    return [math.log(one / twin) for one, twin in figures if one and twin]
 
 
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
@@ -123,20 +123,20 @@ def _by_place(launches: Launches, figure: Figure) -> dict[int, dict[Round, float
 
 
 def _by_round(version: Sequence[Trial], figure: Figure) -> dict[Round, float]:
-    told = {(trial.run, trial.round): figure(trial) for trial in version}
-    return {number: value for number, value in told.items() if value is not None and value > 0}
+    figures = {(trial.run, trial.round): figure(trial) for trial in version}
+    return {number: value for number, value in figures.items() if value is not None and value > 0}
 
 
 def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) -> RoundTable | None:
     """Return the table of the rounds that all versions have; None unless two versions share rounds. `scale` is applied
     to every figure: levels are compared by their logs.
     """
-    known = _with_enough_rounds(columns)
-    if len(known) < 2:
+    complete = _with_enough_rounds(columns)
+    if len(complete) < 2:
         return None
-    rounds = sorted(_shared(known))
-    values = [[scale(column[number]) for column in known.values()] for number in rounds]
-    return RoundTable(values=np.array(values), positions=tuple(known))
+    rounds = sorted(_shared(complete))
+    values = [[scale(column[number]) for column in complete.values()] for number in rounds]
+    return RoundTable(values=np.array(values), positions=tuple(complete))
 
 
 def _with_enough_rounds(columns: Columns) -> Columns:

@@ -151,9 +151,9 @@ def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change
     both = [
         replace(change, verdict="slowdown") if (change.kind, change.after) in drifts else change for change in levels
     ]
-    told = {(change.kind, change.after) for change in levels}
+    changed = {(change.kind, change.after) for change in levels}
     return sorted(
-        [*both, *(change for change in slowdown if (change.kind, change.after) not in told)],
+        [*both, *(change for change in slowdown if (change.kind, change.after) not in changed)],
         key=lambda change: change.after,
     )
 

@@ -48,15 +48,15 @@ def judge_series(table: RoundTable, *, least: float, seed: int = 0) -> SeriesFou
         odd = _outside(far_out(laid, least=least), levels)
     else:
         levels = find_levels(table.values, least=least, alpha=ALPHA, seed=seed)
-        known = spread_within(laid_out(table.values)[0])
-        assert known is not None, "two rounds of two versions tell noise"
-        spread, odd = known, []
+        residual = spread_within(laid_out(table.values)[0])
+        assert residual is not None, "two rounds of two versions show noise"
+        spread, odd = residual, []
         visible = least_found(table.values, spread=spread, alpha=ALPHA)
     found = level_changes("value", table, levels, rule=LevelRule(least=least, seed=seed))
-    told = {id(shift) for shift, _ in found}
+    reported = {id(shift) for shift, _ in found}
     return SeriesFound(
         changes=tuple(change for _, change in found),
-        better=tuple(shift for shift in levels.shifts if id(shift) not in told and shift.size < 0),
+        better=tuple(shift for shift in levels.shifts if id(shift) not in reported and shift.size < 0),
         noise=spread.deviation,
         visible=visible,
         lasting=LASTING if rounds == 1 else 1,

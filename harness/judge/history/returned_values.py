@@ -134,18 +134,18 @@ class _Metric:
     @cached_property
     def first_nan(self) -> int:
         """First step at which any version returned NaN; 0 if none did."""
-        told = [
+        steps = [
             trial.not_finite[self.name][1] for each in self.launches for trial in each if self.name in trial.not_finite
         ]
-        return min(told, default=0)
+        return min(steps, default=0)
 
     def _is_nan(self, version: Sequence[Trial]) -> bool | None:
         """Whether a version returns NaN; launches that ended before the first NaN of any version say nothing."""
         asked = [trial for trial in version if trial.measured and self.name in _names(trial)]
-        told = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_nan]
-        if not told or (any(told) and sum(told) < AGREE):
+        is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_nan]
+        if not is_nan or (any(is_nan) and sum(is_nan) < AGREE):
             return None
-        return any(told)
+        return any(is_nan)
 
     # ------------------------------------------------------------ exact values
 
@@ -218,9 +218,9 @@ class _Metric:
         levels = find_levels(table.values, least=limit, alpha=ALPHA, seed=self.seed)
         changes = tuple(self._noisy_changes(table, levels))
         if self.limit is None:
-            told = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
+            shifts = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
             means = dict(zip(table.positions, table.values.mean(axis=0) * scale, strict=True))
-            return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in told), None
+            return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in shifts), None
         alpha = strictest(self.signal, blocks=1)
         return changes, (), least_found(table.values, spread=spread, alpha=alpha)
 

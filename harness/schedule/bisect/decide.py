@@ -223,11 +223,11 @@ def _found(spots: Sequence[VersionEvidence], rules: Rules) -> str:
     ends = _outer(spots, rules)
     if not ends:
         return "no version could be launched"
-    told = [_told(spots, boundary, rules) for boundary in conclude(spots, rules=rules)]
+    conclusions = [_told(spots, boundary, rules) for boundary in conclude(spots, rules=rules)]
     since = {metric: bad_from_start(spots, metric) for metric in metrics_of(spots)}
-    told += [_since(spots, p, metric, rules) for metric, p in since.items() if p is not None]
-    if told:
-        return "; ".join(told)
+    conclusions += [_since(spots, p, metric, rules) for metric, p in since.items() if p is not None]
+    if conclusions:
+        return "; ".join(conclusions)
     unclear = [name_of(spots, place) for place, spot in enumerate(spots) if _is_unclear(spot)]
     if unclear:
         return f"nothing bad was found, but it is unclear whether {' and '.join(unclear)} is good: --trials for more"

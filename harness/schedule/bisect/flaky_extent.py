@@ -65,16 +65,16 @@ def pick(spots: Sequence[VersionEvidence], change: StateChange, reach: Reach, ru
     steps = _steps(spots, reach.places, change, rules)
     fails = {each: reach.fails(each) for each in set(steps)}
     end = _provable(reach, [_good(each, count) for each, count in zip(steps, left, strict=True)], rules)
-    told = {
+    bits = {
         place: _bits(reach.bad(index), fails[steps[index]])
         for index, place in enumerate(reach.places[: end + 1])
         if left[index] > 0
     }
-    if not told:
+    if not bits:
         return None
-    best = max(told.values())
-    at_hand = [place for place in told if spots[place].at_hand and told[place] >= NEARLY * best]
-    return max(at_hand or told, key=told.__getitem__)
+    best = max(bits.values())
+    at_hand = [place for place in bits if spots[place].at_hand and bits[place] >= NEARLY * best]
+    return max(at_hand or bits, key=bits.__getitem__)
 
 
 def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:

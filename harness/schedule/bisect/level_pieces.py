@@ -74,9 +74,9 @@ class PiecewiseFit:
 
 def figures_of(spots: Sequence[VersionEvidence], metric: str) -> Figures | None:
     """Return the figures of a metric; None if no two versions were measured side by side."""
-    told = [(number, place, value) for place, spot in enumerate(spots) for number, value in _told(spot, metric)]
-    together = {number for number, place, _ in told if any(n == number and p != place for n, p, _ in told)}
-    kept = [each for each in told if each[0] in together]
+    measured = [(number, place, value) for place, spot in enumerate(spots) for number, value in _told(spot, metric)]
+    together = {number for number, place, _ in measured if any(n == number and p != place for n, p, _ in measured)}
+    kept = [each for each in measured if each[0] in together]
     if not kept:
         return None
     numbers, places, values = zip(*kept, strict=True)

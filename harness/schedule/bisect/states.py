@@ -42,8 +42,8 @@ def evidence(spot: VersionEvidence, metric: str) -> Evidence:
 
 def metrics_of(spots: Sequence[VersionEvidence]) -> list[str]:
     """Return the metrics with any evidence."""
-    told = {metric for spot in spots for metric in spot.states}
-    return [metric for metric in STATE_METRICS if metric in told]
+    present = {metric for spot in spots for metric in spot.states}
+    return [metric for metric in STATE_METRICS if metric in present]
 
 
 def state_of(spot: VersionEvidence, metric: str) -> State:
