@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def shown_rows(trials: int) -> int:
-    """Return how many rows of each trace are kept for the reports of a run of so many trials."""
+    """Return how many rows of each trace are kept for the reports of a run with `trials` trials."""
     return max(LEAST_ROWS, min(SHOWN_ROWS, HELD_ROWS // max(1, trials)))
 
 

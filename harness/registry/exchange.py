@@ -19,7 +19,7 @@ import urllib3
 from harness.registry.errors import Fleeting, RegistrySilent, RegistryTrouble
 
 Pause = Callable[[float], object]
-"""Waits so many seconds; with 0 it only checks whether to stop. May raise Interrupted."""
+"""Waits for a number of seconds; with 0 it only checks whether to stop. May raise Interrupted."""
 
 BUSY = frozenset({429, 500, 502, 503, 504})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -116,7 +116,7 @@ def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> 
 
 
 def level_of(figures: Sequence[float]) -> Level:
-    """Return the geometric mean of positive figures, one a launch, with its 95 % interval."""
+    """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
     return math.exp(float(np.mean(np.log(figures)))), log_t_interval(figures)
 
 

@@ -162,7 +162,7 @@ def _late_ratio(trace: Trace, common: int) -> float | None:
 
 
 def _throughput(trace: Trace, common: int) -> float | None:
-    """Return the items a second."""
+    """Return the throughput, in items a second."""
     columns = [trace.column(name) for name in ("items", "step_s")]
     items, step_s = (None if column is None else _rows(trace, column, common * WARM_UP, common) for column in columns)
     if items is None or step_s is None:

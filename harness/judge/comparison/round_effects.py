@@ -20,7 +20,7 @@ TAIL = 4.0
 FAR = 2.5
 """Standard deviations beyond which a launch is drawn in."""
 FAR_BY_ROUND = 4.0
-"""The same where the levels of versions are not known."""
+"""Robust standard deviations beyond which a launch is drawn in where the versions' levels are unknown."""
 ROUNDS_TO_CLEAN = 3
 """Fewest rounds for which outliers are drawn in: of two launches of a version, either may be the outlier."""
 FREEDOM_TO_CLEAN = 9

@@ -128,12 +128,12 @@ class _History:
         return frozenset(found)
 
     def _luck(self, bad: int, launches: int) -> float:
-        """Return the chance that so many launches all end well in a version that is as bad as this one."""
+        """Return the chance that `launches` launches all end well in a version that is as bad as this one."""
         return _missed(self.cells[bad], [*self._failing, *(self.cells[near] for near in sorted(self._lucky))], launches)
 
 
 def _missed(own: CellVerdict, alike: Sequence[CellVerdict], launches: int) -> float:
-    """Return the chance that so many launches miss a failure: by the rate of one version, or by that of all that
+    """Return the chance that `launches` launches miss a failure: by the rate of one version, or by that of all that
     failed, whichever chance is larger. If all of a version's few launches failed, its rate may be lower than it seems;
     and another version may fail for another reason.
     """

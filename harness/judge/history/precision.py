@@ -99,7 +99,7 @@ def _waited(trials: Sequence[Sequence[Trial]]) -> bool:
 def too_wide(
     metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
 ) -> str | None:
-    """Return why a comparison takes another round, of at most `most`, or None. Its scenario has so many `blocks`."""
+    """Return why a comparison takes another round, of `most` in all, or None. Its scenario has `blocks` blocks."""
     width = _least_found(metric, table, noise=noise, blocks=blocks)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None

@@ -243,14 +243,14 @@ def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
 
 
 def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
-    """Return p of Fisher's exact test of failures, between the two runs of versions on both sides of a change."""
+    """Return the p-value of Fisher's exact test of failures, between the runs of versions beside a change."""
     old = _run_counts(states, cells, start=before, direction=-1)
     new = _run_counts(states, cells, start=after, direction=1)
     return exact_p(old, new)
 
 
 def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
-    """Return p of Fisher's exact test, two-sided, for the (failed, other) launches on both sides: the share of all ways
+    """Return two-sided p of Fisher's exact test for (failed, other) launches on both sides: the share of all ways
     to distribute the failures that are no likelier than this one.
     """
     failed, launches = old[0] + new[0], sum(old)

@@ -31,7 +31,7 @@ class Reach:
         return float(self.outermost[index:].sum())
 
     def fails(self, steps: int | None) -> float:
-        """Return the probability that a launch of so many steps fails, if its version is bad."""
+        """Return the probability that a launch of `steps` steps fails, if its version is bad."""
         return 1 - luck(self.seen, [_good(steps)])
 
 

@@ -63,7 +63,7 @@ class PiecewiseFit:
         return np.asarray(self.errors * float(stdtrit(self.freedom, 0.975)))
 
     def p(self, number: int, *, places: int) -> float:
-        """Return the chance of a step as clear as this at any of so many places, if there is none."""
+        """Return the chance of a step as clear as this at any of `places` places, if there is none."""
         score = abs(float(self.sizes[number] / self.errors[number]))
         return min(1.0, 2 * float(stdtr(self.freedom, -score)) * places)
 

@@ -37,7 +37,7 @@ class Evidence:
         return replace(self, bad=self.bad + 1, failed_at=(*self.failed_at, step))
 
     def fine(self, steps: int) -> Evidence:
-        """Return the evidence with one more launch that made so many steps and ended well."""
+        """Return the evidence with one more launch that made `steps` steps and ended well."""
         return replace(self, good=self.good + 1, survived=(*self.survived, steps))
 
 

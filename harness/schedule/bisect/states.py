@@ -114,7 +114,7 @@ def failures_from(spots: Sequence[VersionEvidence], change: StateChange) -> int:
 
 
 def enough_failures(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> bool:
-    """Whether a version failed too often to be flaky, or as often as the launches for a clear outcome allow."""
+    """Whether failures are enough to rule out a flaky one, or all that the launches for a clear outcome allow."""
     if change.metric != "outcome" or failures_from(spots, change) >= rules.failures:
         return True
     versions = sum(spot.testable for spot in spots)

@@ -42,7 +42,7 @@ class Arcs:
 
     @classmethod
     def of(cls, versions: int, *, unit: float) -> Arcs:
-        """Return the arcs of so many versions; `unit` is the variance of a version's mean."""
+        """Return the arcs of a series of `versions`; `unit` is the variance of a version's mean."""
         pairs = {(first, first + length) for length in _lengths(versions) for first in range(1, versions - length + 1)}
         first, end = np.array(sorted(pairs | {(first, versions) for first in range(1, versions)}), dtype=np.intp).T
         splits = end == versions
@@ -72,7 +72,7 @@ def _lengths(versions: int) -> Sequence[int]:
 
 
 def welch_p(values: Floats, *, first: int, end: int) -> float:
-    """Return p of Welch's t-test between the trials of a stretch and the others, whatever their rounds.
+    """Return the p-value of Welch's t-test between the trials of a stretch and the others, whatever their rounds.
 
     The paired test has hardly any degrees of freedom with few rounds of few versions.
     """
@@ -84,7 +84,7 @@ def welch_p(values: Floats, *, first: int, end: int) -> float:
 
 
 def permutation_p(piece: Floats, arcs: Arcs, *, best: int, rng: np.random.Generator) -> float:
-    """Return p of the stretch `best` by a permutation test that exchanges versions within their rounds."""
+    """Return the p-value of stretch `best` by a permutation test that exchanges versions within their rounds."""
     score = float(arcs.compare(piece.mean(axis=0)[:, None])[0][best, 0])
     tried = exceeded = 0
     while tried < RESAMPLES and exceeded < EXCEEDED:

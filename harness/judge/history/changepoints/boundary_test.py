@@ -43,7 +43,7 @@ class Test:
 
     @property
     def _freedom(self) -> int:
-        """Degrees of freedom that so few launches support (by simulation, with Student errors of three degrees)."""
+        """Degrees of freedom, limited by the launches (by simulation, with Student errors of three degrees)."""
         return min(self.spread.freedom, (self.rounds * self.smaller - 1) ** 2)
 
     @property
@@ -79,7 +79,7 @@ class Test:
         return -float(stdtrit(TAIL, every)) / self._scale + float(ndtri(0.5 ** (1 / self.seen)))
 
     def p_value(self, differences: Floats) -> float:
-        """Return p of the differences, shape (seen,), in standard deviations of one of them."""
+        """Return the p-value of the differences, shape (seen,), in standard deviations of one of them."""
         if self.by_worst:
             sign = 1 if differences.mean() > 0 else -1
             p = float(stdtr(TAIL, -self._scale * float((sign * differences).min()))) ** self.seen

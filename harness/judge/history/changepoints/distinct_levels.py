@@ -100,7 +100,7 @@ class _Tests:
         return _Difference(too_small=abs(size) < self.least, p=p, minus_size=-abs(size))
 
     def _p_between(self, begin: int, first: int, end: int, after: int) -> float:
-        """Return p of the level [first, end) if it is above both of its neighbours or below them; else 1."""
+        """Return the p-value of the level [first, end) if it is above or below both of its neighbours; else 1."""
         if self._size(begin, first, end) * self._size(first, end, after) >= 0:
             return 1.0
         return self._p([(begin, first), (end, after)], (first, end))

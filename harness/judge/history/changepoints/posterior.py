@@ -146,7 +146,7 @@ def _segments(means: Floats, candidates: Sequence[int], *, variance: float) -> F
 
 
 def _splits_at(segments: Floats, changes: int, *, pairs: bool) -> Splits:
-    """Return the splits with so many changes; their `weight` is the log evidence for that number."""
+    """Return the splits with `changes` changes; their `weight` is the log evidence for that number."""
     forward, backward = [segments[0]], [segments[:, -1]]
     for _ in range(changes):
         forward.append(np.logaddexp.reduce(forward[-1][:, None] + segments, axis=0))
@@ -175,7 +175,7 @@ def _place(places: Sequence[int], splits: Sequence[Splits], number: int) -> Chan
 
 
 def _held(splits: Sequence[Splits], number: int, *, count: int) -> Floats:
-    """[i, j]: the probability that candidates i to j hold change `number`; with one change more, it or the next."""
+    """Return, at [i, j], the probability that candidates i to j hold change `number` (of one more, it or the next)."""
     total = np.zeros((count, count))
     for each in splits:
         held = _between(each.chances[number])
@@ -186,13 +186,13 @@ def _held(splits: Sequence[Splits], number: int, *, count: int) -> Floats:
 
 
 def _between(chances: Floats) -> Floats:
-    """[i, j]: the sum of `chances` from i to j."""
+    """Return, at [i, j], the sum of `chances` from i to j."""
     sums = np.concatenate([[0.0], np.cumsum(chances)])
     return np.asarray(sums[None, 1:] - sums[:-1, None])
 
 
 def _both_between(pairs: Floats) -> Floats:
-    """[i, j]: the sum of `pairs` whose changes both lie from i to j."""
+    """Return, at [i, j], the sum of `pairs` whose changes both lie from i to j."""
     sums = np.zeros((len(pairs) + 1, len(pairs) + 1))
     sums[1:, 1:] = pairs.cumsum(axis=0).cumsum(axis=1)
     ends, diagonal = sums[1:, 1:].diagonal(), sums.diagonal()[:-1]

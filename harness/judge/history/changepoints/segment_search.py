@@ -102,7 +102,7 @@ class Search:
         return min(p, by_t_test) if p < 2 / RESAMPLES else p
 
     def _t_test_p(self, score: float, *, tried: int, spread: Spread) -> float:
-        """Return p of a difference that is the largest of `tried`, by the noise of the whole table."""
+        """Return the p-value of the largest of `tried` differences, by the noise of the whole table."""
         t = score * math.sqrt(len(self.values)) / spread.deviation
         return min(1.0, 2 * float(stdtr(spread.freedom, -t)) * tried)
 

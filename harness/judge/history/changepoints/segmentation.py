@@ -169,7 +169,7 @@ class _Jumps:
         laid, size = self.laid, new - old
         begin, end = max(0, place - NEAR_EDGE), min(laid.versions, place + NEAR_EDGE)
         launches = laid.rounds * min(place - begin, end - place)
-        error = laid.spread.deviation * math.sqrt(5 / launches)  # of a line's end by so many and the level beside it
+        error = laid.spread.deviation * math.sqrt(5 / launches)  # of a line's end minus the level beside it
         freedom = laid.spread.cautious(launches).freedom
         p = min(1.0, 2 * laid.versions * float(stdtr(freedom, -abs(size) / error))) if freedom else 1.0
         if abs(size) < self.least or p >= self.alpha:
