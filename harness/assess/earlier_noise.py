@@ -1,4 +1,4 @@
-"""What earlier runs of a matrix measured of a host: how far two equal images are apart there."""
+"""A/A noise of a host, from earlier runs of a matrix: how far launches of one image differ there."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from harness.model import Block, Host, Noise, Plan, Trial
 from harness.store import read_trial
 
 NEWEST_RUNS = 5
+"""Number of earlier runs that are read, newest first."""
 
 
 def measured_noise(folder: Path, plan: Plan, host: Host) -> dict[str, Noise]:
-    """By scenario the noise of a host, from the twins (docs/verdicts.md) that the newest runs in `folder` launched."""
+    """Return the noise of a host by scenario, from the A/A pairs (docs/verdicts.md) of the newest runs in `folder`."""
     runs = sorted((path for path in folder.glob("[0-9]*") if (path / "trials").is_dir()), reverse=True)[:NEWEST_RUNS]
     found: dict[str, list[Noise | None]] = {}
     for block in plan.blocks:
@@ -26,7 +27,7 @@ def measured_noise(folder: Path, plan: Plan, host: Host) -> dict[str, Noise]:
 
 
 def _pairs(runs: Sequence[Path], block: Block) -> Iterator[Pair]:
-    """Launches of an image and of its twin that were side by side."""
+    """Yield the launches of an image and its A/A replicate (twin) that ran side by side."""
     for cell in block.cells:
         twins = _trials(runs, replace(cell, twin=True).id)
         ours = _trials(runs, cell.id) if twins else {}
@@ -34,7 +35,7 @@ def _pairs(runs: Sequence[Path], block: Block) -> Iterator[Pair]:
 
 
 def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Trial]:
-    """Those of a cell that were measured, by run and round; a trial that several runs have counts once."""
+    """Return the measured trials of a cell by run and round; a trial that several runs contain counts once."""
     paths = [path for run in runs for path in (run / "trials").glob(f"{cell_id}-[0-9]*.json")]
     trials = [trial for path in paths if (trial := _read(path)) is not None and trial.measured]
     return {(trial.run, trial.round): trial for trial in trials}
@@ -43,5 +44,5 @@ def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Tria
 def _read(path: Path) -> Trial | None:
     try:
         return read_trial(path)
-    except UsageError:  # edited, or of a later format: then it tells of no noise
+    except UsageError:  # the file was edited, or has a later format
         return None

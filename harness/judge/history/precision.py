@@ -1,7 +1,7 @@
-"""How many rounds of all versions a comparison takes, and the smallest change that it could have seen.
+"""Precision of a comparison: how many rounds it takes, and its minimum detectable effect.
 
-It stops when the difference of two versions is known well enough, whatever that difference is: to stop because a
-p-value came out small would find changes where there are none.
+Rounds stop when the difference of two versions is known precisely enough, whatever it is: stopping at a small p-value
+would find changes where there are none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from harness.judge.history.level_changes import log_of, share_of, strictest
 from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials
 
 ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
-"""The level signals for which rounds are added also where nobody gave them a limit."""
+"""Level signals for which rounds are added even if the matrix gives them no limit."""
 
 
 def wants_round(
@@ -43,11 +43,11 @@ def wants_round(
     noise: Noise | None = None,
     blocks: int = 1,
 ) -> str | None:
-    """Why one more round of all the versions that are compared should run, or None.
+    """Return why one more round of all compared versions should run, or None.
 
     `trials` are those of one block, oldest version first; its scenario has so many `blocks`. Versions that did not run
-    or have no trace do not count. None also where a version that is compared has had all its launches: rounds without
-    it would tell nothing more.
+    or have no trace do not count. None also if a compared version has had all its launches: rounds without it would add
+    nothing.
     """
     alike, _ = set_apart(trials)
     for metric, limit in _asking(limits).items():
@@ -66,10 +66,10 @@ def wants_round(
 
 
 def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
-    """Why a round is to be made up for: one lacks a version, because it was interrupted, its launch was disturbed, or
-    images were waited for.
+    """Return why a round has to be made up for: a version is missing from one, because it was interrupted, its launch
+    was disturbed, or images were waited for.
 
-    Else, where no round at all has every version, some were added on another day: that is for the user to decide
+    None if no round has every version and nothing waited: some were added on another day, and the user decides
     (--fresh).
     """
     wanted = min(WANTED_ROUNDS, asked.least)
@@ -83,8 +83,8 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
 
 
 def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
-    """Whether some version's steps seem slower late in a launch than those of others: further launches must be whole
-    ones to tell. Launches that stop early do not come to it.
+    """Whether the steps of some version seem slower late in a launch than those of others. Only whole launches can
+    settle that, as launches that stop early do not get there.
     """
     limit = limits.of("late_step_time")
     columns = level_columns("late_step_time", trials, steps=steps)
@@ -99,9 +99,7 @@ def _waited(trials: Sequence[Sequence[Trial]]) -> bool:
 def too_wide(
     metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
 ) -> str | None:
-    """Why the comparison of a table's versions takes another round, of which there may be `most`, or None. `blocks`:
-    how many the scenario has.
-    """
+    """Return why a comparison takes another round, of `most` in all, or None. Its scenario has `blocks` blocks."""
     width = _least_found(metric, table, noise=noise, blocks=blocks)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
@@ -113,10 +111,11 @@ def too_wide(
 def visible(
     compared: Compared, *, limits: Limits, noise: Noise | None = None, blocks: int = 1
 ) -> Mapping[str, float] | None:
-    """By metric, the smallest relative change between two versions of a block that would have shown.
+    """Return, by metric, the minimum detectable effect: the smallest relative change of a version that would have
+    shown.
 
-    From all versions and rounds together, and never below the lane's own A/A noise. A metric that was not compared is
-    left out; None if none was. Of step times that launches acquitted, what those leave possible.
+    It uses all versions and rounds together, and is never below the lane's own A/A noise. A metric that was not
+    compared is left out; None if none was. For step times that the equivalence test cleared, it is the test's bound.
     """
     seen: dict[str, float] = {}
     for metric in _compared(limits):
@@ -131,21 +130,19 @@ def visible(
 
 
 def _asking(limits: Limits) -> Mapping[str, float]:
-    """By level signal: the limit of those for which rounds are added. What nobody gave a limit is told as it is."""
+    """Return the limits of signals for which rounds are added: those that the matrix limits, and ALWAYS_ASKING."""
     given = ALWAYS_ASKING | {name for name, _ in limits.others}
     return {name: limit for name, limit in _compared(limits).items() if name in given}
 
 
 def _compared(limits: Limits) -> Mapping[str, float]:
-    """By level signal: the limit of what is compared between versions at all."""
+    """Return the limits of all level signals that are compared between versions."""
     known = {name: limits.of(name) for name in LEVELS}
     return {name: limit for name, limit in known.items() if limit is not None}
 
 
 def _least_found(name: str, table: RoundTable, *, noise: Noise | None, blocks: int) -> float | None:
-    """The smallest change, a log, that the search of a table would have found, with what the lane's noise is known to
-    be: two versions in three rounds say little about it.
-    """
+    """Return the minimum detectable effect of a table, a log. A small table is helped by the lane's known noise."""
     own = spread_within(without_rounds(table.values))
     if own is None:
         return None
