@@ -166,7 +166,7 @@ def test_what_no_driver_says_is_told_as_it_is(gpus: list[dict[str, Any]], said: 
     """Two GPUs of one UUID made two lanes of one name, and one cell was measured for both."""
     with pytest.raises(InfrastructureError) as caught:
         parse(json.dumps({"gpus": gpus}), place="p")
-    assert str(caught.value) == f"p: the driver tells of its GPUs: {said}; see `nvidia-smi -L` there"
+    assert str(caught.value) == f"p: the driver's list of GPUs is wrong: {said}; see `nvidia-smi -L` there"
 
 
 # ---------------------------------------------------------------- what a trial had
