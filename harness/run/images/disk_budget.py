@@ -50,7 +50,7 @@ class Disk:
     _measured: dict[Name, int] = field(default_factory=dict)
 
     def expect(self, lane: int, order: Sequence[Collection[Name]]) -> None:
-        """Set what lane number `lane` will need from now on, soonest first."""
+        """Set what a lane will need from now on, soonest first. `lane` is any number that identifies it."""
         with self._lock:
             self._orders[lane] = order
 

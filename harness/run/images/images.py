@@ -33,8 +33,8 @@ class Found:
 
 
 def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> Found:  # noqa: A002
-    """Return the image of that name, pulled if the registry has a newer one. A registry that does not answer is ignored
-    if the engine has the image.
+    """Return the image of that name. It is pulled unless the engine has it already and the registry has the same one,
+    or does not answer.
 
     Raises ImageUnavailable (NetworkTrouble); `help` replaces its last part, what to do.
     """
