@@ -57,7 +57,7 @@ class HostEntry(Shape):
     """none; all (one lane with all GPUs); each (one lane per GPU); or a list by index, UUID, MIG id or name, one
     lane each."""
     parallel: Truth = False
-    """true: the host's lanes run at the same time, and may disturb each other's step times."""
+    """true: the host's lanes run at the same time; changes of their step times are reported with a warning."""
     disk: Size | None = None
     """Maximum disk space for pulled images on the host: 60GiB."""
 

@@ -56,7 +56,7 @@ class Built(AnySeries):
     build: Text
     """The folder of the Dockerfile, relative to the matrix file."""
     arg: Variable
-    """The build arg that receives the version."""
+    """The build arg that takes the version."""
     versions: Names
     """The versions, oldest first."""
     args: dict[Variable, Anything] = {}
