@@ -9,7 +9,7 @@ from harness.report.bad_ranges import place_of_cell
 from harness.report.text import words
 from harness.report.text.clean import plain, version
 
-HERE = "here"
+HERE = "local"
 """The usual name of the one host of a matrix; a sentence has no such noun."""
 
 
