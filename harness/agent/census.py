@@ -19,8 +19,7 @@ MOST_PACED = 256
 
 
 class Census(object):
-    """The counts of the tree of process `pid`, and of the files in `places`. `steps()` returns the number of steps
-    so far."""
+    """Counts the tree of process `pid` and the files in `places`. `steps()` returns the number of steps so far."""
 
     def __init__(self, pid, places, steps, clock=time.perf_counter):
         self._pid = pid
@@ -50,8 +49,7 @@ class Census(object):
         self._pace.spent(now)
 
     def end(self):
-        """Count once more if steps were made since; a count after the process has ended would not show what the
-        steps left."""
+        """Count once more if steps were made since: after the process has ended there is nothing left to count."""
         step = self._steps()
         if self._rows and step > self._rows[-1][0]:
             self._take(step, with_files=True, kept=True)

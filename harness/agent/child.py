@@ -92,8 +92,7 @@ def _prepare(parent):
 
 
 def set_oom_score(score):
-    """Set which process the kernel kills first when memory runs out. Lowering it needs a privilege; without it, do
-    nothing."""
+    """Set which process the kernel kills first when memory runs out. Without the privilege to lower it, do nothing."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(str(score))

@@ -36,8 +36,7 @@ def is_bad(death):
 
 
 def of_failure(event, oom_killed):
-    """Return the end for an exception that the scenario process reported. The kernel may have killed one of its
-    workers."""
+    """Return the end for an exception in the scenario process. The kernel may have killed one of its workers."""
     if event["setup"]:
         return "setup", event["message"]
     return ("oom" if event["oom"] or oom_killed else "crash"), event["message"]

@@ -1,5 +1,4 @@
-"""The entry point that start.py calls. It imports all of the agent at once: later the agent's folder is not on
-sys.path."""
+"""The entry point for start.py. It imports all of the agent at once: later its folder is not on sys.path."""
 
 import json
 import sys

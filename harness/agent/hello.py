@@ -39,8 +39,7 @@ def facts(patterns, environment, cgroup):
 
 
 def packages(places):
-    """Return normalised name -> version of the installed packages, read from the names of their folders; few files
-    are opened."""
+    """Return normalised name -> version of the packages, mostly from the names of their folders."""
     return {name: version for name, version, _ in _installed(places)}
 
 
@@ -65,8 +64,7 @@ def _is_hollow(tag, path):
 
 
 def _installed(places):
-    """Yield normalised name, version and folder (or file) of the installed packages; of several with one name, the
-    first."""
+    """Yield normalised name, version and folder (or file) of each package; the first of several with one name."""
     seen = set()
     for place in places:
         for entry in _listed(place):

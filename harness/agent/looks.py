@@ -29,8 +29,7 @@ class Looker(object):
         return fields
 
     def last_look(self):
-        """Return the same, and measure again after the allocator released free memory: no later step can be
-        disturbed by that."""
+        """Return the same, and measure again after the allocator released free memory, which disturbs no later step."""
         fields = self.look()
         if heap.trim():
             fields.update(self._sample("_trimmed", until=2))

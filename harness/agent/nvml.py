@@ -50,8 +50,7 @@ def words(code):
 
 
 def _call(library, names, *arguments):
-    """Return the code of the first function of `names` that succeeds, else of the last that exists; None if none
-    does."""
+    """Return the code of the first of `names` that succeeds, else of the last that exists; None if none does."""
     code = None
     for name in names:
         function = getattr(library, name, None)
@@ -122,8 +121,7 @@ class Library(Asked):
         return [(index, device) for index, device in found if device is not None]
 
     def xids(self, devices):
-        """Return a function that returns the next Xid error of these devices or None, without waiting; None if
-        unsupported."""
+        """Return a function that gives the next Xid error or None without waiting; None if unsupported."""
         events = libc.ctypes.c_void_p()
         if not self._done(("nvmlEventSetCreate",), libc.ctypes.byref(events)):
             return None
@@ -212,8 +210,7 @@ class Device(Asked):
         return self._number(names, libc.ctypes.c_ulonglong)
 
     def memory_bytes(self):
-        """Return (used, total), or None. Memory that the driver reserves does not count as used, if it is reported
-        separately."""
+        """Return (used, total), or None. Memory reserved by the driver is not used, if reported separately."""
         for names, memory in self._memory:
             if self._done(names, libc.ctypes.byref(memory)) and 0 < memory.total < NOT_TOLD:
                 return min(memory.used, memory.total), memory.total

@@ -174,8 +174,7 @@ class ScriptWatch(Watch):
         self.end(end, message + self._place(stacks), death=death, stacks=stacks)
 
     def overdue(self, now):
-        """Handle the time limit: let the scenario end between two steps if it makes any, else find out where it
-        hangs."""
+        """Handle the time limit: end the scenario between two steps if it makes any, else find where it hangs."""
         if self._verdict is not None:
             return
         limit_s = self.job["timeout_s"]

@@ -107,8 +107,7 @@ class Stepper(object):
 
 
 def clock_cost_s(clock=time.perf_counter):
-    """Return the time between two readings of the clock without a step in between: 0.1 us, which matters for a step
-    of 0.3 us."""
+    """Return the time between two readings of the clock: 0.1 us, which matters for a step of 0.3 us."""
     header, least_s = memoryview(bytearray(8)).cast("d"), 1.0
     for _ in range(CALIBRATIONS):
         header[0] = started = clock()

@@ -285,8 +285,8 @@ class Watch(object):
             self.outbox.send("file", name=name, text=piece)
 
     def _peak_rss_kib(self):
-        """Return the larger of the largest sample and the kernel's peak for the child, which also covers the time
-        between samples."""
+        """Return the larger of the largest sample and the kernel's peak for the child, which covers the time
+        between."""
         death = self.child and self.child.death
         peak_kib = self.table.largest(self.columns["rss_kib"])
         return max(peak_kib, death.peak_rss_kib if death else 0) or None

@@ -1,5 +1,4 @@
-"""Encodes messages to the harness and splits the scenario's output into lines. The package's docstring lists the
-messages."""
+"""Encodes messages to the harness and splits output into lines. The package's docstring lists the messages."""
 
 import collections
 import json

@@ -59,8 +59,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Do as click does, but suggest the nearest name for a mistyped one: click searches only the imported
-        commands."""
+        """Suggest the nearest name for a mistyped command: click itself searches only imported commands."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             near = get_close_matches(name, COMMANDS, n=1)
@@ -101,8 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null in place of a closed stream (`2>&-`); otherwise the next file to be opened would get its
-    number."""
+    """Open /dev/null in place of a closed stream (`2>&-`); the next opened file would get its number."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(handle)

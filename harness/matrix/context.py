@@ -28,16 +28,14 @@ class Context:
     default_base: str | None = None
 
     def written(self, *path: str | int) -> Any:
-        """Return the value at a key path as the file has it. Use it for names: a version 2.10 must not become the
-        number 2.1."""
+        """Return the value at a key path as written. Use it for names: version 2.10 must not become 2.1."""
         value = self.document.data
         for step in path:
             value = value[step]
         return getattr(value, "written", value)
 
     def existing(self, text: str, key: KeyPath) -> Path | None:
-        """Return a path of the file, relative to the matrix file's folder; if it does not exist, add a problem and
-        return None."""
+        """Return a path relative to the matrix file's folder; if it does not exist, add a problem and return None."""
         path = self.folder / text
         try:
             path.stat()

@@ -1,5 +1,4 @@
-"""Reads `install:` series: expands requirements and versions to the packages of each version, and checks them with
-the package index."""
+"""Reads `install:` series: the packages of each version, checked with the package index."""
 
 from __future__ import annotations
 

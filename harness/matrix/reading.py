@@ -96,8 +96,7 @@ class _Builder:
         self.count = 0
 
     def value(self, node: yaml.Node | None, path: KeyPath, above: tuple[yaml.Node, ...]) -> Any:
-        """Return the node's data. `above` are the nodes that contain it; one of them inside itself is an endless
-        alias."""
+        """Return the node's data. `above` are the nodes that contain it: one inside itself is an endless alias."""
         if node is None:
             return None
         line = node.start_mark.line + 1

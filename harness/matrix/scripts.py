@@ -18,8 +18,7 @@ class ScriptProblem(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """What the script declares. `accepts` are setup's parameters, None if it takes any; `requires` those without a
-    default."""
+    """What the script declares. `accepts`: setup's parameters, None for any; `requires`: those without a default."""
 
     name: str
     title: str
@@ -115,8 +114,7 @@ def _parameters(args: ast.arguments) -> tuple[tuple[str, ...] | None, tuple[str,
 
 
 def _literal_params(statement: ast.stmt, where: str) -> Mapping[str, tuple[Any, ...]]:
-    """Return PARAMS if it is a literal: name -> allowed values. A computed PARAMS is not checked. Raises
-    ScriptProblem."""
+    """Return PARAMS if it is a literal, else {}: name -> allowed values. Raises ScriptProblem."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     try:
         params = ast.literal_eval(value) if value is not None else {}

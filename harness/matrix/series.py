@@ -128,8 +128,7 @@ def _check_unique(versions: list[Entry], context: Context) -> None:
 
 
 def _check_order(versions: list[Entry], context: Context) -> None:
-    """Check that versions are in order: "first bad" follows the written order, so a wrong order would name a wrong
-    version."""
+    """Check the order of versions: in a wrong order, "first bad" would name a wrong version."""
     try:
         parsed = [Version(entry.version) for entry in versions]
     except InvalidVersion:

@@ -47,8 +47,7 @@ class TagReader:
 
 
 def _none_found(repository: str, wanted: shape.TagRange, known: tuple[str, ...]) -> str:
-    """Return the message, with what there is instead: the newest tags that match the pattern alone, or some of all
-    tags."""
+    """Return the message with the alternatives: the newest tags that match the pattern, or some of all tags."""
     alike = in_range(known, match=wanted.match)
     bounds = [f"{name} {bound}" for name, bound in (("from", wanted.from_), ("to", wanted.to)) if bound]
     text = " ".join([f"no tag of {repository} is like {shown(wanted.match)}", *bounds])

@@ -12,8 +12,7 @@ _BEGUN_HERE = {
     "while parsing a flow mapping": "the { that begins here has no end, or lacks a comma on line {line}",
     "while parsing a flow sequence": "the [ that begins here has no end, or lacks a comma on line {line}",
 }
-"""Complaints that the parser raises some lines after the mistake, or at the end of the file; the mistake is where
-the construct begins."""
+"""Complaints that the parser raises later in the file; the mistake is where the construct begins."""
 _WORDS = (
     (r".*'\\t'", "a tab is used for indentation; use spaces"),
     (

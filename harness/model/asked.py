@@ -21,8 +21,7 @@ def written(value: Scalar) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """A place in a matrix file. Every message about the place begins with its `str()`: `matrix.yaml:14:
-    hosts.new.gpus`."""
+    """A place in a matrix file. `str()` begins every message about it: `matrix.yaml:14: hosts.new.gpus`."""
 
     file: str
     line: int

@@ -10,8 +10,7 @@ from harness.model.judged import CellVerdict, Interval, Metric
 from harness.model.result import RunResult
 
 Standing = Literal["same", "more", "less", "both bad", "worse", "better", "unknown"]
-"""State of the second column relative to the first: of a level, higher or lower; of a fault, in one column or in
-both."""
+"""State of the second column relative to the first: a higher or lower level; a fault in one or in both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +56,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Every column compared with the first. `together` is the attribution over all runs, if their machines differ;
-    else None."""
+    """Every column compared with the first. `together`: the attribution over all runs if machines differ, else None."""
 
     columns: tuple[Column, ...]
     pairs: tuple[Pair, ...]

@@ -1,5 +1,4 @@
-"""Evidence for other people: how to launch a cell without the harness, what changed, and the content of a bug
-report."""
+"""Evidence for others: how to launch a cell without the harness, what changed, and the content of a bug report."""
 
 from __future__ import annotations
 

@@ -39,8 +39,7 @@ class Gpu:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What must be equal for two trials to measure the same thing: everything except fields that change by
-        themselves."""
+        """What must be equal for two trials to measure the same thing: all fields except PASSING."""
         return {name: value for name, value in asdict(self).items() if name not in PASSING}
 
     def __str__(self) -> str:

@@ -26,8 +26,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """A name for files and labels: readable, unique, the same in every run. `[A-Za-z0-9._-]`, at most 105
-        characters."""
+        """A name for files and labels: readable, unique, stable. `[A-Za-z0-9._-]`, at most 105 characters."""
         identity = json.dumps(
             [self.image.series, self.image.version, str(self.lane), self.variant.scenario.name, self.variant.params]
         )

@@ -138,7 +138,6 @@ class Probed:
         return max((each.size for each in self.tries if each.fits), default=None)
 
     def lost(self, kind: str) -> tuple[int, int, float]:
-        """Return (bytes, blocks, blocks per step) over all records of a kind; the first two are valgrind's own
-        summary."""
+        """Return (bytes, blocks, blocks per step) over all records of a kind; the first two by valgrind's summary."""
         those = [leak for leak in self.leaks if leak.kind == kind]
         return sum(x.bytes for x in those), sum(x.blocks for x in those), sum(x.blocks_a_step for x in those)

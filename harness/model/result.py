@@ -48,8 +48,7 @@ EXIT_CODES: Mapping[str, int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """A whole run. Every report is a pure function of it. `probed`: results of `harness probe` that were added
-    later."""
+    """A whole run. Every report is a pure function of it. `probed`: later results of `harness probe`."""
 
     matrix: str
     verdict: RunVerdict

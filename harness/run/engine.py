@@ -1,5 +1,4 @@
-"""The contract of an engine: `run/docker` and `run/process` implement it, and `tests/contract` tests both against
-it."""
+"""The contract of an engine: `run/docker` and `run/process` implement it, `tests/contract` tests both."""
 
 from __future__ import annotations
 
@@ -121,8 +120,7 @@ class Engine(Protocol):
         InfrastructureError."""
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        """Pull, build or install the image, or find it on the host. Raises ImageUnavailable (message starts with
-        image.where)."""
+        """Pull, build or install the image, or find it. Raises ImageUnavailable (message starts with image.where)."""
 
     def at_hand(self, image: Image) -> bool:
         """Return whether `prepare` would find it without a pull, a build or an install. Quick: no registry is asked,
@@ -155,8 +153,7 @@ class Engine(Protocol):
         """Remove what dead runs left behind, never anything of a living run or of other origin; return how many."""
 
     def kept(self) -> tuple[Kept, ...]:
-        """Return the images that the harness pulled or made there, from the host's own record. Raises
-        InfrastructureError."""
+        """Return the images that the harness pulled or made, by the host's record. Raises InfrastructureError."""
 
     def remove(self, kept: Kept, say: Say) -> bool:
         """Remove one of those unless it is in use; return whether it is gone. Raises InfrastructureError."""

@@ -32,8 +32,7 @@ class NetworkTrouble(ImageUnavailable):
 
 
 def unavailable(message: str, *, cause: str) -> ImageUnavailable:
-    """Return the error to raise for an image. `cause`, the message of the engine or of pip, decides whether it is
-    NetworkTrouble."""
+    """Return the error for an image. `cause`, the engine's or pip's message, decides whether it is NetworkTrouble."""
     return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(message)
 
 

@@ -46,8 +46,7 @@ class Oracle:
     describe: Callable[[Cell, Trial], tuple[str, bool]]
     """Return a trial in a few words, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared | None], str | None]
-    """Return why an image cannot run on the cell's lane, by its name alone or once it is there; None if it may be
-    able to."""
+    """Return why an image cannot run on the cell's lane, by its name or once it is there; None if it may."""
     review: Callable[[Cell, Trial], Review]
 
 

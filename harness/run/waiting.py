@@ -33,8 +33,7 @@ class _Item(Generic[T]):
 
 
 def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> Iterator[T]:
-    """Yield what a streaming call of `api` yields; raise what it raises. If the caller stops early, the connection
-    is closed."""
+    """Yield what a streaming call of `api` yields; raise what it raises. An early stop closes the connection."""
     arrived: SimpleQueue[_Item[T] | BaseException | None] = SimpleQueue()
 
     def read() -> None:
@@ -70,8 +69,7 @@ def _taken(arrived: SimpleQueue[_Item[T] | BaseException | None], *, beat: Beat)
 
 @contextlib.contextmanager
 def _responses(api: APIClient) -> Iterator[list[Any]]:
-    """Yield a list that collects the responses that the client receives during the block: the SDK does not expose
-    them."""
+    """Yield a list that collects the client's responses during the block: the SDK does not expose them."""
     found: list[Any] = []
 
     def keep(response: Any, *_: Any, **__: Any) -> None:
@@ -85,8 +83,7 @@ def _responses(api: APIClient) -> Iterator[list[Any]]:
 
 
 def _give_up(thread: threading.Thread, responses: list[Any]) -> None:
-    """End a call that still waits. Before its first response there is nothing to shut: it then ends with this
-    process."""
+    """End a call that still waits. Before its first response it cannot be shut: it ends with this process."""
     for response in responses if thread.is_alive() else ():
         with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has just ended by itself
             response.raw.shutdown()
@@ -94,8 +91,7 @@ def _give_up(thread: threading.Thread, responses: list[Any]) -> None:
 
 
 def run_command(command: list[str], *, environment: Mapping[str, str], beat: Beat) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and return its output. If `beat` raises, kill the program and everything that it
-    started."""
+    """Run a program to its end and return its output. If `beat` raises, kill all that the program started."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

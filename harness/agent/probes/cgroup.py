@@ -41,8 +41,7 @@ class Cgroup(object):
 
 
 def find(memberships="/proc/self/cgroup", mount="/sys/fs/cgroup"):
-    """Return this process's memory cgroup. Inside a container its path is often the host's: then the mount itself is
-    used."""
+    """Return this process's memory cgroup. In a container its path is often the host's: then the mount is used."""
     for path in _paths(memberships, controller="memory"):
         for folder in (mount + "/memory" + path, mount + "/memory"):
             if os.path.exists(folder + "/memory.limit_in_bytes"):

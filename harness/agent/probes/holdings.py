@@ -1,5 +1,4 @@
-"""Counts what the processes of a trial hold besides memory: open files, threads, children. Reads /proc, from
-outside."""
+"""Counts what the processes of a trial hold besides memory: open files, threads, children. Reads /proc."""
 
 import os
 

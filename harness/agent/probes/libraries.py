@@ -25,6 +25,5 @@ def of_interest(pid):
 
 
 def foreign_allocator():
-    """Return the preloaded allocator that replaces malloc in this process, or None. Call it before the scenario is
-    imported."""
+    """Return the preloaded allocator that replaces malloc, or None. Call it before importing the scenario."""
     return next((name for name in mapped() if ALLOCATORS.match(name)), None)

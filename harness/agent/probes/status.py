@@ -1,5 +1,4 @@
-"""The fields of /proc/self/status for a look: kinds of resident memory, its peak so far and the number of threads.
-19 µs."""
+"""The fields of /proc/self/status for a look: kinds of resident memory, its peak, number of threads. 19 µs."""
 
 FIELDS = {
     b"VmHWM": "rss_peak_kib",

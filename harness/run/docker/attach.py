@@ -101,8 +101,8 @@ class AttachedSession:
         return self._demux.feed(data) if data else None
 
     def _engine_is_there(self) -> bool:
-        """Return whether the engine still answers, checked after a long silence: the connection to a dead engine
-        stays open."""
+        """Return whether the engine answers, checked after a long silence: its connection may stay open when it
+        dies."""
         if time.monotonic() - self._heard_s < SILENCE_S:
             return True
         try:
@@ -168,8 +168,7 @@ def _received(inner: Any) -> bytes | None:
 
 
 def close_stream(stream: Any) -> None:
-    """Close the stream completely, so that the container's stdin ends: the SDK's response and the inner socket both
-    hold it."""
+    """Close the stream, so that the container's stdin ends: the SDK's response and the inner socket both hold it."""
     inner = getattr(stream, "_sock", stream)
     with contextlib.suppress(OSError, AttributeError):  # gone already; a paramiko channel has another name for it
         inner.shutdown(socket.SHUT_RDWR)

@@ -32,15 +32,13 @@ CHECK_S = 5
 LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
 LEAST_PODMAN = (5, 4)  # the first whose API can change a restart policy (needed by the lease) and has device requests
 QUICK_S = 30
-"""Time limit of a call that only reads or makes a note, in seconds. `LONGER_S` lists the slower calls by method and
-path."""
+"""Time limit in seconds of a call that only reads or makes a note. `LONGER_S` lists the slower calls."""
 LONGER_S = {
     re.compile(r"POST \S+/start$"): 90,  # the driver may have to wake up eight cards
     re.compile(r"DELETE |PUT |POST \S+/(?:commit|images/create)$|GET \S+/(?:images/json$|distribution/)"): 300,
 }
 LOST_S = 10
-"""Time limit of each further call to an engine that has timed out once, in seconds: cleaning up must not take
-minutes."""
+"""Time limit in seconds of each call after a time-out: cleaning up must not take minutes."""
 PROXIES = tuple(
     name for base in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (base, base.upper())
 )
@@ -113,8 +111,7 @@ def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
 
 def _options(host: Host, *, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the address and TLS settings: those of the context if there is one, else DOCKER_TLS_VERIFY and
-    DOCKER_CERT_PATH."""
+    """Return address and TLS settings: the context's, else those of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
     if host.engine.startswith("context:"):
         name = host.engine[len("context:") :]
         _check_context(name, place=host.where)
@@ -174,8 +171,7 @@ def is_podman(info: Mapping[str, Any]) -> bool:
 
 
 def check_podman(info: Mapping[str, Any], *, place: object) -> None:
-    """Raise EngineUnreachable for a Podman so old that it would lose its lease and silently start trials without
-    GPUs."""
+    """Raise EngineUnreachable for a Podman that would lose its lease and silently start trials without GPUs."""
     found = re.match(r"(\d+)\.(\d+)", str(info.get("ServerVersion")))
     if is_podman(info) and (found is None or (int(found[1]), int(found[2])) < LEAST_PODMAN):
         needed = ".".join(map(str, LEAST_PODMAN))
@@ -187,7 +183,7 @@ def _what_to_do(explained: str) -> str:
         return MAKE_ROOM
     if UNKNOWN_CDI_DEVICE in explained.lower():
         return CDI_REMEDY
-    return "that engine's log tells more (`journalctl -u docker`, or `-u podman`)"
+    return "see that engine's log (`journalctl -u docker`, or `-u podman`)"
 
 
 def if_full(said: str) -> str:

@@ -47,7 +47,7 @@ REMEDIES = {
     ),
     r"(?i)name or service not known|name resolution|nodename nor servname": "no machine of that name is known here",
     r"SSH-\d": "an SSH server answers there; that is `engine: ssh://…`",
-    r"404 Client Error": "what answers there is no Docker Engine; see address, port and http_proxy",
+    r"404 Client Error": "what answers there is not a Docker Engine; check address, port and http_proxy",
     r"API versions below|has API version": "it is too old; Docker Engine 19.03 or later is needed (API 1.40)",
 }
 
@@ -93,7 +93,7 @@ def in_time(make: Callable[[], T], *, seconds: float = REACHED_S) -> T:
     def work() -> None:
         try:
             results.append(make())
-        except BaseException as error:  # noqa: BLE001  - raised again in the waiting thread
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             errors.append(error)
 
     thread = threading.Thread(target=work, daemon=True)
@@ -115,7 +115,5 @@ def keep_alive(client: docker.DockerClient) -> None:
         if (ssh := getattr(adapter, "ssh_client", None)) is not None:
             transport: Any = ssh.get_transport()
             transport.set_keepalive(KEEPALIVE_S)
-            for option in (
-                SOCKET_OPTIONS if isinstance(transport.sock, socket.socket) else ()
-            ):  # else a ProxyCommand's pipe
+            for option in SOCKET_OPTIONS if isinstance(transport.sock, socket.socket) else ():  # else a ProxyCommand
                 transport.sock.setsockopt(*option)

@@ -149,8 +149,7 @@ def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> 
 def running(
     client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
 ) -> Iterator[AttachedSession]:
-    """Yield the session of a started container with the agent in it; the container is removed on leaving, in any
-    case."""
+    """Yield the session of a started container with the agent in it; remove the container on leaving."""
     place, stack = launch.prepared.image.where, contextlib.ExitStack()
     try:
         with engine_errors(place):

@@ -47,8 +47,7 @@ GetOne = Callable[[], str]
 def ask(
     client: docker.DockerClient, access: GpuAccess, *, place: str, images: Sequence[Image], get_one: GetOne, say: Say
 ) -> tuple[Gpu, ...]:
-    """Return the GPUs of the engine. `get_one` pulls or builds one of `images`, and is called only if nothing else will
-    do.
+    """Return the GPUs of the engine. `get_one` pulls or builds one of `images`; it is called only as a last resort.
 
     Raises InfrastructureError if containers get no GPUs, what `say` raises, and what the SDK raises.
     """
@@ -102,8 +101,7 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
 
 
 def _run_to_its_end(client: docker.DockerClient, container_id: str, *, place: str, say: Say) -> None:
-    """Run the container to its end. Raises InfrastructureError if the driver hangs, in the toolkit's hook or in the
-    probe."""
+    """Run the container to its end. Raises InfrastructureError if the driver hangs, in the hook or in the probe."""
     until_s = time.monotonic() + PROBE_S
 
     def beat() -> None:

@@ -46,8 +46,7 @@ ASKED_EVERY_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseHolder:
-    """The holder of a lease, as recorded on the engine. `beat_s`: the engine's time at the holder's last sign of
-    life."""
+    """The holder of a lease, as the engine records it. `beat_s`: the engine's time at its last sign of life."""
 
     id: str
     owner: owner.Owner | None
@@ -56,8 +55,7 @@ class LeaseHolder:
     beat_s: int
 
     def lapsed(self, *, now_s: float) -> bool:
-        """Return whether the holder is gone: its process, if it ran on this machine; otherwise judged by its
-        silence."""
+        """Return whether the holder is gone: by its process if it ran on this machine, else by its silence."""
         gone = self.owner is not None and owner.is_alive(self.owner) is False
         return gone or now_s - self.beat_s > EXPIRES_S
 
@@ -221,7 +219,7 @@ def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
         return None
     labels = found["Config"]["Labels"] or {}
     if HOLDER_LABEL not in labels:
-        raise InfrastructureError(f"{place}: a container {NAME!r} is there that is none of ours; rename or remove it")
+        raise InfrastructureError(f"{place}: the harness did not make the container {NAME!r}; rename or remove it")
     return LeaseHolder(
         id=found["Id"],
         owner=owner.parse(labels.get(owner.OWNER_LABEL, "")),

@@ -79,7 +79,7 @@ def _gpu(fields: Mapping[str, Any]) -> Gpu:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
-        raise _Odd(f"{str(value)[:200]!r} is no name")
+        raise _Odd(f"{str(value)[:200]!r} is not a name")
     return value
 
 
@@ -102,8 +102,7 @@ def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
 
 
 def mismatch(asked: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
-    """Return why the GPUs that a trial's agent reports are not those requested; "" if they are, or if none were
-    requested.
+    """Return why the GPUs that a trial's agent reports are not those requested; "" if they are, or none were.
 
     Such a trial is discarded: another card's figures would be a wrong accusation. A process host shows all cards to
     every process, so cards that CUDA_VISIBLE_DEVICES leaves out are ignored.
@@ -118,4 +117,4 @@ def mismatch(asked: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
     if set(seen) == wanted:
         return ""
     found = ", ".join(f"{name} ({uuid})" for uuid, name in seen.items()) or str(facts.get("gpu_problem") or "none")
-    return f"not the GPU that was asked for: asked for {', '.join(map(str, asked))}; inside there is: {found}"
+    return f"not the requested GPU: requested {', '.join(map(str, asked))}; inside there is: {found}"

@@ -68,8 +68,7 @@ class HostRun:
             self.images.close()
 
     def _prepare_block(self, block: BlockRun) -> None:
-        """Build or install the block's images before anything is measured, because that occupies the machine's
-        processors.
+        """Build or install the block's images before anything is measured: that occupies the machine's processors.
 
         Images that are still being pulled are prepared when they are launched; so is every image of a lazy scheduler,
         which launches few of them. An image that cannot run on the lane by its name alone is marked at once.

@@ -1,5 +1,4 @@
-"""Detection of sweeps of the other kind on this machine: processes and containers share its processors, so they disturb
-each other's step times.
+"""Detects sweeps of the other kind on this machine. Processes and containers disturb each other's step times.
 
 Each sweep that uses this machine holds a shared lock on a file of its kind, which the kernel frees when the sweep ends.
 """
@@ -28,8 +27,7 @@ NOTE = (
 def announced(
     host: str, facts: Mapping[str, Any], *, is_process: bool, note: Callable[[str], None], folder: Path | None = None
 ) -> Iterator[None]:
-    """Announce this sweep to others on this machine during the block, and call `note` if one of the other kind is
-    running.
+    """Announce this sweep to others on this machine during the block; call `note` if one of the other kind runs.
 
     Nothing is done if the engine's `facts` name another machine, or if no such file can be opened.
     """
@@ -48,8 +46,7 @@ def announced(
 
 
 def _opened(path: Path) -> int:
-    """Return a file descriptor for reading: the file may be another user's. Links are not followed, pipes not waited
-    for."""
+    """Return a descriptor for reading: the file may be another user's. Do not follow links or wait for pipes."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

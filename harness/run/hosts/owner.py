@@ -54,8 +54,7 @@ def parse(text: str) -> Owner | None:
 
 
 def is_alive(owner: Owner) -> bool | None:
-    """Return whether the owner still runs; None if it belongs to another machine or boot, where that cannot be
-    checked."""
+    """Return whether the owner still runs; None if it belongs to another machine or boot, and is unknown."""
     if owner.machine != _machine():
         return None
     try:

@@ -38,8 +38,7 @@ STEP_FAILED = ("The command '", 'building at STEP "RUN')  # in Docker's words, a
 
 
 def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
-    """Return the image of that context and args, built unless it exists. Raises ImageUnavailable with the last
-    output."""
+    """Return the image of that context and args, built if missing. Raises ImageUnavailable with the last output."""
     args, name = dict(source.args), _name(client, source, image=image)
     there = local_image(client, name)
     if there is None:

@@ -31,8 +31,7 @@ def unescaped(output: str) -> str:
 
 
 def complaint(lines: Sequence[str]) -> str:
-    """Return the last error line, such as `ERROR: No matching distribution found for x==1`; else the last line; else
-    "".
+    """Return the last error line, such as `ERROR: No matching distribution found for x==1`; else the last line.
 
     If that line only states a consequence, its cause comes first: an unreachable index, or a compiler's message.
     """
@@ -51,8 +50,7 @@ def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
 
 
 def of_uv(stderr: str) -> str:
-    """Return uv's explanation in one line, without its drawing. For a package whose build failed, the build's own
-    error comes first."""
+    """Return uv's explanation in one line without its drawing; after a failed build, the build's error comes first."""
     lines = [line.strip(_DRAWING) for line in unescaped(stderr).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
     told, inner = lines, ""
@@ -60,4 +58,4 @@ def of_uv(stderr: str) -> str:
         first = min(lines.index(name) for name in ("[stderr]", "[stdout]") if name in lines)
         told, inner = lines[:first], complaint(lines[first + 1 :])
     explained = " ".join(filter(None, (_PREAMBLE.sub("", line) for line in told))) or " ".join(told)
-    return ": ".join(filter(None, (inner, explained)))[:600] or "uv failed without a word"
+    return ": ".join(filter(None, (inner, explained)))[:600] or "uv failed without a message"

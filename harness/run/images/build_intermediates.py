@@ -26,8 +26,7 @@ ENDING_S = 3.0  # seconds that the engine may need to end the container of an in
 
 @dataclass
 class Stages:
-    """Collects the ids of the images that a build made, from the engine's output: Docker's classic builder, or
-    Podman."""
+    """Collects the ids of a build's images from the engine's output: Docker's classic builder, or Podman."""
 
     made: list[str] = field(default_factory=list)
     _found: bool = False

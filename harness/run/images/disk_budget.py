@@ -146,8 +146,7 @@ class Disk:
         return name_of(image) not in self._pins and not lasting
 
     def _needed_in(self, kept: Kept) -> int:
-        """Return in how many blocks it is needed; NEVER for an image of an earlier run that this run has not got
-        yet."""
+        """Return in how many blocks it is needed; NEVER for an image that this run has not prepared."""
         image = self._images.get(kept.reference)
         return NEVER if image is None else self._distance(name_of(image))
 

@@ -17,8 +17,7 @@ IMAGES_TRIED = 4
 
 
 def ask(client: docker.DockerClient, *, say: Say) -> Room | None:
-    """Return the free space; None if no image has a Python to run the check. Raises what the SDK raises, and what
-    `say` raises."""
+    """Return the free space; None without an image with a Python. Raises what the SDK and `say` raise."""
     for image_id in list(smallest(client))[:IMAGES_TRIED]:
         python = find_python(client, image_id)
         if python is not None:

@@ -33,10 +33,10 @@ class Found:
 
 
 def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> Found:  # noqa: A002
-    """Return the image of that name. It is pulled unless the engine has it already and the registry has the same one,
-    or does not answer.
+    """Return the image of that name, pulled if it is missing or the registry has another one.
 
-    Raises ImageUnavailable (NetworkTrouble); `help` replaces its last part, what to do.
+    A registry that does not answer matters only for a missing image. Raises ImageUnavailable (NetworkTrouble); `help`
+    replaces its last part, what to do.
     """
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local, say=say):
@@ -61,7 +61,7 @@ def _what_to_do(said: str, *, help: str) -> str:  # noqa: A002
     if "verification failed" in said:
         return "the registry, or a proxy in front of it, sent something other than that image"
     if "no matching manifest for" in said:
-        return "it is not made for machines of that host's kind; take another image, or exclude it on this host"
+        return "it has no build for that host's platform; use another image, or exclude it on this host"
     if not help and BUSY.search(said):
         return "the registry is busy or broken; repeat the command later: it runs only what is missing"
     return help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
@@ -120,8 +120,7 @@ def _download(client: docker.DockerClient, reference: str, *, say: Say) -> None:
 
 
 def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:
-    """Yield `pulling 120/900 MiB`, at most once a second, from the engine's events. Raises APIError for an error
-    event."""
+    """Yield `pulling 120/900 MiB`, at most once a second, from events. Raises APIError for an error event."""
     done: dict[str, int] = {}
     total: dict[str, int] = {}
     told_s = -1.0
@@ -141,8 +140,7 @@ def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float
 
 
 def find_python(client: docker.DockerClient, image_id: str) -> str | None:
-    """Return `python3` or `python`, whichever is on the image's PATH. Nothing in the image is run: it may have no
-    shell."""
+    """Return `python3` or `python`, whichever is on the image's PATH. Nothing is run: there may be no shell."""
     config = inspect(client, image_id)["Config"]
     environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
     folders = environment.get("PATH", DEFAULT_PATH).split(":")

@@ -92,7 +92,7 @@ def _make(
     place = f"{image.where}: {image.series} {image.version}"
     python = find_python(client, base.id)
     if python is None:
-        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; take one that has")
+        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; use one that has")
     with _holder(client, base.id, python=python) as container_id:
         if source.python is not None:
             version = _checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
@@ -110,8 +110,7 @@ def _make(
 
 
 def _check_python(asked: str, found: str, *, place: str) -> None:
-    """Raise ImageUnavailable unless the base's Python `found` (such as 3.11.2) is `asked`, which may be shorter
-    (3.11)."""
+    """Raise ImageUnavailable unless the base's Python `found` (3.11.2) is `asked`, which may be shorter (3.11)."""
     if f"{found}.".startswith(f"{asked}."):
         return
     raise ImageUnavailable(
@@ -181,7 +180,7 @@ def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavai
 
 
 def _reason(output: str) -> str:
-    return build_errors.complaint(build_errors.unescaped(output).splitlines())[:400] or "pip failed without a word"
+    return build_errors.complaint(build_errors.unescaped(output).splitlines())[:400] or "pip failed without a message"
 
 
 def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str, digest: str) -> None:

@@ -31,8 +31,7 @@ def mark_of(reference: str) -> str:
 
 
 def note_pull(client: docker.DockerClient, image: Entry, *, before: Mapping[str, Entry]) -> None:
-    """Record on the engine which names of a pulled image came from the pull. `before`: the images before it, by
-    `entries`.
+    """Record on the engine which names of an image came from its pull. `before`: the `entries` before the pull.
 
     All names are recorded if the image is new, and the new names if it was the harness's; no name if the image was
     there before for another reason.
@@ -126,8 +125,7 @@ def remove(client: docker.DockerClient, image_id: str, *, say: Say) -> bool:
 
 
 def _in_order(entry: Entry) -> Iterator[str]:
-    """Yield the names in order of removal: the mark last, so that the image stays the harness's if the removal is
-    cut short."""
+    """Yield the names in order of removal: the mark last, so that an interrupted removal can be completed later."""
     names = sorted(_names(entry))
     yield from (name for name in names if "@" not in name and not name.startswith(f"{REPOSITORY}:"))
     yield from (name for name in names if "@" in name)

@@ -96,8 +96,7 @@ class HostImages:
         self.disk.expect(id(self), [{name_of(cell.image) for cell in block} for block in blocks])
 
     def busy_since(self, begun_s: float) -> bool:
-        """Return whether a pull was active after `begun_s` (monotonic clock), and so may have slowed the trial
-        beside it."""
+        """Return whether a pull was active after `begun_s` (monotonic clock), beside a trial."""
         return self._last_busy_s >= begun_s
 
     def close(self) -> None:

@@ -73,8 +73,7 @@ class TrialCgroup:
 
 
 def _text(path: Path) -> str:
-    """Return the content of a cgroup's file; "" once the cgroup is gone, because another run may remove a dead one
-    too."""
+    """Return the content of a cgroup's file; "" once the cgroup is gone: another run may remove a dead one too."""
     try:
         return path.read_text()
     except OSError as error:
@@ -84,8 +83,7 @@ def _text(path: Path) -> str:
 
 
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
-    """Make a memory cgroup of that name below the process's own or the nearest writable one above it; None if
-    impossible."""
+    """Make a memory cgroup below the process's own or the nearest writable one above it; None if impossible."""
     for version, parent in _parents(root):
         path = parent / name
         try:

@@ -216,8 +216,7 @@ def _temporary_folder() -> Path:
 
 
 def _environment(launch: LaunchRequest, root: Path) -> dict[str, str]:
-    """Return the trial's environment. Of the caller's environment nothing is passed on, so no credential leaks into
-    a trial."""
+    """Return the trial's environment. Nothing of the caller's is passed on, so no credential leaks into a trial."""
     folder = Path(launch.prepared.reference).parent
     return {
         "PATH": f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

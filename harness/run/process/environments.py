@@ -39,8 +39,7 @@ REMEDY = "make room there, or set HARNESS_CACHE to a folder that can be written"
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return ${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments, absolute: trials run in other
-    folders."""
+    """Return ${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments as an absolute path."""
     if own := environ.get("HARNESS_CACHE"):
         return Path(own).absolute() / "environments"
     cache = environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache"
@@ -102,16 +101,14 @@ def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
 
 
 def _found(folder: Path, *, say: Say) -> str | None:
-    """Return the digest of a complete environment, else None. The lock is shared, so this does not wait for running
-    trials."""
+    """Return the digest of a complete environment, else None. The shared lock does not wait for running trials."""
     with _locked(folder, fcntl.LOCK_SH, say=say):
         return _digest_in(folder)
 
 
 @contextmanager
 def in_use(python: Path) -> Iterator[None]:
-    """Protect the environment of `python` from removal. Raises InfrastructureError if another run has just removed
-    it."""
+    """Protect the environment of `python` from removal. Raises InfrastructureError if it was just removed."""
     folder = python.parents[1]
     gone = f"{folder}: another run removed this environment (`harness clean --images`); start again: trials are kept"
     try:
@@ -136,8 +133,7 @@ def sizes(environ: Mapping[str, str]) -> dict[Path, int]:
 
 
 def size_bytes(python: Path) -> int:
-    """Return the bytes of the environment's files; files shared with uv's cache count in full. Raises
-    InfrastructureError."""
+    """Return the bytes of the environment; files shared with uv's cache count in full. Raises InfrastructureError."""
     files = (path.lstat() for path in python.parents[1].rglob("*"))
     try:
         return sum(found.st_size for found in files if stat.S_ISREG(found.st_mode))

@@ -51,8 +51,7 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
 
 
 def _opened(path: Path) -> int:
-    """Return a file descriptor. An existing file is opened without O_CREAT, which kernels forbid for files of other
-    users."""
+    """Return a descriptor. An existing file is opened without O_CREAT: kernels forbid that for other users' files."""
     with contextlib.suppress(FileNotFoundError):
         return os.open(path, os.O_RDWR)
     with contextlib.suppress(FileExistsError):  # another process has just made it

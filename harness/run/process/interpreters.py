@@ -11,8 +11,7 @@ from pathlib import Path
 
 
 def find(version: str | None, *, environ: Mapping[str, str]) -> Path | None:
-    """Return the interpreter of `version` ("3.7" or "3.7.16"), None if there is none; without a version, the
-    harness's own."""
+    """Return the interpreter of `version` ("3.7" or "3.7.16"), or None; without a version, the harness's own."""
     if version is None:
         return Path(sys.executable)
     return next((path for path in candidates(environ) if matches(version_of(path), version)), None)
@@ -50,8 +49,7 @@ def version_of(path: Path) -> str:
 
 
 def build_of(path: Path) -> str:
-    """Return what distinguishes two interpreters of one version: their path, and when, how and with which compiler
-    they were built."""
+    """Return what distinguishes two interpreters of one version: path, compiler, time and options of the build."""
     asked = "sys.version, sysconfig.get_platform(), sysconfig.get_config_var('CONFIG_ARGS')"
     return f"{path.resolve()} {_asked(path, f'import sys, sysconfig; print([{asked}])')}"
 

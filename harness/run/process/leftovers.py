@@ -91,8 +91,7 @@ def remove_folder(path: Path) -> None:
 
 
 def _open_up(folder: Path) -> None:
-    """Restore the owner's rights on all folders: a scenario may have removed them, as the caches of some languages
-    do."""
+    """Restore the owner's rights on all folders, which a scenario may have removed, as some languages' caches do."""
     with contextlib.suppress(OSError):  # gone, or another user's: the next attempt to remove it reports that
         folder.chmod(stat.S_IRWXU)
         for inner in folder.iterdir():

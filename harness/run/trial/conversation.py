@@ -170,7 +170,7 @@ class Conversation:
             if not self.facts and silent_s > STARTUP_S:
                 return self._not_started(f"the agent did not start within {STARTUP_S:.0f} s")
             if silent_s > self._silence_limit_s:
-                return self._infrastructure(f"lost: nothing was heard of the agent for {silent_s:.0f} s")
+                return self._infrastructure(f"lost: no message from the agent for {silent_s:.0f} s")
         return Outcome(end="interrupted", message="interrupted", last_step=self.samples.newest_step)
 
     def _take(self, message: Message) -> Outcome | None:
@@ -240,14 +240,12 @@ class Conversation:
         return self._killed(outcome) if outcome.signal == SIGKILL and end != "oom" else outcome
 
     def _said_before(self) -> str:
-        """Return the output of the image's own entrypoint (such as a driver warning), to put before that of the
-        scenario."""
+        """Return the output of the image's own entrypoint (such as a driver warning), which precedes the scenario's."""
         banner = self._lines.noise.text().strip()[-BANNER_LIMIT:]
         return f"{banner}\n" if banner else ""
 
     def _killed(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a scenario that died by SIGKILL: out of memory only if the engine reports it, else
-        killed from outside."""
+        """Return the outcome after SIGKILL: out of memory only if the engine reports it, else killed from outside."""
         until_s = self._clock.monotonic() + LAST_WORDS_S
         while self._clock.monotonic() < until_s and self._session.receive(POLL_S) is not None:
             pass

@@ -13,8 +13,7 @@ from harness.run.trial.payload import payload_hash
 
 
 def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> str:
-    """Return the hash under which a later run may reuse a trial: it covers everything that could change the
-    measurement."""
+    """Return the hash under which a later run may reuse a trial: it covers everything that affects the result."""
     scenario = cell.variant.scenario
     content = {
         "format": 1,

@@ -39,8 +39,7 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
 
 
 def payload_hash(variant: Variant) -> str:
-    """Return a stable hash of everything that a trial of `variant` would copy in: agent, files, and the job without
-    its marker."""
+    """Return a stable hash of all that a trial of `variant` copies in: agent, files, and job without marker."""
     payload = _packed(variant.scenario, _job(variant))
     digest = hashlib.sha256(json.dumps(payload.job, sort_keys=True).encode())
     for place, content in sorted(payload.files.items()):
@@ -90,8 +89,7 @@ def agent_files() -> dict[str, bytes]:
 
 
 def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
-    """Yield the script and the `files:`: place under the agent's root, content, and whether the owner may execute
-    it."""
+    """Yield the script and `files:`: place under the agent's root, content, whether the owner may execute it."""
     try:
         for place, path in sorted(_sources(scenario).items()):
             if path.exists() and not path.is_file():

@@ -57,7 +57,7 @@ def test_plain_lines() -> None:
     assert stream.getvalue().splitlines() == [
         "image local: 6.3.0: installing multidict==6.3.0",
         "BAD local 1/3: multidict 6.3.0 on local: multidict_pop, trial 1: leak 7.84 KiB/step",
-        "trial local 2/3: multidict 6.3.0 on local: multidict_pop, trial 2: flat to step 500 (known from an earlier run)",
+        f"trial local 2/3: {CELL}, trial 2: flat to step 500 (known from an earlier run)",
         "note host old is gone",
     ]
     assert "\r" not in stream.getvalue()
