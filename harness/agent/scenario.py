@@ -77,10 +77,7 @@ def main(root, fds):
     return Scenario(job, os.path.join(root, job["script"]), table, link).run()
 
 
-GENERATES, AWAITS = (
-    0x20 | 0x200,
-    0x80,
-)  # bits of code.co_flags: inspect's CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
+GENERATES, AWAITS = 0x20 | 0x200, 0x80  # bits of code.co_flags: CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
 
 
 def _idle(function):

@@ -3,12 +3,7 @@
 from .optrace import Event, ProbeError
 
 NOT_OPS = ("RecvTensor", "_SOURCE", "_SINK", "unknown")
-COPIES = (
-    ":stream",
-    "/stream:",
-    "memcpy",
-    "/host:cpu",
-)  # duplicates of the same work, recorded for streams and CUDA's host
+COPIES = (":stream", "/stream:", "memcpy", "/host:cpu")  # duplicates, recorded for streams and CUDA's host
 
 
 def tracer(tf):

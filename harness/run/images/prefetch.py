@@ -141,9 +141,7 @@ class HostImages:
         if isinstance(found, str):
             raise ImageUnavailable(found)
         if found.digest != before.digest:
-            text = (
-                f"{image.version} was removed there, and its tag is another image now; start again to measure that one"
-            )
+            text = f"{image.version} was removed there, and its tag is another image now; start again to measure it"
             raise ImageUnavailable(f"{image.where}: {text}")
         self._known[name_of(image)] = found
         return found
