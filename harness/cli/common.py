@@ -1,4 +1,4 @@
-"""What several commands share: arguments, signals, the standard streams, and files that a user names."""
+"""Code that several commands share: arguments, signals, the standard streams, and files that a user names."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from harness.errors import InfrastructureError, UsageError
 Parsed = TypeVar("Parsed")
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FILE = click.Path(path_type=Path)
-OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 WIDE = click.option(
-    "--wide", is_flag=True, help="Tell every signal of every row: figures, limit, what would have shown."
+    "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
 )
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process where it stands."""
+    """Yield an event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process at once."""
     stopped = threading.Event()
     previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPPING}
     try:
@@ -38,7 +38,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 
 class Terminal(Console):
-    """Leaves it to us what the end of a pipe means: nothing, the exit code is the run's."""
+    """A console that leaves the end of a pipe to `to_stdout`: it does not change the exit code of a run."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -46,9 +46,8 @@ class Terminal(Console):
 
 @contextmanager
 def to_stdout() -> Iterator[None]:
-    """Whoever reads our output may stop reading: the rest is dropped, and the exit code stays. A disk that is full is
-    told: InfrastructureError.
-    """
+    """Drop the rest of the output if its reader stops reading; the exit code stays. Raises InfrastructureError if
+    stdout cannot be written, for example on a full disk."""
     try:
         yield
         sys.stdout.flush()
@@ -60,15 +59,13 @@ def to_stdout() -> Iterator[None]:
 
 
 def _drop_stdout() -> None:
-    """What is still to be written, too: Python would try again at its end."""
+    """Redirect stdout to /dev/null, so that Python does not try to write its buffer again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:
-    """Write to where the user said: a file becomes the new one whole; a pipe or a device gets it, and stays what it is.
-
-    `in_new_folder`: its folder is made if need be. Raises UsageError.
-    """
+    """Write to a path that the user named. A file is replaced atomically; a pipe or a device is written to. With
+    `in_new_folder` the folder is made if it is missing. Raises UsageError."""
     from harness.store import write_atomically
 
     try:
@@ -84,6 +81,7 @@ def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False)
 
 
 def option(name: str, parse: Callable[[str], Parsed], text: str) -> Parsed:
+    """Parse the value of a command-line option. Raises UsageError with the option's name."""
     try:
         return parse(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Probes of the file -> probes of the model."""
+"""Reads the file's probes into the model's probes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.matrix.problems import KeyPath, unknown
 
 
 def read_probes(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
-    """The scenario's probes. What is wrong goes to the context's problems."""
+    """Return the scenario's probes. Problems are added to the context."""
     asked = entry.probes
     if entry.command is not None:
         for name in ("optrace", "lines", "artifacts", "largest"):

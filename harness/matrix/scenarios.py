@@ -1,4 +1,4 @@
-"""Scenarios of the file -> scenarios of the model, with their scripts and files looked at."""
+"""Reads the file's scenarios into the model's scenarios, and checks their scripts and files."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from harness.matrix.scripts import Script, ScriptProblem, read_script
 
 MOST_VARIANTS = 10_000
 AXES = ("series", "image", "host", "scenario", "why")
-"""The words of include and exclude, which params can not be called."""
+"""Keywords of include and exclude, which cannot be names of params."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """A scenario, and what its script says (None for a command, or if the script could not be read)."""
+    """A scenario and its parsed script (None for a command, or if the script could not be read)."""
 
     scenario: model.Scenario
     script: Script | None
 
 
 def read_scenarios(file: shape.MatrixFile, context: Context, *, hosts: Collection[str]) -> tuple[Read, ...]:
-    """All scenarios. What is wrong goes to the context's problems."""
+    """Return all scenarios. Problems are added to the context."""
     known = {"series": list(file.series), "hosts": list(hosts)}
     result = []
     for name, entry in file.scenarios.items():
@@ -106,7 +106,7 @@ def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit
 
 
 def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
-    """What the script says, if there is one and it is a scenario."""
+    """Return the parsed script, if there is one and it is a scenario."""
     if (entry.script is None) == (entry.command is None):
         context.problems.add(key, "give exactly one of script and command")
     if entry.script is not None:
@@ -135,7 +135,7 @@ def _read_script(text: str, key: KeyPath, context: Context) -> Script | None:
 
 
 def _check_numbers(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
-    """Numbers that must fit each other."""
+    """Check numbers that depend on each other."""
     steps = entry.steps
     if steps.budget < steps.first:
         text = f"{steps.budget} is less than first ({steps.first}); at least as many"
@@ -151,7 +151,7 @@ def _check_numbers(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -
 def _check_params(
     entry: shape.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
 ) -> None:
-    """`included`: include has variants of it, so that without params there is no variant but those."""
+    """Check the params. `included`: include has variants of this scenario, so it needs no params of its own."""
     count = math.prod(len(values) for values in entry.params.values())
     if count > MOST_VARIANTS:
         text = f"{count} combinations; at most {MOST_VARIANTS}: give fewer values"
@@ -183,7 +183,7 @@ def check_names(names: Collection[str], script: Script, key: KeyPath, context: C
 
 
 def name_problem(name: str) -> str | None:
-    """Why a parameter can not be called this, or None."""
+    """Return why a parameter cannot have this name, or None."""
     if not name.isidentifier() or keyword.iskeyword(name):
         return f"{shown(name)} is no name for a parameter; letters, digits and _, not beginning with a digit"
     return f"{name!r} means something else in exclude; call the parameter otherwise" if name in AXES else None

@@ -1,4 +1,4 @@
-"""Series of the file -> series of the model: every version gets its image."""
+"""Reads the file's series into the model's series: every version gets its image."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}")
 def read_series(
     file: shape.MatrixFile, context: Context, packages: PackageReader, tags: TagReader
 ) -> tuple[model.Series, ...]:
-    """All series. What is wrong goes to the context's problems."""
+    """Return all series. Problems are added to the context."""
     readers: Mapping[type, Callable[[Any, KeyPath], list[Entry]]] = {
         shape.Repository: lambda entry, key: _repository(entry, key, context, tags),
         shape.Listed: lambda entry, key: _listed(entry, key, context),
@@ -128,11 +128,11 @@ def _check_unique(versions: list[Entry], context: Context) -> None:
 
 
 def _check_order(versions: list[Entry], context: Context) -> None:
-    """ "First bad" follows the order as written, so a wrong order would name a wrong version."""
+    """Check the order of versions: in a wrong order, "first bad" would name a wrong version."""
     try:
         parsed = [Version(entry.version) for entry in versions]
     except InvalidVersion:
-        return  # names of the user's own: only the user knows their order
+        return  # the user's own names: only the user knows their order
     for (older, newer), (before, entry) in zip(pairwise(parsed), pairwise(versions), strict=True):
         if older > newer:
             text = f"versions are not oldest first: {before.version} before {entry.version}; put the older one first"

@@ -1,4 +1,4 @@
-"""`tags: {match, from, to}` -> the tags that a registry has now, oldest first."""
+"""Resolves `tags: {match, from, to}` to the tags that a registry has now, oldest first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class TagReader:
     source: TagSource
 
     def read(self, repository: str, wanted: shape.TagRange, *, key: KeyPath) -> list[Entry]:
-        """The images of one series; what is wrong goes to the context's problems.
+        """Return the images of one series; problems are added to the context.
 
-        Raises RegistryTrouble, with the place, if the registry does not answer: that is no error of the file.
+        Raises RegistryTrouble, with the place, if the registry does not answer: that is not an error of the file.
         """
         if not self._sound(wanted, key):
             return []
@@ -47,7 +47,7 @@ class TagReader:
 
 
 def _none_found(repository: str, wanted: shape.TagRange, known: tuple[str, ...]) -> str:
-    """Says what there is instead: the newest of what the pattern alone means, or some of all."""
+    """Return the message with the alternatives: the newest tags that match the pattern, or some of all tags."""
     alike = in_range(known, match=wanted.match)
     bounds = [f"{name} {bound}" for name, bound in (("from", wanted.from_), ("to", wanted.to)) if bound]
     text = " ".join([f"no tag of {repository} is like {shown(wanted.match)}", *bounds])

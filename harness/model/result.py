@@ -1,4 +1,4 @@
-"""A whole run: what every report is a pure function of."""
+"""A whole run. Every report is a pure function of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.model.probed import Probed
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
-    """A cell with its trials and verdict: what reports are made of.
+    """A cell with its trials and verdict.
 
     `problem`: why it could not be measured as planned, through no fault of the image; "" if it was. `skipped`: why it
     was not launched, if nobody needed it.
@@ -33,7 +33,7 @@ class CellResult:
 
 @dataclass(frozen=True, kw_only=True)
 class HostState:
-    """A host as the run found it: `problem` is the one line that says why it could not be used, or None."""
+    """A host as the run found it. `problem`: one line on why it could not be used, or None."""
 
     host: Host
     problem: str | None = None
@@ -48,7 +48,7 @@ EXIT_CODES: Mapping[str, int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """Everything that a report is a pure function of. `probed`: what `harness probe` found in its cells since."""
+    """A whole run. Every report is a pure function of it. `probed`: later results of `harness probe`."""
 
     matrix: str
     verdict: RunVerdict

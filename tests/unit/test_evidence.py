@@ -106,7 +106,7 @@ def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
 
 def test_a_cell_is_named_by_id_or_by_words_that_fit_no_other(run: StoredRun) -> None:
     cell = find_cell(run, ["6.3.0"])
-    assert find_cell(run, [cell.id]) == find_cell(run, ["multidict 6.3.0 here keep=True"]) == cell
+    assert find_cell(run, [cell.id]) == find_cell(run, ["multidict 6.3.0 local keep=True"]) == cell
     with pytest.raises(UsageError, match="fits 3 cells") as several:
         find_cell(run, ["multidict"])
     assert cell.id in str(several.value)
@@ -138,7 +138,7 @@ def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
     assert find_finding(run, ["2"]) == find_finding(run, ["first_fixed"]) == find_finding(run, ["6.3.0", "6.3.2"])
     with pytest.raises(UsageError, match="fits 2 findings"):
         find_finding(run, ["multidict"])
-    with pytest.raises(UsageError, match=re.escape("1  multidict on here, grow keep=True: memory leak since ")):
+    with pytest.raises(UsageError, match=re.escape("1  multidict on local, grow keep=True: memory leak since ")):
         find_finding(run, ["3"])
 
 

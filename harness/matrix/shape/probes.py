@@ -13,46 +13,46 @@ Positive = Annotated[Whole, Field(ge=1, le=10**6)]
 
 
 class OpTraceEntry(Shape):
-    """What each operation takes, early against late; and a Chrome trace of each."""
+    """Time of each operation, at early and at late steps, and a Chrome trace of each."""
 
     at: Annotated[list[Positive], Field(min_length=1, max_length=8)] = [10, 120]
-    """The steps from which on operations are traced, first to last."""
+    """The steps at which tracing starts, in ascending order."""
     repeat: Annotated[Whole, Field(ge=1, le=100)] = 5
-    """How many steps from each of them; the table has their medians."""
+    """Number of steps traced from each of them; the table shows their medians."""
 
 
 class Stepped(Shape):
-    """A probe that only needs to know how many steps to make."""
+    """A probe whose only setting is its number of steps."""
 
     steps: Positive = 100
-    """How many steps it makes."""
+    """Number of steps."""
 
 
 class ValgrindEntry(Shape):
-    """Leak records of valgrind's memcheck; what a first step loses is subtracted."""
+    """Leak records of valgrind's memcheck; the leaks of a control run of one step are subtracted."""
 
     steps: Annotated[Whole, Field(ge=2, le=1000)] = 3
-    """How many steps it makes; the control makes one."""
+    """Number of steps; the control run makes one."""
 
 
 class Largest(Shape):
-    """The largest value of a param that fits in memory, each try in a launch of its own."""
+    """The largest value of a param that fits in memory; each attempt is a launch of its own."""
 
     param: Text
-    """The param whose largest value is looked for, among those that `params` gives."""
+    """The param whose largest value is searched for, among its values in `params`."""
     steps: Positive = 3
-    """How many steps must fit."""
+    """Number of steps that must fit."""
 
 
 class Probes(Shape):
-    """Looks into a scenario from inside, by `harness probe`, in trials of their own that no verdict uses."""
+    """Probes inside a scenario, run by `harness probe` in trials of their own that no verdict uses."""
 
     optrace: OpTraceEntry | None = None
     """Time and memory of each operation: {at: [10, 120], repeat: 5}."""
     lines: Stepped | None = None
-    """Memory and time of each line of the function that the script calls `profile`: {steps: 100}."""
+    """Memory and time of each line of the function that the script names as `profile`: {steps: 100}."""
     valgrind: ValgrindEntry | None = None
-    """Leaks by kind and stack, by valgrind in the image: {steps: 3}."""
+    """Leaks by kind and stack, from valgrind in the image: {steps: 3}."""
     artifacts: Stepped | None = None
     """Files that the script's `artifacts()` makes at the end: {steps: 100}."""
     largest: Largest | None = None

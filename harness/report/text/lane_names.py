@@ -9,13 +9,13 @@ from harness.report.bad_ranges import place_of_cell
 from harness.report.text import words
 from harness.report.text.clean import plain, version
 
-HERE = "here"
+LOCAL = "local"
 """The default host's name; a sentence calls that host `this machine`."""
 
 
 def host_name(name: str) -> str:
     """Return the host's name with its noun: `host old`, or `this machine`."""
-    return "this machine" if name == HERE else f"host {plain(name)}"
+    return "this machine" if name == LOCAL else f"host {plain(name)}"
 
 
 class Names:
@@ -36,7 +36,7 @@ class Names:
         twins = [other for other in self._lanes if other.gpu == lane.gpu]
         if _has_name(lane) and len(twins) == 1:
             return f"the {plain(lane.gpu or '')}"
-        return host_name(HERE) if lane.gpu is None and lane.host.name == HERE else words.lane_text(lane)
+        return host_name(LOCAL) if lane.gpu is None and lane.host.name == LOCAL else words.lane_text(lane)
 
     def on(self, lanes: Sequence[Lane]) -> str:
         """Return `on both cards`; "" if there is no other lane."""

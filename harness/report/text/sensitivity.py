@@ -29,7 +29,7 @@ def needless(result: RunResult) -> str | None:
 
 
 def _by_place(cells: Sequence[CellResult]) -> list[str]:
-    """Return `multidict on here, pop: 6.1.0, 6.2.0`, one for all variants without the same versions."""
+    """Return `multidict on local, pop: 6.1.0, 6.2.0`, one for all variants without the same versions."""
     versions: dict[tuple[str, str], list[str]] = {}
     for entry in cells:
         place = f"{plain(entry.cell.image.series)} on {plain(str(entry.cell.lane))}"
@@ -59,7 +59,7 @@ def quiet_text(result: RunResult) -> str | None:
 def slow_growth(result: RunResult) -> list[str]:
     """Return a line for each good history whose growth is certain and at least half of its limit.
 
-    `s 1.1, 1.2 on here, parse: grows 0.49 KiB a step, below the limit of 0.5: "leak: 0.25KiB" would report it`
+    `s 1.1, 1.2 on local, parse: grows 0.49 KiB a step, below the limit of 0.5: "leak: 0.25KiB" would report it`
     """
     groups: dict[tuple[str, str, float], list[CellResult]] = {}
     for entry in result.cells:

@@ -183,12 +183,12 @@ def finding_text(finding: Finding) -> str:
 
 
 def finding_line(finding: Finding) -> str:
-    """Return `multidict on here, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (…)`."""
+    """Return `multidict on local, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (…)`."""
     return f"{finding_place(finding)}: {finding_text(finding)}"
 
 
 def finding_place(finding: Finding) -> str:
-    """Return `multidict on here, multidict_pop`."""
+    """Return `multidict on local, multidict_pop`."""
     return f"{plain(finding.series)} on {lane_text(finding.lane)}, {variant_text(finding.variant)}"
 
 

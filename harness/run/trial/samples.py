@@ -1,4 +1,4 @@
-"""Gathers the samples and looks of one trial into a Trace."""
+"""Collects the samples and looks of one trial into a Trace."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ COUNTED = ("step", *GROWTHS, "sockets", "pipes")
 
 
 class Samples:
-    """Chunks as they come; a Trace of all of them when asked."""
+    """Collects chunks as they arrive, and returns a Trace of all of them."""
 
     def __init__(self, *, last_step: float) -> None:
-        """`last_step`: no sample may name a later step."""
+        """`last_step`: the largest step that a sample may have."""
         self._chunks: list[dict[str, Floats]] = []
         self._looks: list[Look] = []
         self._counts: dict[str, Floats] = {}
@@ -26,7 +26,7 @@ class Samples:
         self._last_step = last_step
 
     def add(self, columns: dict[str, Floats]) -> None:
-        """Add rows; raises Misunderstood if their steps cannot follow those before."""
+        """Add rows. Raises Misunderstood if their steps do not continue the earlier ones."""
         step = columns["step"]
         if not len(step):
             return
@@ -42,9 +42,9 @@ class Samples:
         self._chunks.append(columns)
 
     def set_counts(self, columns: dict[str, Floats]) -> None:
-        """Take all rows of counts up to now, in the place of those before; raises Misunderstood.
+        """Replace the rows of counts by `columns`, which hold all rows so far; unknown columns are left out.
 
-        Columns that are not known are left out.
+        Raises Misunderstood.
         """
         step = columns["step"]
         if len(step) > COUNTS_LIMIT or np.any(step > self._last_step) or np.any(np.diff(step) <= 0):
@@ -58,7 +58,7 @@ class Samples:
 
     @property
     def looks(self) -> int:
-        """How many there were."""
+        """Number of looks so far."""
         return len(self._looks)
 
     @property
@@ -66,7 +66,7 @@ class Samples:
         return int(self._newest)
 
     def trace(self) -> Trace | None:
-        """All samples up to now; None before the first. A column missing from a chunk is NaN there."""
+        """Return all samples so far; None before the first. A column missing from a chunk is NaN there."""
         if not self._chunks:
             return None
         names = dict.fromkeys(name for chunk in self._chunks for name in chunk)

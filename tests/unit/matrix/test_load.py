@@ -71,7 +71,7 @@ def test_only_true_and_false_are_booleans(load: Load) -> None:
 
 def test_without_hosts_it_is_this_machine_without_containers(load: Load) -> None:
     (host,) = load(with_series("{images: [a]}")).hosts
-    assert (host.name, host.engine, host.gpus) == ("here", "process", "none")
+    assert (host.name, host.engine, host.gpus) == ("local", "process", "none")
 
 
 def test_images_as_list_and_as_mapping(load: Load) -> None:

@@ -241,7 +241,7 @@ def test_a_command_touches_nothing_of_a_hostile_name() -> None:
     result = build.run([(build.series("s x", ["1"]), [build.HERE], [build.variant("v", op="$(touch x)", on=True)])],
                        lambda *_: build.flat())  # fmt: skip
     assert commands.of_history(result.cells[0], result) == (
-        "harness sweep matrix.yaml --fresh --series 's x' --host here --only 'v op=$(touch x) on=true'"
+        "harness sweep matrix.yaml --fresh --series 's x' --host local --only 'v op=$(touch x) on=true'"
     )
     assert commands.of_cell(result.cells[0], result) == (
         "harness repro reports/quickstart/20250301T120000Z-1a2b 's x-0'"

@@ -164,7 +164,7 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     assert signal_words.sentence("step_time", judged) == f"{told}; more launches"
     result = one_row(build.seen(build.flat(), step_time=build.BLIND))
     assert gaps.lines(result) == [
-        f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here, orjson_deleted): {build.BLIND.why}"
+        f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local, orjson_deleted): {build.BLIND.why}"
     ]
     assert totals.line(result).startswith("4 cells: 4 good in part; ")
     for page in (
@@ -205,7 +205,7 @@ def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     cell = next(table.tables(result)[0].shown)
     assert (cell.symbol, cell.word, cell.figure) == ("?", "good so far", "1 of 3 launches")
     assert totals.line(result).startswith("4 cells: 4 good so far; ")
-    assert gaps.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on here")
+    assert gaps.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local")
     for page in (run_report.text(result), markdown.render(result), html_page.render(result)):
         assert "1 of 3 launches" in page
         assert not re.search(r"✓(?! good)", re.sub(r'<span class="key.*', "", page))

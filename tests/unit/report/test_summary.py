@@ -47,7 +47,7 @@ def test_the_schema_refuses_what_is_missing_or_new(schema: dict[str, Any]) -> No
 
 def test_a_cell() -> None:
     assert through_json(build.quickstart())["cells"][3] == {
-        "series": "multidict", "image": "6.3.0", "digest": "sha256:" + "ab" * 32, "host": "here", "gpu": None,
+        "series": "multidict", "image": "6.3.0", "digest": "sha256:" + "ab" * 32, "host": "local", "gpu": None,
         "scenario": "multidict_pop", "params": {}, "trials": 3, "failed": 0, "signal": None, "steps": 4000,
         "verdict": "leak", "verdicts": ["leak"], "layer": "native heap", "plateau_mib": None,
         "smallest_visible": None, "metrics": {}, "rate_kib_per_step": 7.838,

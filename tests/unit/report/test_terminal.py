@@ -30,7 +30,7 @@ def test_a_whole_report() -> None:
         in 6.6.4). Layer: native heap.
         10 cells: 6 good, 4 bad; 30 trials in 3 min 20 s; seed 1
 
-        multidict on here
+        multidict on local
                        6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0   6.6.3   6.6.4
         multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat
                        ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82    2.82    ≤0.017
@@ -64,13 +64,13 @@ def test_a_whole_report() -> None:
 
 def test_step_times_and_crashes_in_their_tables() -> None:
     text = shown(build.varied())
-    assert text[text.index("onnxruntime on here, ort_lrn\n") : text.index("\nngc on old")] == dedent("""\
-        onnxruntime on here, ort_lrn
+    assert text[text.index("onnxruntime on local, ort_lrn\n") : text.index("\nngc on old")] == dedent("""\
+        onnxruntime on local, ort_lrn
                             1.19.2         1.20.0         1.20.1         1.21.0           1.21.1
         size=64             ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017    ✓ flat ≤0.017
         size=64, step time  ✓ 0.405 ms     ✓ 0.403 ms     ✓ 0.410 ms     ▼ 2.30 ms 5.62×  ✗ 2.25 ms
 
-        orjson on here
+        orjson on local
                         3.7.7          3.7.8          3.7.9            3.7.10
         orjson_deleted  ✓ flat ≤0.017  ✓ flat ≤0.017  ▼ crash SIGSEGV  ▲ flat ≤0.017
         """)
@@ -78,7 +78,7 @@ def test_step_times_and_crashes_in_their_tables() -> None:
 
 def test_a_terminal_without_unicode_gets_signs_of_ascii() -> None:
     assert "\n".join(shown(build.quickstart(), encoding="ascii").splitlines()[4:8]) == dedent("""\
-        multidict on here
+        multidict on local
                        6.0.5    6.1.0    6.2.0    6.3.0   6.3.1   6.3.2    6.4.4    6.5.0   6.6.3   6.6.4
         multidict_pop  + flat   + flat   + flat   v leak  x leak  ^ flat   + flat   v leak  x leak  ^ flat
                        <=0.017  <=0.017  <=0.017  7.84    7.84    <=0.017  <=0.017  2.82    2.82    <=0.017""")
@@ -86,12 +86,12 @@ def test_a_terminal_without_unicode_gets_signs_of_ascii() -> None:
 
 def test_a_table_that_does_not_fit_goes_on_below() -> None:
     assert "\n".join(shown(build.quickstart(), width=80).splitlines()[4:12]) == dedent("""\
-        multidict on here
+        multidict on local
                        6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0
         multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak
                        ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82
 
-        multidict on here, continued
+        multidict on local, continued
                        6.6.3   6.6.4
         multidict_pop  ✗ leak  ▲ flat""")
 

@@ -50,7 +50,7 @@ def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
 def test_findings_say_where_how_large_and_how_sure() -> None:
     first, fixed, *_ = build.quickstart().findings
     assert first.p is None
-    assert words.finding_place(first) == "multidict on here, multidict_pop"
+    assert words.finding_place(first) == "multidict on local, multidict_pop"
     assert words.finding_text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)")
     assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
     oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None)
@@ -133,8 +133,8 @@ def test_what_was_not_needed_is_told_by_variant() -> None:
     ]
     assert sensitivity.needless(replace(ran, cells=tuple(cells))) == (
         "not needed by the search: 6 of 40 cells ("
-        "multidict on here, signal op=rfft input=random, signal op=fft input=random: 6.2.0; "
-        "multidict on here, signal op=rfft input=constant, signal op=fft input=constant: 6.1.0, 6.2.0)"
+        "multidict on local, signal op=rfft input=random, signal op=fft input=random: 6.2.0; "
+        "multidict on local, signal op=rfft input=constant, signal op=fft input=constant: 6.1.0, 6.2.0)"
     )
 
 
@@ -174,20 +174,20 @@ def test_versions_without_a_base_share_a_line_and_its_remedy() -> None:
 
 
 def hindered(entry: CellResult) -> CellResult:
-    return replace(entry, problem="here: connection lost; start dockerd and run again")
+    return replace(entry, problem="local: connection lost; start dockerd and run again")
 
 
 def test_a_verdict_that_rests_on_less_than_was_planned_says_so() -> None:
     """The run ends with 3: whoever looks for the reason must find it, also where the cell is good or bad."""
     good, leaking = (hindered(build.quickstart().cells[place]) for place in (0, 3))
     assert words.cell_sentence(leaking).startswith(
-        "leak 7.84 KiB/step (3 trials, 4,000 steps): not measured as planned: here: connection lost; start dockerd"
+        "leak 7.84 KiB/step (3 trials, 4,000 steps): not measured as planned: local: connection lost; start dockerd"
     )
     assert gaps.lines(replace(build.quickstart(), cells=(good, leaking))) == [
-        "flat, not measured as planned: 6.0.5 (multidict on here, multidict_pop): "
-        "here: connection lost; start dockerd and run again",
-        "leak, not measured as planned: 6.3.0 (multidict on here, multidict_pop): "
-        "here: connection lost; start dockerd and run again",
+        "flat, not measured as planned: 6.0.5 (multidict on local, multidict_pop): "
+        "local: connection lost; start dockerd and run again",
+        "leak, not measured as planned: 6.3.0 (multidict on local, multidict_pop): "
+        "local: connection lost; start dockerd and run again",
     ]
 
 
@@ -226,7 +226,7 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
 
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, verdict="ok")
     said = (
-        "multidict 6.3.0, 6.3.1, 6.3.2, 6.4.4, 6.5.0, 6.6.3, 6.6.4 on here, multidict_pop: grows 0.49 KiB a step, "
+        "multidict 6.3.0, 6.3.1, 6.3.2, 6.4.4, 6.5.0, 6.6.3, 6.6.4 on local, multidict_pop: grows 0.49 KiB a step, "
         'below the limit of 0.5: "leak: 0.25KiB" would report it'
     )
     assert sensitivity.slow_growth(result) == ([said] if told else [])
