@@ -104,20 +104,8 @@ class Lease(Protocol):
         """Raise InfrastructureError if another harness may use the host by now. Call it before each trial."""
 
 
-class Engine(Protocol):
-    """One host's engine. Not thread-safe: each host's thread has its own.
-
-    Opening one raises EngineUnreachable, whose message says what to do.
-    """
-
-    facts: Mapping[str, Any]
-    """The lane's fingerprint as far as the engine has it: cpu model, cpus, memory_bytes, kernel, architecture,
-    engine version. Part of every trial's key."""
-
-    def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
-        """Return the GPUs of this host, as its driver lists them; () if the driver lists none. `images` are those
-        that will run there: a container engine runs its probe in one of them, or in any other that it has. Raises
-        InfrastructureError."""
+class ImageStore(Protocol):
+    """The images of one host: what gets them, finds them and removes them."""
 
     def prepare(self, image: Image, say: Say) -> Prepared:
         """Pull, build or install the image, or find it. Raises ImageUnavailable (message starts with image.where)."""
@@ -137,21 +125,6 @@ class Engine(Protocol):
     def size_bytes(self, prepared: Prepared) -> int:
         """Return the bytes that the image takes on this host. Raises InfrastructureError."""
 
-    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
-        """Start the agent in a fresh container or process. Everything created is removed on leaving, in any case.
-        Raises InfrastructureError."""
-
-    def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        """Hold this host exclusively during the block, against every other sweep on it, from whichever machine.
-        While it is taken, wait and report the holder; a dead holder no longer counts. Raises Interrupted once
-        `stopped`, InfrastructureError."""
-
-    def leftovers(self) -> tuple[str, ...]:
-        """Return the names of what `remove_leftovers` would remove. Raises InfrastructureError."""
-
-    def remove_leftovers(self) -> int:
-        """Remove what dead runs left behind, never anything of a living run or of other origin; return how many."""
-
     def kept(self) -> tuple[Kept, ...]:
         """Return the images that the harness pulled or made, by the host's record. Raises InfrastructureError."""
 
@@ -161,6 +134,45 @@ class Engine(Protocol):
     def remove_images(self, say: Say) -> tuple[str, ...]:
         """Remove the images or environments that the harness made or pulled and that are not in use; return their
         names, as in `kept`. An image stays if it was there before, or if a user named it."""
+
+
+class Launcher(Protocol):
+    """What starts trials on one host."""
+
+    facts: Mapping[str, Any]
+    """The lane's fingerprint as far as the engine has it: cpu model, cpus, memory_bytes, kernel, architecture,
+    engine version. Part of every trial's key."""
+
+    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
+        """Start the agent in a fresh container or process. Everything created is removed on leaving, in any case.
+        Raises InfrastructureError."""
+
+    def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
+        """Hold this host exclusively during the block, against every other sweep on it, from whichever machine.
+        While it is taken, wait and report the holder; a dead holder no longer counts. Raises Interrupted once
+        `stopped`, InfrastructureError."""
+
+
+class Janitor(Protocol):
+    """What removes the leftovers of dead runs from one host."""
+
+    def leftovers(self) -> tuple[str, ...]:
+        """Return the names of what `remove_leftovers` would remove. Raises InfrastructureError."""
+
+    def remove_leftovers(self) -> int:
+        """Remove what dead runs left behind, never anything of a living run or of other origin; return how many."""
+
+
+class Engine(ImageStore, Launcher, Janitor, Protocol):
+    """One host's engine. Not thread-safe: each host's thread has its own.
+
+    Opening one raises EngineUnreachable, whose message says what to do.
+    """
+
+    def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
+        """Return the GPUs of this host, as its driver lists them; () if the driver lists none. `images` are those
+        that will run there: a container engine runs its probe in one of them, or in any other that it has. Raises
+        InfrastructureError."""
 
     def condition(self, say: Say) -> HostCondition:
         """Return the state of the host, without changing anything. Raises InfrastructureError."""

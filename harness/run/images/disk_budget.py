@@ -1,6 +1,6 @@
 """The disk space that a host gives to images (`disk:` of the matrix), and what is removed when it is used up.
 
-Only images that the harness pulled or made are removed, by the engine's own record (`Engine.kept`), and only while the
+Only images that the harness pulled or made are removed, by the engine's own record (`ImageStore.kept`), and only while the
 lease is held, so no other run uses them. Images that this run no longer needs go first, then those that it needs last;
 among images that every round needs, the most recently used goes first, because its next turn is the last.
 """
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from harness.model import Build, Image
-from harness.run.engine import Engine, Kept, Prepared, Say
+from harness.run.engine import ImageStore, Kept, Prepared, Say
 
 Name = tuple[str, str]
 NEVER = 1 << 30
@@ -54,7 +54,7 @@ class Disk:
         with self._lock:
             self._orders[lane] = order
 
-    def admits(self, engine: Engine, image: Image) -> bool:
+    def admits(self, engine: ImageStore, image: Image) -> bool:
         """Return whether the image may be pulled ahead of its turn: it fits beside everything that is still needed."""
         if self.limit_bytes is None:
             return True
@@ -66,7 +66,7 @@ class Disk:
             return total_bytes(needed) + self._coming_bytes() + self._bytes(name) <= self.limit_bytes
 
     @contextmanager
-    def getting(self, engine: Engine, image: Image, say: Say) -> Iterator[None]:
+    def getting(self, engine: ImageStore, image: Image, say: Say) -> Iterator[None]:
         """Make room before the image is pulled or made, and again afterwards, when its size is known."""
         if self.limit_bytes is None:
             yield
@@ -107,7 +107,7 @@ class Disk:
 
     # ------------------------------------------------------------ making room
 
-    def _make_room(self, engine: Engine, wanted_bytes: int, say: Say) -> None:
+    def _make_room(self, engine: ImageStore, wanted_bytes: int, say: Say) -> None:
         """Remove what may go, as long as that is needed.
 
         What cannot be removed stays, and the limit is exceeded; the sweep warns about that at its start.

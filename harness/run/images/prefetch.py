@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Cell, Image, ProgressListener, Pull
-from harness.run.engine import Engine, Prepared
+from harness.run.engine import Engine, ImageStore, Prepared
 from harness.run.images.disk_budget import Disk, Name, name_of
 
 POLL_S = 0.1
@@ -28,7 +28,7 @@ class HostImages:
     `open_another` opens a second connection to the same engine, for the pulls that run beside trials.
     """
 
-    engine: Engine
+    engine: ImageStore
     open_another: Callable[[], Engine]
     progress: ProgressListener
     stopped: Callable[[], bool]
@@ -114,7 +114,7 @@ class HostImages:
             return False
         return not self.engine.at_hand(cell.image)
 
-    def _get(self, engine: Engine, cell: Cell) -> Prepared | str:
+    def _get(self, engine: ImageStore, cell: Cell) -> Prepared | str:
         def say(text: str) -> None:
             self._check_stopped()
             if engine is not self.engine:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any, Protocol, cast
 
 from harness.model import End, Trace, Trial
-from harness.run.engine import Engine, Exit, LaunchRequest, Session
+from harness.run.engine import Exit, Launcher, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
     COUNT_LIMIT,
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def run_trial(
-    engine: Engine,
+    engine: Launcher,
     launch: LaunchRequest,
     *,
     cell_id: str,
