@@ -1,8 +1,8 @@
 """The disk space that a host gives to images (`disk:` of the matrix), and what is removed when it is used up.
 
-Only images that the harness pulled or made are removed, by the engine's own record (`ImageStore.kept`), and only while the
-lease is held, so no other run uses them. Images that this run no longer needs go first, then those that it needs last;
-among images that every round needs, the most recently used goes first, because its next turn is the last.
+Only images that the harness pulled or made are removed, by the engine's own record (`ImageStore.kept`), and only while
+the lease is held, so no other run uses them. Images that this run no longer needs go first, then those that it needs
+last; among images that every round needs, the most recently used goes first, because its next turn is the last.
 """
 
 from __future__ import annotations
