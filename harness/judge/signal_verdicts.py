@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.judge.comparison.compared import Compared, Level
-from harness.judge.comparison.level_figures import EXACT
-from harness.judge.history.precision import ALWAYS_ASKING
+from harness.judge.comparison.launch_figures import EXACT
+from harness.judge.history.enough_rounds import ALWAYS_ASKING
 from harness.judge.history.returned_values import Values
 from harness.model import (
     BAD,

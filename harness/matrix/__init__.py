@@ -10,6 +10,7 @@ from harness import model, package_index, registry
 from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
 from harness.matrix.hosts import read_hosts
+from harness.matrix.keys import MatrixFile
 from harness.matrix.packages import PackageReader
 from harness.matrix.problems import Problems
 from harness.matrix.reading import read
@@ -17,7 +18,6 @@ from harness.matrix.rules import read_exclude, read_include
 from harness.matrix.scenarios import read_scenarios
 from harness.matrix.schema import schema
 from harness.matrix.series import read_series
-from harness.matrix.shape import MatrixFile
 from harness.matrix.tags import TagReader
 
 __all__ = ["load_hosts", "load_matrix", "schema"]

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
+from harness.matrix.keys import SERIES_KINDS, MatrixFile
 from harness.matrix.problems import Document, KeyPath, Problems, did_you_mean, listed, shown
-from harness.matrix.shape import SERIES_KINDS, MatrixFile
 from harness.matrix.values import kind
 
 WORDS = {

@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.problems import shown
 from harness.model import Where
@@ -17,7 +17,7 @@ DEFAULT_NAME = "local"
 """Name of the host in a matrix without `hosts:`. Stored runs contain it."""
 
 
-def read_hosts(file: shape.MatrixFile, context: Context) -> tuple[model.Host, ...]:
+def read_hosts(file: keys.MatrixFile, context: Context) -> tuple[model.Host, ...]:
     """Return all hosts; without `hosts:`, this machine without containers."""
     if file.hosts is None:
         where = Where(file=context.document.file, line=1, key="hosts")
@@ -25,7 +25,7 @@ def read_hosts(file: shape.MatrixFile, context: Context) -> tuple[model.Host, ..
     return tuple(_host(name, host, context) for name, host in file.hosts.items())
 
 
-def _host(name: str, host: shape.HostEntry, context: Context) -> model.Host:
+def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
     key = ("hosts", name)
     if complaint := _complaint(host.engine):
         context.problems.add((*key, "engine"), complaint)

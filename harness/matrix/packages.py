@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context, Entry
 from harness.matrix.problems import KeyPath, listed, shown
 
@@ -32,7 +32,7 @@ class PackageReader:
     index: package_index.Index
     check_versions: bool
 
-    def read(self, entry: shape.Installed, key: KeyPath) -> list[Entry]:
+    def read(self, entry: keys.Installed, key: KeyPath) -> list[Entry]:
         """Return the packages of one series, oldest first as written; problems are added to the context."""
         if not self._sound(entry, key):
             return []
@@ -46,7 +46,7 @@ class PackageReader:
             for position, version in enumerate(entry.versions)
         ]
 
-    def _sound(self, entry: shape.Installed, key: KeyPath) -> bool:
+    def _sound(self, entry: keys.Installed, key: KeyPath) -> bool:
         """Return whether the requirements and `python` are valid."""
         problems = []
         if entry.python is not None and not PYTHON.fullmatch(entry.python):
@@ -65,7 +65,7 @@ class PackageReader:
         return not problems
 
     def _range(
-        self, text: str, entry: shape.Installed, *, pins: Sequence[str], key: KeyPath
+        self, text: str, entry: keys.Installed, *, pins: Sequence[str], key: KeyPath
     ) -> Sequence[package_index.PackageRelease]:
         try:
             specifier = SpecifierSet(text)
@@ -90,7 +90,7 @@ class PackageReader:
             self.context.problems.add(key, problem)
         return found
 
-    def _check_listed(self, entry: shape.Installed, pins: Sequence[str], key: KeyPath) -> set[str]:
+    def _check_listed(self, entry: keys.Installed, pins: Sequence[str], key: KeyPath) -> set[str]:
         """Check that the index has the listed versions; return those that are yanked."""
         parsed = self._parsed(entry, pins, key)
         yanked: set[str] = set()
@@ -112,7 +112,7 @@ class PackageReader:
                     yanked.add(entry.versions[position])
         return yanked
 
-    def _parsed(self, entry: shape.Installed, pins: Sequence[str], key: KeyPath) -> dict[int, Version]:
+    def _parsed(self, entry: keys.Installed, pins: Sequence[str], key: KeyPath) -> dict[int, Version]:
         """Return the listed versions by position. With a pin they must be valid versions of Python packages."""
         parsed = {}
         for position, text in enumerate(entry.versions if pins else []):
@@ -123,7 +123,7 @@ class PackageReader:
                 self.context.problems.add((*key, "versions", position), problem)
         return parsed
 
-    def _entry(self, entry: shape.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
+    def _entry(self, entry: keys.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
         default_base = self.context.default_base or f"python:{entry.python or RUNNING_PYTHON}-slim-bookworm"
         source = model.Install(
             base=entry.base or default_base,

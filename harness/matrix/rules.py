@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.problems import KeyPath, did_you_mean, listed, shown, unknown
 from harness.matrix.scenarios import Read, check_names, name_problem
@@ -19,7 +19,7 @@ from harness.matrix.scenarios import Read, check_names, name_problem
 Rule = Mapping[str, Any]
 
 
-def read_include(file: shape.MatrixFile, scenarios: Sequence[Read], context: Context) -> tuple[Rule, ...]:
+def read_include(file: keys.MatrixFile, scenarios: Sequence[Read], context: Context) -> tuple[Rule, ...]:
     """Return the rules of include, each with a scenario and the params of one variant."""
     by_name = {read.scenario.name: read for read in scenarios}
     seen: list[Rule] = []
@@ -57,7 +57,7 @@ def _check_variant(rule: Rule, read: Read, key: KeyPath, context: Context) -> No
         context.problems.add(key, f"scenario {read.scenario.name} has this variant already; remove it here")
 
 
-def read_exclude(file: shape.MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
+def read_exclude(file: keys.MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
                  scenarios: Sequence[model.Scenario], context: Context) -> tuple[Rule, ...]:  # fmt: skip
     """Return the rules of exclude, each with a `why`. Every axis and value must be one that a cell can have."""
     result = []

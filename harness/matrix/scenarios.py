@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.probes import read_probes
 from harness.matrix.problems import KeyPath, shown, unknown
@@ -28,7 +28,7 @@ class Read:
     script: Script | None
 
 
-def read_scenarios(file: shape.MatrixFile, context: Context, *, hosts: Collection[str]) -> tuple[Read, ...]:
+def read_scenarios(file: keys.MatrixFile, context: Context, *, hosts: Collection[str]) -> tuple[Read, ...]:
     """Return all scenarios. Problems are added to the context."""
     known = {"series": list(file.series), "hosts": list(hosts)}
     result = []
@@ -51,7 +51,7 @@ def read_scenarios(file: shape.MatrixFile, context: Context, *, hosts: Collectio
     return tuple(result)
 
 
-def _scenario(name: str, entry: shape.ScenarioEntry, script: Script | None, context: Context) -> model.Scenario:
+def _scenario(name: str, entry: keys.ScenarioEntry, script: Script | None, context: Context) -> model.Scenario:
     key: KeyPath = ("scenarios", name)
     files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
     ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
@@ -80,11 +80,11 @@ def _scenario(name: str, entry: shape.ScenarioEntry, script: Script | None, cont
     )
 
 
-def _limits(entry: shape.ScenarioEntry) -> model.Limits:
+def _limits(entry: keys.ScenarioEntry) -> model.Limits:
     limits = entry.limits
     return model.Limits(
         others=tuple(
-            (name, getattr(limits, name)) for name in model.LIMITED if name in limits.model_fields_set - shape.OWN
+            (name, getattr(limits, name)) for name in model.LIMITED if name in limits.model_fields_set - keys.OWN
         ),
         metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
         leak_kib_per_step=limits.leak,
@@ -95,8 +95,8 @@ def _limits(entry: shape.ScenarioEntry) -> model.Limits:
     )
 
 
-def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit:
-    if not isinstance(limit, shape.MetricLimitEntry):
+def _metric_limit(metric: str, limit: keys.AnyMetricLimit) -> model.MetricLimit:
+    if not isinstance(limit, keys.MetricLimitEntry):
         return model.MetricLimit(metric=metric, rule=limit)
     rule: model.MetricRule = "change" if limit.change else "drop" if limit.drop else "rise"
     return model.MetricLimit(metric=metric, rule=rule, limit=getattr(limit, rule))
@@ -105,7 +105,7 @@ def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit
 # ---------------------------------------------------------------- the program
 
 
-def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
+def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
     """Return the parsed script, if there is one and it is a scenario."""
     if (entry.script is None) == (entry.command is None):
         context.problems.add(key, "give exactly one of script and command")
@@ -134,7 +134,7 @@ def _read_script(text: str, key: KeyPath, context: Context) -> Script | None:
         return None
 
 
-def _check_numbers(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
+def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
     """Check numbers that depend on each other."""
     steps = entry.steps
     if steps.budget < steps.first:
@@ -149,7 +149,7 @@ def _check_numbers(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -
 
 
 def _check_params(
-    entry: shape.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
+    entry: keys.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
 ) -> None:
     """Check the params. `included`: include has variants of this scenario, so it needs no params of its own."""
     count = math.prod(len(values) for values in entry.params.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.matrix.shape import MatrixFile
+from harness.matrix.keys import MatrixFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

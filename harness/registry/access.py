@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from harness.registry.bounded_http import Exchange, Question, Response, host_of, may_lead
 from harness.registry.challenge import Challenge, read_challenges
 from harness.registry.credentials import Login, Logins
 from harness.registry.documents import Token, is_json_object
 from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.exchange import Exchange, Question, Response, host_of, may_lead
 from harness.registry.names import Name
 
 CERTIFICATES = Path("/etc/docker/certs.d")

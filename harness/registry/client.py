@@ -14,10 +14,10 @@ import requests
 from pydantic import BaseModel, ValidationError
 
 from harness.registry.access import Access
+from harness.registry.bounded_http import Exchange, Pause, Response, host_of
 from harness.registry.credentials import Logins
 from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, ImageIndex, Manifest, TagPage
 from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.exchange import Exchange, Pause, Response, host_of
 from harness.registry.names import DIGEST, TAG, Name, parse
 
 PAGE_TAGS = 1000

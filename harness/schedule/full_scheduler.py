@@ -9,9 +9,9 @@ from typing import Any
 from harness.judge.cell import verdict
 from harness.judge.comparison.aa_noise import noise_of
 from harness.judge.comparison.equivalence import may_hold
-from harness.judge.comparison.level_figures import has_step_times
+from harness.judge.comparison.launch_figures import has_step_times
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
-from harness.judge.history.precision import differs_late, wants_round
+from harness.judge.history.enough_rounds import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.trace.stopping import is_brief
 from harness.model import Noise, Skip, Trials

@@ -24,7 +24,7 @@ from typing import Any
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
-from harness.store.trials import read_trial, trial_to_json
+from harness.store.trial_json import read_trial, trial_to_json
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:

@@ -22,8 +22,8 @@ from paramiko import SSHException
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Build, Image, Install
 from harness.run.docker.client import engine_errors, explanation
-from harness.run.docker.connection import in_time
 from harness.run.docker.engine import DockerEngine, open_engine
+from harness.run.docker.reachability import in_time
 from harness.run.images.build import build
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 

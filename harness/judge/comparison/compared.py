@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.level_figures import EXACT
+from harness.judge.comparison.launch_figures import EXACT
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison import level_figures
-from harness.judge.comparison.level_figures import BEST, Figure, Launches, median_step_s
+from harness.judge.comparison import launch_figures
+from harness.judge.comparison.launch_figures import BEST, Figure, Launches, median_step_s
 from harness.model import Floats, Steps, Trial
 
 Round = tuple[str, int]
@@ -42,27 +42,27 @@ def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | 
 
 def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
     """Return the table of the step times in the fastest stretch of each launch."""
-    timed = level_figures.usable("step_time", launches, steps=steps)
+    timed = launch_figures.usable("step_time", launches, steps=steps)
     return table_of(often(_by_place(timed, BEST.prepare(timed))))
 
 
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
     """Return the figures of a level signal by version and round. A bisection uses them, as it has no full rounds."""
-    chosen = level_figures.usable(name, launches, steps=steps)
-    return _by_place(chosen, level_figures.figure_of(name, chosen))
+    chosen = launch_figures.usable(name, launches, steps=steps)
+    return _by_place(chosen, launch_figures.figure_of(name, chosen))
 
 
 def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
     """Return the differences between the logs of a level signal's figures of each pair that can be compared."""
-    both = [pair for pair in level_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
-    figures = [[level_figures.figure_of(name, [pair])(trial) for trial in pair] for pair in both]
+    both = [pair for pair in launch_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
+    figures = [[launch_figures.figure_of(name, [pair])(trial) for trial in pair] for pair in both]
     return [math.log(one / twin) for one, twin in figures if one and twin]
 
 
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
     """Return each version's median step times, in seconds: of launches in turn, and of those that waited for images."""
-    timed = [[trial for trial in version if level_figures.is_timed(trial, steps)] for version in launches]
-    common = level_figures.common_steps(timed)
+    timed = [[trial for trial in version if launch_figures.is_timed(trial, steps)] for version in launches]
+    common = launch_figures.common_steps(timed)
 
     def told(version: Sequence[Trial], *, awaited: bool) -> list[float]:
         chosen = [trial.trace for trial in version if (trial.pulled == "awaited") == awaited]
@@ -96,9 +96,9 @@ def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | No
     None if fewer than two versions have one. Versions that failed do not count: their rounds stay incomplete.
     """
     sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
-    usable = level_figures.usable(name, sound, steps=steps)
+    usable = launch_figures.usable(name, sound, steps=steps)
     known = [
-        [trial for trial in version if level_figures.is_timed(trial, steps)] if name == "step_time" else chosen
+        [trial for trial in version if launch_figures.is_timed(trial, steps)] if name == "step_time" else chosen
         for version, chosen in zip(sound, usable, strict=True)
     ]
     both = zip(known, usable, strict=True)

@@ -13,7 +13,7 @@ from harness.model import Attribution, CellResult, Episode, Finding, Install, Ru
 from harness.model.episodes import bounds_of, met, sign_of
 from harness.report.bad_ranges import ordered, place_of, place_of_cell
 from harness.report.content.card_figure import Figure, change_text, figure_of
-from harness.report.text import blame, fault, phrases, words
+from harness.report.text import blame, fault, finding_phrases, words
 from harness.report.text import numbers as figures
 from harness.report.text.clean import plain, shortened
 from harness.report.text.param_rule import evidence, rule_text
@@ -173,7 +173,7 @@ class _Maker:
             if one.consequence_of == self.of.metric and one.kind != "first_fixed" and self._explains(one):
                 found.setdefault(sign_of(one), []).append(one)
         for ones in found.values():
-            size = phrases.sizes([one.effect for one in ones if one.effect is not None])
+            size = finding_phrases.sizes([one.effect for one in ones if one.effect is not None])
             title = plain(signal_of(ones[0].metric).title)
             some, many = len({one.variant for one in ones}), len(self.of.variants)
             share = f" (in {some} of {many} variants)" if some < many else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
 from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, sign_of, span
 from harness.report.bad_ranges import place_of, place_of_cell
-from harness.report.text import phrases
+from harness.report.text import finding_phrases
 from harness.report.text.clean import plain, version
 from harness.report.text.lane_names import Names
 from harness.report.text.param_rule import when_text
@@ -38,8 +38,8 @@ def clause_of(attribution: Attribution, result: RunResult) -> Clause:
     when, where = _when_and_where(attribution, result, names)
     return Clause(
         kind=sign_of(found[0]),
-        verb=phrases.verb(found, size),
-        again=phrases.again(found[0], size),
+        verb=finding_phrases.verb(found, size),
+        again=finding_phrases.again(found[0], size),
         when=when,
         tail="".join(f", {part}" for part in (where, when_text(attribution)) if part),
     )
@@ -132,8 +132,8 @@ def _vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
 def _when(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str]) -> str:
     only = several[0]
     if len(several) == len(attribution.images) == 1 and only.begins is not None and only.begins[0] < 0:
-        return f"in {version(attribution.images[0])}{phrases.fixed(only, versions)}"
-    return " and ".join(phrases.when(one, versions) for one in several)
+        return f"in {version(attribution.images[0])}{finding_phrases.fixed(only, versions)}"
+    return " and ".join(finding_phrases.when(one, versions) for one in several)
 
 
 # ---------------------------------------------------------------- how much
@@ -145,12 +145,12 @@ def size_of(attribution: Attribution, result: RunResult) -> str:
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
     known = [one.finding.effect for one in attribution.episodes if one.finding.effect is not None]
     grown = [each for one in attribution.episodes for each in _growths(one, result, order, cells)]
-    size = phrases.sizes(known + grown)
+    size = finding_phrases.sizes(known + grown)
     if not attribution.episodes[0].depth:
         return size
     sides = [place_of_cell_at(one.finding, one.finding.before) for one in attribution.episodes]
     before = [growth_of(cells[side], attribution.metric) for side in sides if side in cells]
-    return phrases.more(size, phrases.sizes([one for one in before if one is not None]))
+    return finding_phrases.more(size, finding_phrases.sizes([one for one in before if one is not None]))
 
 
 def place_of_cell_at(finding: Finding, version: str | None) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host
-from harness.run.docker.connection import cause, in_time, keep_alive, remedy
+from harness.run.docker.reachability import cause, in_time, keep_alive, remedy
 
 # All that a call of the SDK may raise if an engine refuses, is lost or is not an engine: the SDK wraps only some of it.
 ENGINE_ERRORS = (DockerException, RequestException, HTTPError, HTTPException, SSHException, EOFError, OSError)

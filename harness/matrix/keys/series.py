@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from harness.matrix.fields import BY_FORM, Anything, Environment, Images, Names, Text, Truth, Variable, Versions
-from harness.matrix.shape.base import Shape
+from harness.matrix.keys.base import Shape
 
 
 class AnySeries(Shape):

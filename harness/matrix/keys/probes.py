@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from harness.matrix.fields import Text, Whole
-from harness.matrix.shape.base import Shape
+from harness.matrix.keys.base import Shape
 
 Positive = Annotated[Whole, Field(ge=1, le=10**6)]
 

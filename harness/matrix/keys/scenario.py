@@ -27,8 +27,8 @@ from harness.matrix.fields import (
     Truth,
     Whole,
 )
-from harness.matrix.shape.base import Shape
-from harness.matrix.shape.probes import Probes
+from harness.matrix.keys.base import Shape
+from harness.matrix.keys.probes import Probes
 
 
 class StepsEntry(Shape):

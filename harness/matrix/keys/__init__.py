@@ -13,10 +13,10 @@ from pydantic import BeforeValidator, Field
 from harness import model
 from harness.matrix import values
 from harness.matrix.fields import Gpus, Name, Scalar, Size, Text, Truth, Whole
-from harness.matrix.shape.base import Shape
-from harness.matrix.shape.probes import Largest, Probes
-from harness.matrix.shape.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry
-from harness.matrix.shape.series import (
+from harness.matrix.keys.base import Shape
+from harness.matrix.keys.probes import Largest, Probes
+from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry
+from harness.matrix.keys.series import (
     SERIES_KINDS,
     AnySeries,
     Built,
