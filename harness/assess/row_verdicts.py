@@ -12,7 +12,7 @@ from harness import facts
 from harness.judge.comparison.compared import Compared, with_compared
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.history.changes import find_changes, not_comparable, refused
-from harness.judge.history.enough_rounds import visible
+from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
 from harness.judge.history.returned_values import Values, judge_values
 from harness.judge.signal_verdicts import Resolution, with_levels, with_values

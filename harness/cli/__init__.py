@@ -18,10 +18,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from harness import __version__
+from harness import __version__, exit_codes
 from harness.errors import HarnessError
 
-OUR_BUG = 70
 """Exit code of an unexpected exception: a bug of the harness."""
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
@@ -112,23 +111,23 @@ def run(arguments: list[str]) -> int:
     """Run a command and return its exit code. An error that a user can cause gives a message, never a traceback."""
     try:
         cli.main(args=arguments, prog_name="harness", standalone_mode=False)
-        code = 0
+        code = exit_codes.OK
     except HarnessError as error:
         _say(str(error))
         code = error.exit_code
     except click.ClickException as error:
         with suppress(OSError):
             error.show()
-        code = 2
+        code = exit_codes.USAGE
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
-        code = 130
+        code = exit_codes.INTERRUPTED
     except SystemExit as error:
         code = _code(error.code)
     except Exception:  # noqa: BLE001 - the one place that turns our own bugs into a report
         traceback.print_exc()
         _say("this is a bug of the harness; please report the lines above")
-        code = OUR_BUG
+        code = exit_codes.OUR_BUG
     return code
 
 

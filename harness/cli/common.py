@@ -1,11 +1,9 @@
-"""Code that several commands share: arguments, signals, the standard streams, and files that a user names."""
+"""Code that several commands share: arguments, the standard streams, and files that a user names."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,24 +15,11 @@ from rich.console import Console
 from harness.errors import InfrastructureError, UsageError
 
 Parsed = TypeVar("Parsed")
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FILE = click.Path(path_type=Path)
 OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 WIDE = click.option(
     "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
 )
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process at once."""
-    stopped = threading.Event()
-    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPPING}
-    try:
-        yield stopped
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 class Terminal(Console):

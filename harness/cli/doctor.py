@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, Terminal, stop_on_signals, to_stdout
+from harness.cli.common import FILE, Terminal, to_stdout
+from harness.cli.interrupt import stop_on_signals
 
 
 @click.command()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, OUT, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, to_stdout
+from harness.cli.interrupt import stop_on_signals
 from harness.errors import InfrastructureError
 
 PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")

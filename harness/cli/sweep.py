@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, OUT, WIDE, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, WIDE, to_stdout
+from harness.cli.interrupt import stop_on_signals
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:

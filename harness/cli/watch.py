@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from harness.cli.common import FILE, OUT, option, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, option, to_stdout
+from harness.cli.interrupt import stop_on_signals
 
 if TYPE_CHECKING:
     from harness.model import Plan, RunResult

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from harness import exit_codes
 from harness.model.asked import Host
 from harness.model.judged import Attribution, CellVerdict, Finding, Observation
 from harness.model.measured import Trial
@@ -42,8 +43,12 @@ class HostState:
 
 RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusive", "ok"]
 EXIT_CODES: Mapping[str, int] = {
-    "interrupted": 130, "regression": 1, "infrastructure": 3, "inconclusive": 4, "ok": 0,
-}  # fmt: skip
+    "interrupted": exit_codes.INTERRUPTED,
+    "regression": exit_codes.BAD,
+    "infrastructure": exit_codes.UNAVAILABLE,
+    "inconclusive": exit_codes.UNDECIDED,
+    "ok": exit_codes.OK,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

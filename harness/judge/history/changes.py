@@ -9,7 +9,8 @@ from harness.judge.comparable import Difference, set_apart
 from harness.judge.comparison.aa_noise import floor, noise_of, spread_of
 from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.round_tables import RoundTable, never_side_by_side
-from harness.judge.history.enough_rounds import visible, wants_round
+from harness.judge.history.detectable_effect import visible
+from harness.judge.history.enough_rounds import wants_round
 from harness.judge.history.flaky import MISS
 from harness.judge.history.level_changes import LevelRule, log_of, signal_changes, step_time_changes
 from harness.judge.history.transitions import (

@@ -1,4 +1,4 @@
-"""Precision of a comparison: how many rounds it takes, and its minimum detectable effect.
+"""Whether a comparison has enough rounds, or takes another one.
 
 Rounds stop when the difference of two versions is known precisely enough, whatever it is: stopping at a small p-value
 would find changes where there are none.
@@ -12,10 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.judge.comparable import set_apart
-from harness.judge.comparison import aa_noise as noises
-from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -25,10 +22,9 @@ from harness.judge.comparison.round_tables import (
     rounds_in_common,
     step_time_launches,
 )
-from harness.judge.history.changepoints.detectable_change import least_found
-from harness.judge.history.changepoints.segmentation import spread_beside
-from harness.judge.history.level_changes import log_of, share_of, strictest
-from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials
+from harness.judge.history.detectable_effect import compared_limits, least_detectable
+from harness.judge.history.level_changes import log_of, share_of
+from harness.model import SIGNALS, Limits, Noise, Steps, Trial, Trials
 
 ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
 """Level signals for which rounds are added even if the matrix gives them no limit."""
@@ -100,7 +96,7 @@ def too_wide(
     metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
 ) -> str | None:
     """Return why a comparison takes another round, of `most` in all, or None. Its scenario has `blocks` blocks."""
-    width = _least_found(metric, table, noise=noise, blocks=blocks)
+    width = least_detectable(metric, table, noise=noise, blocks=blocks)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
     if math.exp(float(table.values.mean())) * math.expm1(width) <= SIGNALS[metric].least:
@@ -108,43 +104,7 @@ def too_wide(
     return f"{SIGNALS[metric].title} is known to ±{share_of(metric, width):.1%}, and the limit is {limit:.1%}"
 
 
-def visible(
-    compared: Compared, *, limits: Limits, noise: Noise | None = None, blocks: int = 1
-) -> Mapping[str, float] | None:
-    """Return, by metric, the minimum detectable effect: the smallest relative change of a version that would have
-    shown.
-
-    It uses all versions and rounds together, and is never below the lane's own A/A noise. A metric that was not
-    compared is left out; None if none was. For step times that the equivalence test cleared, it is the test's bound.
-    """
-    seen: dict[str, float] = {}
-    for metric in _compared(limits):
-        table = compared.tables.get(metric)
-        least = None if table is None else _least_found(metric, table, noise=noise, blocks=blocks)
-        if table is not None and least is not None:
-            seen[metric] = share_of(metric, max(least, noises.floor(noise, metric, rounds=len(table.values))))
-    most = acquitted(compared.launches, limit=limits.step_time)
-    if most is not None:
-        seen["step_time"] = math.expm1(most)
-    return seen or None
-
-
 def _asking(limits: Limits) -> Mapping[str, float]:
     """Return the limits of signals for which rounds are added: those that the matrix limits, and ALWAYS_ASKING."""
     given = ALWAYS_ASKING | {name for name, _ in limits.others}
-    return {name: limit for name, limit in _compared(limits).items() if name in given}
-
-
-def _compared(limits: Limits) -> Mapping[str, float]:
-    """Return the limits of all level signals that are compared between versions."""
-    known = {name: limits.of(name) for name in LEVELS}
-    return {name: limit for name, limit in known.items() if limit is not None}
-
-
-def _least_found(name: str, table: RoundTable, *, noise: Noise | None, blocks: int) -> float | None:
-    """Return the minimum detectable effect of a table, a log. A small table is helped by the lane's known noise."""
-    own = spread_within(without_rounds(table.values))
-    if own is None:
-        return None
-    spread = spread_beside(own, noises.spread_of(noise, name), versions=len(table.positions))
-    return least_found(table.values, spread=spread, alpha=strictest(name, blocks=blocks))
+    return {name: limit for name, limit in compared_limits(limits).items() if name in given}

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness import exit_codes
 from harness.model import Noise
 from harness.model.doctor import Checkup, HostCheck, ImageFit, Wanted
 from harness.model.gpus import Gpu
@@ -55,8 +56,8 @@ def to_json(checkup: Checkup) -> dict[str, Any]:
 
 
 def exit_code(checkup: Checkup) -> int:
-    """Return 3 if a host cannot be used, else 0."""
-    return 3 if checkup.problems else 0
+    """Return UNAVAILABLE if a host cannot be used, else OK."""
+    return exit_codes.UNAVAILABLE if checkup.problems else exit_codes.OK
 
 
 # ---------------------------------------------------------------- hosts

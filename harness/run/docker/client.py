@@ -30,7 +30,6 @@ ENGINE_ERRORS = (DockerException, RequestException, HTTPError, HTTPException, SS
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its messages also reach us as exceptions
 CHECK_S = 5
 LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
-LEAST_PODMAN = (5, 4)  # the first whose API can change a restart policy (needed by the lease) and has device requests
 QUICK_S = 30
 """Time limit in seconds of a call that only reads or makes a note. `LONGER_S` lists the slower calls."""
 LONGER_S = {
@@ -163,19 +162,6 @@ def engine_errors(place: object, *, refused: type[InfrastructureError] = Infrast
             f"{place}: the connection to the engine was lost: {cause(error)}; see that it runs, then repeat the call:"
             " what was measured is kept"
         ) from error
-
-
-def is_podman(info: Mapping[str, Any]) -> bool:
-    """Return whether an engine's `info` is Podman's: it has Docker's fields and some of its own."""
-    return "BuildahVersion" in info
-
-
-def check_podman(info: Mapping[str, Any], *, place: object) -> None:
-    """Raise EngineUnreachable for a Podman that would lose its lease and silently start trials without GPUs."""
-    found = re.match(r"(\d+)\.(\d+)", str(info.get("ServerVersion")))
-    if is_podman(info) and (found is None or (int(found[1]), int(found[2])) < LEAST_PODMAN):
-        needed = ".".join(map(str, LEAST_PODMAN))
-        raise EngineUnreachable(f"{place}: Podman {info.get('ServerVersion')} is too old; {needed} or later is needed")
 
 
 def _what_to_do(explained: str) -> str:

@@ -14,8 +14,9 @@ from harness.model import Build, Host, Image, Install, Pull
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.run.docker import containers, gpu_probe, lease
-from harness.run.docker.client import check_podman, connect, engine_errors, is_podman
+from harness.run.docker.client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
+from harness.run.docker.podman import check_podman, is_podman
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Say, Session
 from harness.run.images import build as builds
 from harness.run.images import free_disk, images, overlay, ownership
