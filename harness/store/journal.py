@@ -19,39 +19,30 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
-from harness.store.trials import read_trial, trial_to_json
+from harness.store.regular_files import folder_in, replace_whole
+from harness.store.trials import read_trial, trial_files, trial_to_json
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
     """Write `data` to `path` so that a reader, or a crash at any moment, sees the old file or the new one whole."""
-    content = data.encode() if isinstance(data, str) else data
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    _write(path.parent, path.name, data)
+
+
+def _write(root: Path, name: str, data: str | bytes) -> None:
+    """Write a file below `root`, where no link is followed."""
+    *folders, last = PurePosixPath(name).parts
     try:
-        with temporary.open("wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        with folder_in(root, *folders) as folder:
+            replace_whole(folder, last, data.encode() if isinstance(data, str) else data)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise InfrastructureError(
-            f"{path}: cannot write: {error.strerror}; make room or choose another place with --out"
+            f"{root / name}: cannot write: {error.strerror}; make room or choose another place with --out"
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class RunDirectory:
@@ -85,18 +76,19 @@ class RunDirectory:
         return self.path.name
 
     def write(self, name: str, text: str | bytes) -> Path:
-        path = self.path / name
-        write_atomically(path, text)
-        return path
+        _write(self.path, name, text)
+        return self.path / name
 
     def folder(self, name: str) -> Path:
-        """One in it, made if need be. Raises InfrastructureError."""
+        """One in it, made if need be; a link in its place is refused. Raises InfrastructureError."""
         path = self.path / name
         try:
-            path.mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                path.mkdir()
+            with folder_in(self.path, name):
+                return path
         except OSError as error:
             raise InfrastructureError(f"{path}: cannot be made: {error.strerror}; make room, or see --out") from error
-        return path
 
     def write_trial(self, trial: Trial, cell: Cell) -> None:
         path = self.path / "trials" / f"{trial.cell_id}-{trial.number}.json"
@@ -144,8 +136,8 @@ class RunDirectory:
         """The files of the cell's trials in all runs; those that are one file under several names, once."""
         found: dict[int, Path] = {}
         for run in sorted(self.path.parent.glob("[0-9]*")):
-            with suppress(FileNotFoundError):  # `harness clean --runs` may be removing it
-                found |= {path.stat().st_ino: path for path in sorted((run / "trials").glob(f"{cell.id}-*.json"))}
+            with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
+                found |= {path.lstat().st_ino: path for path in trial_files(run, of=cell.id)}
         return list(found.values())
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
