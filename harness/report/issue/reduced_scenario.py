@@ -118,7 +118,7 @@ def _parsed(text: str) -> ast.Module | None:
     """None for a script of another Python's syntax, which is then left as it is."""
     try:
         return ast.parse(text)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
