@@ -1,4 +1,8 @@
-"""Keeps from others what they should not read: people's folders, credentials, names of machines."""
+"""Keeps from others what they should not read: people's folders, credentials, names of machines.
+
+The texts come from images and copied files, so the work must grow with their length and no faster: no pattern here may
+begin again inside what it has already gone through.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ WITHHELD = "[withheld]"
 """Stands for a credential in what a run writes."""
 
 _HOME = re.compile(r"(?:/home/|/Users/|/var/home/)[^/\s\"':]+|(?<![\w./-])/root(?=[/\s\"':]|$)")
-_TRIAL = re.compile(r"(?:/[^\s\"':]*)?/(?:harness-trial-[^/\s\"':]+|\.harness)/(?=scenario/)")
-_CREDENTIALS = re.compile(r"(\w[\w+.-]*://)[^/\s@]+@")
+_PATH = re.compile(r"/[^\s\"':]*")
+_TRIAL = re.compile(r"/(?:harness-trial-[^/]+|\.harness)/(?=scenario/)")
+_CREDENTIALS = re.compile(r"(?<=[\w+.-]://)[^/\s@]+@")
 _TOKENS = re.compile(r"\b(?:gh[pousr]_|github_pat_|hf_|nvapi-|sk-|glpat-|xox[abp]-|AKIA)[\w-]{8,}")
 _SECRET = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)?|CREDENTIAL|AUTH|COOKIE|(?<![A-Z])PAT)S?\d*(?![A-Z])", re.IGNORECASE
@@ -23,7 +28,13 @@ def scrubbed(text: str) -> str:
 
     A file of the scenario is named by its place in the scenario's folder, wherever that was.
     """
-    return without_credentials(_HOME.sub("~", _TRIAL.sub("", text)))
+    return without_credentials(_HOME.sub("~", _PATH.sub(_in_scenario, text)))
+
+
+def _in_scenario(path: re.Match[str]) -> str:
+    """Return a path without what leads to the scenario's folder of a trial."""
+    ends = [found.end() for found in _TRIAL.finditer(path[0])]
+    return path[0][ends[-1] :] if ends else path[0]
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -43,4 +54,4 @@ def told(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def without_credentials(text: str) -> str:
     """`https://ada:pw@host` becomes `https://host`; what looks like a token `[token]`."""
-    return _TOKENS.sub("[token]", _CREDENTIALS.sub(r"\1", text))
+    return _TOKENS.sub("[token]", _CREDENTIALS.sub("", text))
