@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.judge.comparison.aa_noise import Pair, noise_of, pooled
 from harness.model import Block, Host, Noise, Plan, Trial
 from harness.store import read_trial
+from harness.store.trial_json import trial_files
 
 NEWEST_RUNS = 5
 """Number of earlier runs that are read, newest first."""
@@ -17,13 +18,18 @@ NEWEST_RUNS = 5
 
 def measured_noise(folder: Path, plan: Plan, host: Host) -> dict[str, Noise]:
     """Return the noise of a host by scenario, from the A/A pairs (docs/verdicts.md) of the newest runs in `folder`."""
-    runs = sorted((path for path in folder.glob("[0-9]*") if (path / "trials").is_dir()), reverse=True)[:NEWEST_RUNS]
+    runs = sorted((path for path in folder.glob("[0-9]*") if _has_trials(path)), reverse=True)[:NEWEST_RUNS]
     found: dict[str, list[Noise | None]] = {}
     for block in plan.blocks:
         if block.lane.host == host:
             noise = noise_of(list(_pairs(runs, block)), steps=block.variant.scenario.steps)
             found.setdefault(block.variant.scenario.name, []).append(noise)
     return {name: noise for name, noises in found.items() if (noise := pooled(noises)) is not None}
+
+
+def _has_trials(run: Path) -> bool:
+    folder = run / "trials"
+    return folder.is_dir() and not folder.is_symlink()
 
 
 def _pairs(runs: Sequence[Path], block: Block) -> Iterator[Pair]:
@@ -36,7 +42,7 @@ def _pairs(runs: Sequence[Path], block: Block) -> Iterator[Pair]:
 
 def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Trial]:
     """Return the measured trials of a cell by run and round; a trial that several runs contain counts once."""
-    paths = [path for run in runs for path in (run / "trials").glob(f"{cell_id}-[0-9]*.json")]
+    paths = [path for run in runs for path in trial_files(run, of=cell_id)]
     trials = [trial for path in paths if (trial := _read(path)) is not None and trial.measured]
     return {(trial.run, trial.round): trial for trial in trials}
 

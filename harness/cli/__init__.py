@@ -6,6 +6,7 @@ a registry look must not wait for the import of the statistics.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -19,7 +20,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from harness import __version__, exit_codes
+from harness.cli.common import say
 from harness.errors import HarnessError
+from harness.report.text.clean import readable
 
 """Exit code of an unexpected exception: a bug of the harness."""
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -113,28 +116,29 @@ def run(arguments: list[str]) -> int:
         cli.main(args=arguments, prog_name="harness", standalone_mode=False)
         code = exit_codes.OK
     except HarnessError as error:
-        _say(str(error))
+        say(str(error))
         code = error.exit_code
     except click.ClickException as error:
-        with suppress(OSError):
-            error.show()
+        _show(error)
         code = exit_codes.USAGE
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        say("interrupted")
         code = exit_codes.INTERRUPTED
     except SystemExit as error:
         code = _code(error.code)
     except Exception:  # noqa: BLE001 - the one place that turns our own bugs into a report
         traceback.print_exc()
-        _say("this is a bug of the harness; please report the lines above")
+        say("this is a bug of the harness; please report the lines above")
         code = exit_codes.OUR_BUG
     return code
 
 
-def _say(text: str) -> None:
-    """Print to stderr; ignore errors, because a full disk must not change the exit code."""
+def _show(error: click.ClickException) -> None:
+    """Print a usage error without the control characters that a file's name may hold."""
+    shown = io.StringIO()
+    error.show(file=shown)
     with suppress(OSError):
-        click.echo(f"harness: {text}", err=True)
+        click.echo(readable(shown.getvalue()), err=True, nl=False)
 
 
 def _code(code: Any) -> int:

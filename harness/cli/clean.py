@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, OUT, option, to_stdout
+from harness.cli.common import FILE, OUT, option, say, show, to_stdout
 from harness.errors import EngineUnreachable, UsageError
 from harness.flows import clean as clean_flow
 from harness.flows.parts import old_runs
@@ -39,15 +39,13 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
         raise UsageError(f"--out: {out}: no such folder; runs are kept there")  # before anything is removed
     name, hosts = clean_flow.hosts_of(matrix, os.environ)
     problems = []
-    for host in clean_flow.clean(
-        hosts, images=images, dry_run=dry_run, environ=os.environ, say=lambda text: click.echo(text, err=True)
-    ):
+    for host in clean_flow.clean(hosts, images=images, dry_run=dry_run, environ=os.environ, say=say):
         with to_stdout():
-            click.echo(host)
+            show(f"{host}\n")
         problems += [host.problem] if host.problem else []
     if older_than is not None:
         for line in old_runs.clean(out, matrix=name, older_than=older_than, dry_run=dry_run):
             with to_stdout():
-                click.echo(line)
+                show(f"{line}\n")
     if matrix is not None and problems:
         raise EngineUnreachable("\n".join(problems))

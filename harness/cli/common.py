@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from harness.errors import InfrastructureError, UsageError
+from harness.report.text.clean import readable
 
 Parsed = TypeVar("Parsed")
 FILE = click.Path(path_type=Path)
@@ -46,6 +47,19 @@ def to_stdout() -> Iterator[None]:
 def _drop_stdout() -> None:
     """Redirect stdout to /dev/null, so that Python does not try to write its buffer again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(text: str) -> None:
+    """Print to stderr what the harness has to say. It may quote a file, an image or a registry: nothing of it acts on a
+    terminal. The exit code tells, too: a disk that is full must not change it.
+    """
+    with suppress(OSError):
+        click.echo(readable(f"harness: {text}"), err=True)
+
+
+def show(text: str) -> None:
+    """Print a text on stdout: as it is to a file, so that nothing is lost, and harmless to a terminal."""
+    click.echo(readable(text) if sys.stdout.isatty() else text, nl=False, color=True)  # else it drops escapes
 
 
 def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:

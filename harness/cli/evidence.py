@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from harness import __version__
-from harness.cli.common import FILE, OUT, to_stdout, write_file
+from harness.cli.common import FILE, OUT, say, show, to_stdout, write_file
+from harness.errors import InfrastructureError, UsageError
+
+ASK_ENGINE = click.option(
+    "--ask-engine",
+    is_flag=True,
+    help="Ask the engine that RUN names for the images' settings and layers.",
+)
 
 
 @click.command()
@@ -42,21 +50,25 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     recipe = repro_flow.recipe(stored, lookup.find_cell(stored, cell))
     is_python = script is not None and script.suffix == ".py"
     text = python_file(recipe) if is_python else repro_report.shell(recipe)
+    if not is_python:
+        for line in repro_report.asked_for(recipe):
+            say(line)
     if script is not None:
         write_file(script, text)
         if script.is_file():
             script.chmod(0o755)
         text = f"{shlex.join(['python3' if is_python else 'sh', str(script)])}\n"
     with to_stdout():
-        click.echo(text, nl=False)
+        show(text)
 
 
 @click.command()
 @click.argument("run")
 @click.argument("finding", nargs=-1, required=True)
 @click.option("--folder", type=FILE, metavar="FOLDER", help="Folder for its files.  [default: RUN/issue-NUMBER]")
+@ASK_ENGINE
 @OUT
-def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, out: Path) -> None:
+def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine: bool, out: Path) -> None:
     """Print a bug report on a FINDING of RUN, ready to paste, and write its plots and script to a folder.
 
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that match no other: series, version,
@@ -77,23 +89,44 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, out: Path)
 
     stored = lookup.open_run(run, out=out)
     number, found = lookup.find_finding(stored, finding, tell=words.finding_line)
-    inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
+    inspect = diff_flow.of_engine(found.lane.host, environ=os.environ) if ask_engine else None
     report = issue_report.render(issue_flow.issue(stored, found, inspect=inspect), harness_version=__version__)
-    files = {(folder or stored.path / f"issue-{number}") / name: content for name, content in report.files.items()}
-    for path, content in files.items():
-        write_file(path, content, in_new_folder=True)
+    if folder is None:
+        _write_into_run(stored.path, f"issue-{number}", report.files)
+    else:
+        for name, content in report.files.items():
+            write_file(folder / name, content, in_new_folder=True)
     with to_stdout():
-        click.echo(report.markdown, nl=False)
-    for line in (*report.warnings, f"written: {', '.join(map(str, files))}"):
-        click.echo(f"harness: {line}", err=True)
+        show(report.markdown)
+    written = [str((folder or stored.path / f"issue-{number}") / name) for name in report.files]
+    for line in (*report.warnings, f"written: {', '.join(written)}"):
+        say(line)
+
+
+def _write_into_run(run: Path, folder: str, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder of a run, whose directory may have been copied: no link is followed.
+
+    Raises UsageError.
+    """
+    from harness.store import RunDirectory
+
+    directory = RunDirectory(run)
+    try:
+        directory.folder(folder)
+        for name, content in files.items():
+            directory.write(f"{folder}/{name}", content)
+    except InfrastructureError as error:
+        reason = getattr(error.__cause__, "strerror", None)
+        raise UsageError(f"{run / folder}: cannot be written: {reason}; choose another place with --folder") from error
 
 
 @click.command()
 @click.argument("run")
 @click.argument("finding", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@ASK_ENGINE
 @OUT
-def diff(*, run: str, finding: tuple[str, ...], as_json: bool, out: Path) -> None:
+def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool, out: Path) -> None:
     """Show what changed across a FINDING of RUN: packages, libraries, environment, limits, layers.
 
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that match no other: series, version,
@@ -113,10 +146,10 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, out: Path) -> Non
 
     stored = lookup.open_run(run, out=out)
     _, found = lookup.find_finding(stored, finding, tell=words.finding_line)
-    inspect = diff_flow.of_engine(found.lane.host, environ=os.environ)
+    inspect = diff_flow.of_engine(found.lane.host, environ=os.environ) if ask_engine else None
     difference = diff_flow.difference(stored, found, inspect=inspect)
     with to_stdout():
         if as_json:
             click.echo(json.dumps(diff_report.to_json(difference), indent=1, allow_nan=False))
         else:
-            click.echo(diff_report.render(difference))
+            show(f"{diff_report.render(difference)}\n")

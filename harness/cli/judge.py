@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, option, to_stdout
+from harness.cli.common import FILE, option, say, to_stdout
 from harness.errors import UsageError
 
 
@@ -68,15 +68,16 @@ def judge(
     )
     metrics = dict(_metric(text) for text in metric)
 
-    def note(text: str) -> None:
-        click.echo(f"harness: note: {text}", err=True)
-
     refused: list[UsageError] = []
     with to_stdout():
-        for verdict in judge_traces(traces, limits=limits, metrics=metrics, note=note, refused=refused.append):
+        for verdict in judge_traces(traces, limits=limits, metrics=metrics, note=_note, refused=refused.append):
             click.echo(json.dumps(verdict, allow_nan=False))
     if refused:
         raise UsageError("\nharness: ".join(map(str, refused)))
+
+
+def _note(text: str) -> None:
+    say(f"note: {text}")
 
 
 def _check_options(context: click.Context, *, history: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import click
 
-from harness.cli.common import Terminal, to_stdout
+from harness.cli.common import Terminal, say, to_stdout
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
 from harness.model import Plan, RunResult
@@ -45,7 +45,7 @@ def write_readable(result: RunResult, directory: RunDirectory) -> None:
 
 
 def _page(result: RunResult) -> bytes:
-    library = library_or_none(os.environ, lambda text: click.echo(text, err=True))
+    library = library_or_none(os.environ, say)
     return html_page.encoded(result, library=library)
 
 

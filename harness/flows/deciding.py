@@ -63,4 +63,4 @@ def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Without what may differ between two runs of the same; what --decide ran is excluded no longer."""
     scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
     blocks = [{**block, "cells": [cell["id"] for cell in block["cells"]]} for block in plan["blocks"]]
-    return {**plan, "file": None, "seed": None, "scenarios": scenarios, "blocks": blocks}
+    return {**plan, "file": None, "seed": None, "dockerfiles": None, "scenarios": scenarios, "blocks": blocks}

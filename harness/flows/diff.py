@@ -1,6 +1,7 @@
 """`harness diff`: what changed across a finding's boundary, by what the trials on both sides said of themselves.
 
-The image's own settings and layers are asked of the engine, where that is at hand and still has both images.
+The image's own settings and layers are asked of the engine if the user wants that: a copied run names its engine and
+its images, and what one's own engine knows of an image is nobody else's.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Sect
 
 def _inspected(trial: Trial | None, inspect: Inspect | None) -> Mapping[str, Any]:
     if inspect is None:
-        raise UsageError("there are no images on a host without containers")
+        raise UsageError("the engine was not asked; --ask-engine asks it")
     if trial is None or not trial.reference:
         raise UsageError("the run does not tell which image was launched")
     return inspect(trial.reference)
@@ -89,7 +90,7 @@ def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
-    """Asks the host's engine, at the first question only; None for a host without containers."""
+    """Return what asks the host's engine, at the first question only; None for a host without containers."""
 
     def inspect(image: str) -> Mapping[str, Any]:
         client = connect(host, environ=environ)

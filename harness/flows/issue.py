@@ -14,6 +14,7 @@ from harness.judge.comparison.new_log_lines import new_lines
 from harness.model import BAD, GOOD, Build, CellResult, Finding, Source, Trial
 from harness.model.evidence import EnvironmentDifference, Issue, Recipe
 from harness.run.trial.payload import TOLD_ENVIRONMENT
+from harness.store import inputs
 from harness.store.saved_run import StoredRun
 
 HOST_FIELDS = ("engine", "kernel", "architecture", "cpu", "cpus", "memory_bytes")
@@ -79,15 +80,10 @@ def _recipe(run: StoredRun, bad: CellResult) -> tuple[Recipe | None, str]:
 
 
 def _dockerfile(run: StoredRun, source: Source) -> str:
-    """As it was when the run began: one that was written since is another one."""
-    if not isinstance(source, Build):
-        return ""
-    path = source.context / "Dockerfile"
-    try:
-        as_it_was = path.stat().st_mtime <= (run.path / "plan.json").stat().st_mtime
-        return path.read_text(encoding="utf-8", errors="replace") if as_it_was else ""
-    except OSError:  # the directory was copied to another machine
-        return ""
+    """As the run kept it when it began; "" for a run that kept none."""
+    name = run.dockerfiles.get(str(source.context), "") if isinstance(source, Build) else ""
+    found, _ = inputs.read({"Dockerfile": name}, run.path)
+    return found.get("Dockerfile", b"").decode(errors="replace")
 
 
 def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> EnvironmentDifference | None:

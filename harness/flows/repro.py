@@ -16,6 +16,7 @@ from harness.run.docker.containers import PIDS_LIMIT
 from harness.store import inputs
 from harness.store.saved_run import StoredRun
 
+REFERENCE = re.compile(r"[A-Za-z0-9][\w.:/@+-]*", re.ASCII)
 COOKIE = re.compile(r"\A((?:[^\n]*\n)?[ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
 
 
@@ -33,12 +34,15 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         raise UsageError(f"{cell.id}: never ran, so there is nothing to repeat: {result.verdict.why}")
     files, missing = inputs.read(hashes, run.path)
     script = scenario.script.name if scenario.script else None
-    if script is not None and script in missing:
+    if script is not None and script not in files:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} is gone or was changed; copy the whole directory again")
+    text = None if script is None else decoded(files.pop(script))
+    if text is not None and "\0" in text:
+        raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character: no Python runs it")
     return Recipe(
         result=result,
         run=_machine(cell, trial) if cell.lane.host.is_process else _container(cell, trial),
-        script=None if script is None else decoded(files.pop(script)),
+        script=text,
         files=files,
         missing=missing,
         steps=trial.steps_asked or scenario.steps.budget,
@@ -47,8 +51,11 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
 
 def decoded(script: bytes) -> str:
     """A script's text as Python reads it, to be written as UTF-8."""
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(script).readline)
-    return COOKIE.sub(r"\1utf-8", script.decode(encoding, "replace"))
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(script).readline)
+        return COOKIE.sub(r"\1utf-8", script.decode(encoding, "replace"))
+    except (SyntaxError, LookupError, UnicodeError):  # an encoding that Python does not have: it never ran either
+        return script.decode(errors="replace")
 
 
 # ---------------------------------------------------------------- containers
@@ -58,9 +65,13 @@ def _container(cell: Cell, trial: Trial) -> Container:
     source = cell.image.source
     if isinstance(source, Build) and source.context.is_dir():
         source = replace(source, context=source.context.absolute())  # the script may be started anywhere
+    image = _image(source, trial)
+    for name in (image, source.reference if isinstance(source, Pull) else ""):
+        if name and not REFERENCE.fullmatch(name):  # an option of docker, for example
+            raise UsageError(f"{cell.id}: {name!r:.100} is no name of an image; is the run's directory whole?")
     return Container(
         client=_client(cell.lane.host),
-        image=_image(source, trial),
+        image=image,
         source=source,
         keep_entrypoint=cell.image.keep_entrypoint,
         options=tuple(_options(cell, trial)),

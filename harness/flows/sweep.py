@@ -74,8 +74,13 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
             plan, only = _deciding(
                 Running(plan=plan, hosts=opened, journal=directory, context=context, only=frozenset())
             )
-        kept = functools.partial(inputs.keep, directory=directory.path)
-        directory.write("plan.json", json.dumps(to_json(plan, payload=payload_hash, inputs=kept), indent=1))
+        told = to_json(
+            plan,
+            payload=payload_hash,
+            inputs=functools.partial(inputs.keep, directory=directory.path),
+            dockerfile=functools.partial(inputs.keep_dockerfile, directory=directory.path),
+        )
+        directory.write("plan.json", json.dumps(told, indent=1))
         directory.point_latest()
         running = Running(
             plan=plan, hosts=opened, journal=directory, context=context, reuse=not options.fresh, only=only

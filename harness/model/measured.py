@@ -13,6 +13,21 @@ Floats = npt.NDArray[np.float64]
 LARGEST = 1e100
 """Largest measurement that is accepted; sums of squares of smaller ones stay finite."""
 
+MOST_ROWS = 500_000
+MOST_COLUMNS = 64
+MOST_VALUES = 5_000_000
+"""Of one trace, rows × columns. The agent has 200,000 rows of at most 24 columns."""
+
+
+def beyond_any_trace(*, rows: int, columns: int) -> str:
+    """Say why no trace of ours has so many samples; "" where one may have them."""
+    if columns > MOST_COLUMNS:
+        return f"more than {MOST_COLUMNS} columns"
+    if rows > MOST_ROWS:
+        return f"more than {MOST_ROWS:,} rows"
+    return f"more than {MOST_VALUES:,} samples" if rows * columns > MOST_VALUES else ""
+
+
 End = Literal[
     "completed",  # ran all the steps of the budget (or the command ended with 0)
     "stopped",  # stopped at a look, or at its time limit with steps made: a valid, shorter trace

@@ -2,6 +2,9 @@
 
 Formats: TensorFlow's ResourceExhaustedError with `report_tensor_allocations_upon_oom` (GPU and CPU alike), torch's
 "CUDA out of memory" in its older (GiB, "already allocated") and newer form, and the kernel's log of an OOM kill.
+
+An image may print anything: every part of a pattern has a longest length, so that the work grows with the text and no
+faster, and a number has few enough digits to be one.
 """
 
 from __future__ import annotations
@@ -13,20 +16,26 @@ from harness.model import MemoryHolder, OomReport
 
 UNITS = {"B": 1, "KB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 1 << 10}
 """Bytes of each unit. The programs mean powers of 1024 by KB and kB, too."""
-SIZE = r"([\d.]+) ?(B|KB|KiB|MiB|GiB|TiB|kB)\b"
+SIZE = r"(?<![\d.])([0-9]{1,15}(?:\.[0-9]{0,9})?) ?(B|KB|KiB|MiB|GiB|TiB|kB)\b"
 TYPE_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "int8": 1, "bool": 1,
     "complex64": 8, "complex128": 16,
 }  # fmt: skip
 
-WANTED = re.compile(r"OOM when allocating tensor with shape ?\[([\d,]*)\] and type (\w+) on (\S+) by allocator \w+")
-USAGE = re.compile(r"Current usage from device: ([^,\n]+), allocator: \S+\n((?: {2}[^\n]+\n?)*)")
-HOLDER = re.compile(rf"^ {{2}}{SIZE} from (\S+)", re.MULTILINE)
-REMAINING = re.compile(rf"Remaining (\d+) nodes with {SIZE}")
+WANTED = re.compile(
+    r"OOM when allocating tensor with shape ?\[((?:[0-9]{1,15}(?:,[0-9]{1,15}){0,31})?)\]"
+    r" and type (\w{1,40}) on (\S{1,200}) by allocator \w"
+)
+USAGE = re.compile(r"Current usage from device: ([^,\n]{1,200}), allocator: \S{1,200}\n((?: {2}[^\n]+\n?)*)")
+HOLDER = re.compile(rf"^ {{2}}{SIZE} from (\S{{1,200}})", re.MULTILINE)
+REMAINING = re.compile(rf"Remaining ([0-9]{{1,15}}) nodes with {SIZE}")
 CUDA = re.compile(rf"CUDA out of memory\. Tried to allocate {SIZE}")
 CUDA_TOTAL = re.compile(rf"{SIZE} total capacity|total capacity of {SIZE}")
 CUDA_FREE = re.compile(rf"{SIZE} free|of which {SIZE} is free")
-KERNEL = re.compile(r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process \d+ \(([^)]*)\)")
+KERNEL = re.compile(
+    r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process [0-9]{1,15} \(([^)\n]{0,200})\)"
+)
+LARGEST_BYTES = 1 << 63
 
 
 def read_oom(text: str) -> OomReport | None:
@@ -45,13 +54,18 @@ def _tensorflow(text: str) -> OomReport | None:
     shape = tuple(int(size) for size in wanted[1].split(",") if size) if wanted else ()
     return OomReport(
         source="tensorflow",
-        wanted_bytes=math.prod(shape) * TYPE_BYTES[wanted[2]] if wanted and wanted[2] in TYPE_BYTES else None,
+        wanted_bytes=_tensor_bytes(shape, wanted[2]) if wanted else None,
         shape=shape,
         device=wanted[3] if wanted else usage[1] if usage else "",
         holders=tuple(sorted(holders, key=lambda each: -each.bytes)),
         remaining_nodes=int(rest[1]) if rest else None,
         remaining_bytes=_bytes(rest[2], rest[3]) if rest else None,
     )
+
+
+def _tensor_bytes(shape: tuple[int, ...], kind: str) -> int | None:
+    size = math.prod(shape) * TYPE_BYTES[kind] if kind in TYPE_BYTES else LARGEST_BYTES
+    return size if size < LARGEST_BYTES else None
 
 
 def _cuda(text: str) -> OomReport | None:

@@ -1,4 +1,5 @@
-"""A scenario's own files, kept in the run's directory: what was run can be shown and run again from there alone.
+"""What a run was made from (scenarios' files, Dockerfiles), kept in its directory: from there alone it can be shown and
+run again. No path that a run names is read: its directory may have been copied from anywhere.
 
 inputs/<sha256>     the content of a file, under its hash: each is there once, and a damaged one is found
 """
@@ -10,14 +11,16 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from harness.model import Scenario, Variant
+from harness.model import Build, Scenario, Variant
 from harness.run.trial.payload import pack
-from harness.store import RunDirectory, write_atomically
+from harness.store import RunDirectory
+from harness.store.safe_files import read_regular
 
 FOLDER = "inputs"
 PREFIX = "scenario/"
 MOST_BYTES = 16 << 20
 """Of one file; a larger one (a model, data) is named by its hash, and stays where it is."""
+MOST_DOCKERFILE_BYTES = 1 << 20
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -29,12 +32,29 @@ def keep(scenario: Scenario, directory: Path) -> dict[str, str]:
     payload = pack(Variant(scenario=scenario)).files
     files = {place[len(PREFIX) :]: data for place, data in payload.items() if place.startswith(PREFIX)}
     hashes = {place: hashlib.sha256(content).hexdigest() for place, content in files.items()}
-    folder = RunDirectory(directory).folder(FOLDER)
     for place, content in files.items():
-        target = folder / hashes[place]
-        if len(content) <= MOST_BYTES and not target.exists():
-            write_atomically(target, content)
+        if len(content) <= MOST_BYTES:
+            _keep(content, hashes[place], directory)
     return hashes
+
+
+def keep_dockerfile(source: Build, directory: Path) -> str | None:
+    """Write the Dockerfile of a build below `directory`; its sha256, or None if it cannot be read, as the build will
+    tell. Raises InfrastructureError where nothing can be written.
+    """
+    try:
+        content = read_regular((source.context / "Dockerfile").resolve(), most_bytes=MOST_DOCKERFILE_BYTES)
+    except OSError:
+        return None
+    name = hashlib.sha256(content).hexdigest()
+    _keep(content, name, directory)
+    return name
+
+
+def _keep(content: bytes, name: str, directory: Path) -> None:
+    run = RunDirectory(directory)
+    if not (run.folder(FOLDER) / name).exists():
+        run.write(f"{FOLDER}/{name}", content)
 
 
 def read(hashes: Mapping[str, str], directory: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
@@ -48,8 +68,10 @@ def read(hashes: Mapping[str, str], directory: Path) -> tuple[dict[str, bytes], 
 
 def _read(place: str, name: str, directory: Path) -> bytes | None:
     inside = not PurePosixPath(place).is_absolute() and ".." not in PurePosixPath(place).parts
-    path = directory / FOLDER / name
-    if not inside or not HASH.fullmatch(name) or not path.is_file() or path.stat().st_size > MOST_BYTES:
+    if not inside or not HASH.fullmatch(name):
         return None
-    content = path.read_bytes()
+    try:
+        content = read_regular(directory / FOLDER / name, most_bytes=MOST_BYTES)
+    except OSError:
+        return None
     return content if hashlib.sha256(content).hexdigest() == name else None

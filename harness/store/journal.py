@@ -24,8 +24,8 @@ from typing import Any
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
-from harness.store.atomic_files import write_atomically
-from harness.store.trial_json import read_trial, trial_to_json
+from harness.store.safe_files import folder_in, write_atomically, write_below
+from harness.store.trial_json import read_trial, trial_files, trial_to_json
 
 
 class RunDirectory:
@@ -59,18 +59,19 @@ class RunDirectory:
         return self.path.name
 
     def write(self, name: str, text: str | bytes) -> Path:
-        path = self.path / name
-        write_atomically(path, text)
-        return path
+        write_below(self.path, name, text)
+        return self.path / name
 
     def folder(self, name: str) -> Path:
-        """One in it, made if need be. Raises InfrastructureError."""
+        """One in it, made if need be; a link in its place is refused. Raises InfrastructureError."""
         path = self.path / name
         try:
-            path.mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                path.mkdir()
+            with folder_in(self.path, name):
+                return path
         except OSError as error:
             raise InfrastructureError(f"{path}: cannot be made: {error.strerror}; make room, or see --out") from error
-        return path
 
     def write_trial(self, trial: Trial, cell: Cell) -> None:
         path = self.path / "trials" / f"{trial.cell_id}-{trial.number}.json"
@@ -118,8 +119,8 @@ class RunDirectory:
         """The files of the cell's trials in all runs; those that are one file under several names, once."""
         found: dict[int, Path] = {}
         for run in sorted(self.path.parent.glob("[0-9]*")):
-            with suppress(FileNotFoundError):  # `harness clean --runs` may be removing it
-                found |= {path.stat().st_ino: path for path in sorted((run / "trials").glob(f"{cell.id}-*.json"))}
+            with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
+                found |= {path.lstat().st_ino: path for path in trial_files(run, of=cell.id)}
         return list(found.values())
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:

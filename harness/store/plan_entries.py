@@ -111,6 +111,7 @@ class PlanFile(BaseModel):
     hosts: list[HostFile]
     series: list[SeriesFile]
     scenarios: list[ScenarioFile] = []
+    dockerfiles: dict[str, str] = {}
     blocks: list[BlockFile]
 
 

@@ -17,9 +17,10 @@ def to_json(
     *,
     payload: Callable[[Variant], str] | None = None,
     inputs: Callable[[Scenario], Mapping[str, str]] | None = None,
+    dockerfile: Callable[[Build], str | None] | None = None,
 ) -> dict[str, Any]:
     """The plan as plain data, for plan.json. `payload` hashes what a variant copies into its trials (script, agent);
-    `inputs` tells a scenario's own files, script included: place -> sha256."""
+    `inputs` tells a scenario's own files, script included: place -> sha256. `dockerfile` tells that of a build."""
     return {
         "schema": SCHEMA,
         "matrix": plan.matrix.name,
@@ -32,8 +33,18 @@ def to_json(
             {**_scenario_json(one), "files": dict(inputs(one)) if inputs else {}}
             for one in dict.fromkeys(block.variant.scenario for block in plan.blocks)
         ],
+        "dockerfiles": {} if dockerfile is None else _dockerfiles(plan, dockerfile),
         "blocks": [{**_block_json(block), "payload": payload and payload(block.variant)} for block in plan.blocks],
     }
+
+
+def _dockerfiles(plan: Plan, dockerfile: Callable[[Build], str | None]) -> dict[str, str]:
+    """By the folder of the build, the sha256 of each that could be read."""
+    sources = [
+        image.source for series in dict.fromkeys(block.series for block in plan.blocks) for image in series.images
+    ]
+    builds = {str(source.context): source for source in sources if isinstance(source, Build)}
+    return {place: name for place, source in builds.items() if (name := dockerfile(source)) is not None}
 
 
 def _host_json(host: Host) -> dict[str, Any]:

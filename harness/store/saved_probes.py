@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -18,6 +18,7 @@ from harness.store import RunDirectory, result_file
 from harness.store.json_files import read_json
 
 FILE = "probes.json"
+Entry = TypeVar("Entry")
 
 
 class _ProbedFile(BaseModel):
@@ -102,8 +103,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _raw(path: Path) -> list[Mapping[str, Any]]:
-    read_entries(path)
-    return json.loads(path.read_bytes()) if path.exists() else []
+    def validated(raw: Any) -> list[Mapping[str, Any]]:
+        _FILE.validate_python(raw)
+        return list(raw)
+
+    return _read(path, validated)
 
 
 def _place(entry: Mapping[str, Any]) -> str:
@@ -117,9 +121,13 @@ def read_probed(run: Path, plan: Plan) -> tuple[Probed, ...]:
 
 def read_entries(path: Path) -> list[_ProbedFile]:
     """The entries of a `probes.json`, none if it is not there. Raises UsageError."""
+    return _read(path, _FILE.validate_python)
+
+
+def _read(path: Path, validate: Callable[[Any], list[Entry]]) -> list[Entry]:
     if not path.exists():
         return []
-    return read_json(path, _FILE.validate_python, absent="make it readable", wrong="remove it to go without")
+    return read_json(path, validate, absent="remove it to go without", wrong="remove it to go without")
 
 
 def _probed(entries: list[_ProbedFile], plan: Plan) -> Iterator[Probed]:

@@ -11,6 +11,7 @@ from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Tr
 from harness.store import read_trial, result_file
 from harness.store.plan_entries import plan_of, read_plan_file
 from harness.store.result_file import CauseEntry, CellEntry, ResultFile
+from harness.store.trial_json import trial_files
 
 TWIN = "-twin"
 
@@ -20,7 +21,8 @@ class StoredRun:
     """A run as it was written. `cells`, `trials` and `twins` go by the cells' ids; `payloads` by blocks'.
 
     `settings` go by scenario: what decided how its trials ran. `files` too: the sha256 of each, by its place beside the
-    script. `causes` are the sentences that say whose fault the findings are. `told` is the whole of result.json.
+    script. `dockerfiles` are the sha256 of each, by the folder of the build. `causes` are the sentences that say whose
+    fault the findings are. `told` is the whole of result.json.
     """
 
     path: Path
@@ -32,6 +34,7 @@ class StoredRun:
     payloads: Mapping[tuple[str, Lane, Variant], str | None]
     told: ResultFile
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    dockerfiles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def causes(self) -> list[CauseEntry]:
@@ -67,12 +70,13 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
         },
         told=told,
         files={one.name: one.files for one in plan_file.scenarios},
+        dockerfiles=plan_file.dockerfiles,
     )
 
 
 def _trials(folder: Path, keep: Callable[[Trial], Trial]) -> dict[str, tuple[Trial, ...]]:
     found: dict[str, list[Trial]] = {}
-    for path in sorted((folder / "trials").glob("*.json")):
+    for path in trial_files(folder):
         trial = keep(read_trial(path))
         found.setdefault(trial.cell_id, []).append(trial)
     return {name: tuple(sorted(trials, key=lambda one: one.number)) for name, trials in found.items()}

@@ -5,7 +5,6 @@ Format history: 1, the first; fields that came later have defaults.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -16,9 +15,11 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from harness.errors import UsageError
 from harness.model import Cell, End, Floats, Look, Trace, Trial
+from harness.model.measured import beyond_any_trace
+from harness.store.json_files import load
 
 SCHEMA = 1
-MAX_TRIAL_BYTES = 1 << 30
+FOLDER = "trials"
 
 
 class _TraceFile(BaseModel):
@@ -108,22 +109,29 @@ def _numbers(values: Floats) -> list[float | int | None]:
 def _number(value: float) -> float | int | None:
     if not np.isfinite(value):
         return None
-    return int(value) if value.is_integer() else value
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
+
+
+def trial_files(run: Path, *, of: str = "") -> list[Path]:
+    """Return the files of a run's trials, or of one cell's, in order. Raises UsageError if they lie elsewhere."""
+    folder = run / FOLDER
+    if folder.is_symlink():
+        raise UsageError(f"{folder}: a link, which is not followed; put the folder itself there")
+    return sorted(folder.glob(f"{of}-[0-9]*.json" if of else "*.json"))
 
 
 def read_trial(path: Path) -> Trial:
     """Read a trial's file. Raises UsageError if it is not one."""
     try:
-        if path.stat().st_size > MAX_TRIAL_BYTES:
-            raise UsageError(f"{path}: larger than any trial of ours")
-        raw = json.loads(path.read_bytes())
+        raw = load(path)
         if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
             raise UsageError(f"{path}: not a trial of format {SCHEMA}")
         raw["schema_"] = raw.pop("schema")
         return _trial(_TrialFile.model_validate(raw))
     except (OSError, ValueError, RecursionError) as error:
         text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise UsageError(f"{path}: not a trial of ours: {text}") from error
+        told = getattr(error, "strerror", None) or text
+        raise UsageError(f"{path}: not a trial of ours: {told}") from error
 
 
 def _trial(file: _TrialFile) -> Trial:
@@ -147,7 +155,9 @@ def _trace(file: _TraceFile | None) -> Trace | None:
 
 
 def _arrays(file: Mapping[str, list[float | None]]) -> dict[str, Floats]:
-    columns = {name: np.array(values, dtype=np.float64) for name, values in file.items()}
-    if "step" not in columns or any(len(values) != len(columns["step"]) for values in columns.values()):
+    rows = len(file.get("step", ()))
+    if "step" not in file or any(len(values) != rows for values in file.values()):
         raise ValueError("its columns differ in length, or have no step")
-    return columns
+    if problem := beyond_any_trace(rows=rows, columns=len(file)):
+        raise ValueError(problem)
+    return {name: np.array(values, dtype=np.float64) for name, values in file.items()}

@@ -18,9 +18,11 @@ from pydantic import TypeAdapter, ValidationError
 from harness.errors import InfrastructureError, UsageError
 from harness.model.seen import ImageRef
 from harness.store import write_atomically
+from harness.store.safe_files import opened, read_regular
 
 FILE = "watch.json"
 LOCK = "watch.lock"
+MOST_BYTES = 16 << 20
 
 Standing = Literal["good", "bad", "unsure"]
 
@@ -68,11 +70,11 @@ def remembered(folder: Path) -> Memory:
     """What is kept in this folder; nothing if there is no file yet. Raises UsageError for one that is not ours."""
     path = folder / FILE
     try:
-        return FORMAT.validate_json(path.read_bytes())
+        return FORMAT.validate_json(read_regular(path, most_bytes=MOST_BYTES))
     except FileNotFoundError:
         return Memory()
     except OSError as error:
-        raise InfrastructureError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InfrastructureError(f"{path}: cannot be read: {error.strerror}; put it right or remove it") from error
     except ValidationError as error:
         raise UsageError(
             f"{path}: is not what a watch of this version keeps; remove it, and all images are taken for new once"
@@ -92,7 +94,7 @@ def only_one(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = opened(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise UsageError(f"{path}: cannot be made: {error.strerror}; see --out") from error
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.store.safe_files import read_bounded
 
 EXPECTED = "a CSV of `version,value` or `version,value,round`"
 MOST_BYTES = 16 << 20
@@ -66,13 +68,13 @@ def read_history(path: Path) -> HistoryFile:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = read_bounded(file, most_bytes=MOST_BYTES)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise UsageError(f"{path}:1: is {error.strerror}; give the newer versions") from error
         raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
     if b"\0" in content:
         raise UsageError(f"{path}:1: is a binary file; give {EXPECTED}")
-    if len(content) > MOST_BYTES:
-        raise UsageError(f"{path}:1: is larger than {MOST_BYTES >> 20} MiB; give the newer versions")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

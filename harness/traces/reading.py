@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+import errno
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import UsageError
 from harness.model import Floats, Look, Trace
+from harness.store.json_files import MOST_VALUES
+from harness.store.safe_files import read_bounded
 from harness.traces.cells import CUT, check_columns, listed, measured, number, seems_cut
 from harness.traces.tables import disorder, read_columns
 
@@ -64,12 +67,19 @@ def _content(path: Path) -> bytes:
     """Return the whole file. A binary one is rejected by its beginning, because /dev/zero has no end."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-        content = head if b"\0" in head else head + file.read(MOST_BYTES)
+        content = head if b"\0" in head else head + _rest(path, file)
     if b"\0" in content:
         raise UsageError(f"{path}:1: is a binary file; give {EXPECTED}")
-    if len(content) > MOST_BYTES:
-        raise UsageError(f"{path}:1: is larger than {MOST_BYTES >> 20} MiB; keep every tenth row")
     return content
+
+
+def _rest(path: Path, file: BinaryIO) -> bytes:
+    try:
+        return read_bounded(file, most_bytes=MOST_BYTES)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        raise UsageError(f"{path}:1: is {error.strerror}; keep every tenth row") from error
 
 
 def _read_text(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> Trace:
@@ -101,6 +111,8 @@ class _TrialFile(_TraceFile):
 
 
 def _read_trial(path: Path, content: bytes, metrics: Sequence[str]) -> Recorded:
+    if content.count(b",") >= MOST_VALUES:
+        raise UsageError(f"{path}: holds more than {MOST_VALUES:,} values; keep every tenth row")
     try:
         file = _TrialFile.model_validate_json(content, strict=True)
     except ValidationError as error:

@@ -96,7 +96,11 @@ def write(
     result = change(build.run([(SERIES, [lane], [variant])], judge, findings=found))
     path = folder / "reports/quickstart/20250301T120000Z-1a2b"
     (path / "trials").mkdir(parents=True)
-    plan = to_json(result.plan, inputs=functools.partial(inputs.keep, directory=path))
+    plan = to_json(
+        result.plan,
+        inputs=functools.partial(inputs.keep, directory=path),
+        dockerfile=functools.partial(inputs.keep_dockerfile, directory=path),
+    )
     (path / "plan.json").write_text(json.dumps(plan))
     write_result(result, RunDirectory(path))
     for entry in result.cells:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli, command
-from harness.cli.common import write_file
+from harness.cli.common import show, write_file
 from harness.cli.probe import PROBES
 from harness.cli.results import FORMATS
 from harness.errors import UsageError
@@ -87,6 +87,39 @@ def test_a_full_disk_under_stdout_is_a_message(line: str, tmp_path: Path) -> Non
     code, said = ended(line.format(tmp_path))
     assert (code, said.count("\n")) == (3, 1)
     assert "stdout: cannot be written: No space left on device" in said
+
+
+ESCAPES = "$(printf '\\033]0;owned\\007\\033[2Jbad\\033')"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'harness report "{ESCAPES}"',
+        f'harness "{ESCAPES}"',
+        f'harness report latest "--{ESCAPES}"',
+        f'harness sweep x.yaml --search "{ESCAPES}"',
+        f'harness judge "{ESCAPES}"',
+    ],
+)
+def test_what_a_user_names_does_not_act_on_the_terminal(line: str) -> None:
+    """A shell completes the name of a file, whoever gave it."""
+    code, said = ended(line)
+    assert code == 2
+    assert "bad" in said
+    assert all(part.isprintable() for part in said.split("\n")), ascii(said)
+
+
+def test_what_is_printed_is_harmless_on_a_terminal_and_whole_in_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report quotes scripts, which may hold anything; a script in a file must run as it was."""
+    text = "def step():\n    print('\x1b[2J')\n"
+    show(text)
+    assert capsys.readouterr().out == text
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show(text)
+    assert capsys.readouterr().out == "def step():\n    print('')\n"
 
 
 @pytest.mark.parametrize("away", ["2>/dev/full", "2>&-"])

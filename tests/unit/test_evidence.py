@@ -448,15 +448,18 @@ def built_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
 
 
 def test_a_built_image_comes_with_its_dockerfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its readers have no other way to get the image; one that was changed since the run made another."""
+    """Its readers have no other way to get the image; one that was changed since the run would make another."""
     run = built_run(tmp_path, monkeypatch)
     report = report_of(run, "1")
     assert "```dockerfile\nFROM scratch\nARG WHEEL\n```" in report.markdown
     assert "--build-arg 'WHEEL=$(touch x)' --build-arg INDEX_TOKEN img" in report.markdown
-    os.utime(tmp_path / "img" / "Dockerfile", (1e10, 1e10))
-    changed = report_of(run, "1")
-    assert "FROM scratch" not in changed.markdown
-    assert "attach its Dockerfile" in changed.warnings[0]
+    (tmp_path / "img" / "Dockerfile").write_text("FROM something-else\n")
+    assert report_of(run, "1").markdown == report.markdown
+    (kept,) = [path for path in (run.path / "inputs").iterdir() if path.read_bytes().startswith(b"FROM scratch")]
+    kept.write_text("FROM something-else\n")
+    damaged = report_of(run, "1")
+    assert "FROM " not in damaged.markdown
+    assert "attach its Dockerfile" in damaged.warnings[0]
 
 
 def test_a_build_that_fails_leaves_no_container_with_the_reader(run: StoredRun) -> None:

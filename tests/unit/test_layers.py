@@ -28,7 +28,7 @@ ALLOWED = {
     "columns": set(),
     "private": set(),
     "facts": BASE,
-    "traces": BASE | {"columns"},
+    "traces": BASE | {"columns", "store"},
     "failure_rate": BASE,
     "judge": BASE | {"failure_rate"},
     "probes": BASE,

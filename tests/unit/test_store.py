@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InfrastructureError, UsageError
-from harness.model import Cell, Host, Image, Lane, Look, Pull, Scenario, Steps, Trace, Trial, Variant, Where
-from harness.store import RunDirectory, read_trial, trial_to_json, write_atomically
+from harness.model import Cell, Host, Image, Lane, Look, Pull, Scenario, Steps, Trace, Trial, Variant, Where, measured
+from harness.store import RunDirectory, json_files, read_trial, trial_to_json, write_atomically
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 
@@ -124,6 +125,43 @@ def test_counts_that_cannot_be_are_refused(tmp_path: Path, counts: dict[str, lis
     path.write_text(json.dumps(content))
     with pytest.raises(UsageError, match="not a trial of ours"):
         read_trial(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "told"),
+    [(6, 2, "more than 5 rows"), (3, 4, "more than 3 columns"), (5, 3, "more than 12 samples"), (4, 3, "")],
+)
+def test_a_trace_that_no_agent_sends_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, columns: int, told: str
+) -> None:
+    """Half a million rows of 64 columns took 2 GB, in every command that read the run."""
+    for name, most in (("MOST_ROWS", 5), ("MOST_COLUMNS", 3), ("MOST_VALUES", 12)):
+        monkeypatch.setattr(measured, name, most)
+    cell = a_cell()
+    content = trial_to_json(a_trial(cell), cell)
+    content["trace"]["columns"] = {
+        "step": list(range(1, rows + 1)),
+        **{f"own{number}": [0.0] * rows for number in range(1, columns)},
+    }
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=told) if told else contextlib.nullcontext():
+        assert read_trial(path).trace is not None
+
+
+def test_the_largest_trial_that_is_written_is_read_again(tmp_path: Path) -> None:
+    """A trial that is refused is measured again, in every run. No number takes more room than this."""
+    cell = a_cell()
+    longest = np.array([-1.2345678901234567e29, -123456789.123456789])
+    trial = replace(a_trial(cell), trace=Trace(step=np.array([1.0, 2.0]), columns={"x": longest}))
+    text = json.dumps(trial_to_json(trial, cell), separators=(",", ":"))
+    told = text.split('"x":[')[1].split("]")[0].split(",")
+    assert max(map(len, told)) * measured.MOST_VALUES < json_files.MOST_BYTES * 0.9
+    assert measured.MOST_VALUES < json_files.MOST_VALUES * 0.9
+    (tmp_path / "x.json").write_text(text)
+    back = read_trial(tmp_path / "x.json").trace
+    assert back is not None
+    np.testing.assert_array_equal(back.columns["x"], longest)
 
 
 def test_only_trials_with_the_same_key_are_reused(tmp_path: Path) -> None:
@@ -231,7 +269,7 @@ def test_a_folder_for_which_there_is_no_room_is_told(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     assert run.folder("inputs") == run.folder("inputs") == run.path / "inputs"
     run.write("file", "")
-    with pytest.raises(InfrastructureError, match="file: cannot be made: File exists; make room"):
+    with pytest.raises(InfrastructureError, match="file: cannot be made: Not a directory; make room"):
         run.folder("file")
 
 

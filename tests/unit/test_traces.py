@@ -17,7 +17,7 @@ from harness import traces
 from harness.errors import UsageError
 from harness.flows.judge import judge_file, judge_traces
 from harness.model import Limits, Look, Trace
-from harness.traces import unheard
+from harness.traces import reading, unheard
 
 
 def read_trace(path, metrics=(), *, note=unheard) -> Trace:
@@ -341,6 +341,19 @@ def test_a_pipe_is_read_once():
 def test_a_file_without_end_is_refused():
     with pytest.raises(UsageError, match="binary"):
         read_trace(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("text", ["step,rss_kib\n1,5\n2,6\n", '{"columns": {"step": [1, 2], "rss_kib": [5, 6]}}'])
+def test_what_is_read_has_a_limit(tmp_path, monkeypatch, text):
+    """A stream without an end, or a few bytes for each of very many values, filled the memory."""
+    path = tmp_path / "trace"
+    path.write_text(text)
+    assert read_trace(path).columns["rss_kib"].tolist() == [5, 6]
+    monkeypatch.setattr(reading, "MOST_VALUES", 3)
+    monkeypatch.setattr(reading, "MOST_BYTES", 0 if text.startswith("step") else 1 << 20)
+    monkeypatch.setattr(reading, "_HEAD_BYTES", 10)
+    with pytest.raises(UsageError, match=r"is larger than 0 MiB; keep every tenth row|holds more than 3 values"):
+        read_trace(path)
 
 
 # ---------------------------------------------------------------- any bytes

@@ -14,13 +14,14 @@ from harness.model.gpus import Gpu
 from harness.store import result_file
 from harness.store.saved_probes import read_probed
 from harness.store.saved_run import read_run
+from harness.store.trial_json import trial_files
 
 Gpus = Mapping[tuple[str, str | None], tuple[Gpu, ...]]
 
 
 def read_result(path: Path) -> RunResult:
     """The result of the run in a directory, its traces thinned as a sweep's are. Raises UsageError."""
-    rows = shown_rows(sum(1 for _ in (path / "trials").glob("*.json")))
+    rows = shown_rows(len(trial_files(path)))
     stored = read_run(path, keep=functools.partial(thinned_trial, rows=rows))
     told = stored.told
     lanes = {(one.host, one.gpu): one.gpus for one in told.lanes}

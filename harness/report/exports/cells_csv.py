@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -70,8 +71,10 @@ def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _harmless(value: Any) -> Any:
-    """Clean text, and put an apostrophe before what a spreadsheet would take for a formula."""
+    """Return the value as a cell. Text that a spreadsheet would take for a formula, also one with a wide equals sign,
+    gets an apostrophe.
+    """
     if not isinstance(value, str):
         return value
     text = plain(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if unicodedata.normalize("NFKC", text[:1]).startswith(_FORMULA) else text

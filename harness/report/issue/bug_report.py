@@ -52,6 +52,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     if issue.recipe is not None:
         issue = replace(issue, recipe=for_strangers(issue.recipe))
     code = "" if issue.recipe is None else python_file(issue.recipe)
+    told = "" if issue.recipe is None else scrubbed(commands(issue.recipe))
     drawings = plot.pictures(issue)
     bad_version = issue.bad.cell.image.version
     markdown = templates().get_template("issue.md.j2").render(
@@ -65,7 +66,8 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         fence=_fence(code),
         problem=_line(issue.problem),
         expect=_line(_expected(issue)),
-        commands="" if issue.recipe is None else scrubbed(commands(issue.recipe)),
+        commands=told,
+        commands_fence=_fence(told),
         notes=list(_notes(issue)),
         dockerfile=scrubbed(issue.dockerfile).rstrip(),
         dockerfile_fence=_fence(issue.dockerfile),

@@ -118,7 +118,7 @@ def _parsed(text: str) -> ast.Module | None:
     """Return the syntax tree; None if the script is not valid for this Python, and is then left unchanged."""
     try:
         return ast.parse(text)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from harness.model import Build, Install, Pull, Source
 from harness.model.evidence import Container, Machine, Recipe
@@ -42,7 +44,27 @@ def shell(recipe: Recipe) -> str:
     return templates().get_template("repro_docker.sh.j2").render({**told, **_of_container(run)})
 
 
+def asked_for(recipe: Recipe) -> Iterator[str]:
+    """Say what the script takes of the machine that starts it, beyond a container of its own: anybody may have made the
+    run's directory.
+    """
+    run = recipe.run
+    if isinstance(run, Machine):
+        yield "It runs on the machine that starts it, with the rights of who starts it."
+        return
+    if run.client != ("docker",):
+        yield f"It asks an engine: {plain(shlex.join(run.client))}."
+    if isinstance(run.source, Build):
+        yield f"It builds the image from the folder {plain(str(run.source.context))}, of which the engine gets all."
+    if ("--network", "none") not in run.options:
+        yield "Its container has a network."
+    for option, *values in run.options:
+        if option == "--cap-add":
+            yield f"Its container has the capability {plain(' '.join(values))}."
+
+
 def _notes(recipe: Recipe) -> Iterator[str]:
+    yield from asked_for(recipe)
     for place in recipe.missing:
         yield f"Needed beside the script, but not kept by the run: {plain(place)}"
     for name in recipe.run.withheld:
@@ -50,11 +72,10 @@ def _notes(recipe: Recipe) -> Iterator[str]:
 
 
 def _end_mark(script: str) -> str:
-    """Return an end mark for a here-document: a line that the script does not have."""
-    lines, mark = set(script.splitlines()), "END_OF_SCRIPT"
-    while mark in lines:
-        mark += "_"
-    return mark
+    """Return an end mark for a here-document that the script cannot contain: its author would need to know the hash of
+    the whole script beforehand.
+    """
+    return f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}"
 
 
 # ---------------------------------------------------------------- containers
@@ -99,7 +120,12 @@ def build_command(source: Build) -> list[str]:
     """
     told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
     given = [word for one in told for word in ("--build-arg", one)]
-    return ["docker", "build", "--quiet", "--force-rm", *given, str(source.context)]
+    return ["docker", "build", "--quiet", "--force-rm", *given, _as_argument(source.context)]
+
+
+def _as_argument(path: Path) -> str:
+    """Return the path as a program takes it for no option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
 
 
 def dockerfile(source: Install) -> list[str]:

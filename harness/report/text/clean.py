@@ -41,6 +41,15 @@ def version(text: str) -> str:
     return _DIGEST.sub(r"\1", plain(text))
 
 
+def readable(text: str) -> str:
+    """`text` line by line as `plain` has it, each with its indentation: what is printed, whoever wrote it."""
+    return "\n".join(_indentation(line) + plain(line) for line in text.split("\n"))
+
+
+def _indentation(line: str) -> str:
+    return "" if line.isprintable() else line[: len(line) - len(line.lstrip(" "))]
+
+
 def plain_lines(text: str, *, most: int) -> list[str]:
     """Return the last `most` lines of `text`, each cleaned by `plain`."""
     return [plain(line) for line in text.rstrip().splitlines()[-most:]]

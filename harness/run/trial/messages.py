@@ -13,6 +13,7 @@ from typing import Any, NoReturn, get_args
 import numpy as np
 
 from harness.model import End, Floats, Look
+from harness.model.measured import MOST_COLUMNS
 from harness.run.tail import BoundedTail
 
 LINE_LIMIT_BYTES = 16 << 20
@@ -20,7 +21,6 @@ FACTS_LIMIT_BYTES = 1 << 20
 TEXT_LIMIT = 64 << 10
 HEAD_LIMIT = 16 << 10
 METRICS_LIMIT = 16
-COLUMNS_LIMIT = 64
 NUMBER_LIMIT = 1e30
 """Largest magnitude that counts as a measurement; the square of a larger number may overflow."""
 COUNT_LIMIT = 1 << 53
@@ -193,7 +193,7 @@ def columns_of(message: Message) -> dict[str, Floats]:
     Null and values beyond NUMBER_LIMIT (a diverging loss) become NaN.
     """
     kind, columns = str(message.get("type")), message.get("columns")
-    if not isinstance(columns, dict) or "step" not in columns or len(columns) > COLUMNS_LIMIT:
+    if not isinstance(columns, dict) or "step" not in columns or len(columns) > MOST_COLUMNS:
         raise Misunderstood(f"{kind}: no columns with a step")
     arrays = {_writable(str(name)[:200]): _array(kind, values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) != 1:

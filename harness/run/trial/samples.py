@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from harness.model import GROWTHS, Floats, Look, Trace
-from harness.run.trial.messages import COLUMNS_LIMIT, Misunderstood
+from harness.model.measured import beyond_any_trace
+from harness.run.trial.messages import Misunderstood
 
-ROWS_LIMIT = 500_000  # the agent has 200,000 at most
 COUNTS_LIMIT = 10_000  # the agent has 256 and one for each look at most
 COUNTED = ("step", *GROWTHS, "sockets", "pipes")
 
 
 class Samples:
-    """Collects chunks as they arrive, and returns a Trace of all of them."""
+    """Collects chunks as they arrive, and returns a Trace of all of them. Each chunk is more than twice as long as the
+    next one, so rows that arrive one by one take no more memory than together.
+    """
 
     def __init__(self, *, last_step: float) -> None:
         """`last_step`: the largest step that a sample may have."""
@@ -33,13 +35,13 @@ class Samples:
         if step[0] < self._newest or step[-1] > self._last_step or np.any(np.diff(step) < 0):
             raise Misunderstood("samples: steps out of order or beyond the last one")
         self._names.update(columns)
-        if len(self._names) > COLUMNS_LIMIT:
-            raise Misunderstood(f"samples: more than {COLUMNS_LIMIT} columns")
         self._rows += len(step)
-        if self._rows > ROWS_LIMIT:
-            raise Misunderstood(f"samples: more than {ROWS_LIMIT} rows")
+        if problem := beyond_any_trace(rows=self._rows, columns=len(self._names)):
+            raise Misunderstood(f"samples: {problem}")
         self._newest = float(step[-1])
         self._chunks.append(columns)
+        while len(self._chunks) > 1 and _rows(self._chunks[-2]) <= 2 * _rows(self._chunks[-1]):
+            self._chunks[-2:] = [_joined(self._chunks[-2:])]
 
     def set_counts(self, columns: dict[str, Floats]) -> None:
         """Replace the rows of counts by `columns`, which hold all rows so far; unknown columns are left out.
@@ -69,14 +71,22 @@ class Samples:
         """Return all samples so far; None before the first. A column missing from a chunk is NaN there."""
         if not self._chunks:
             return None
-        names = dict.fromkeys(name for chunk in self._chunks for name in chunk)
-        joined = {name: np.concatenate([_column(chunk, name) for chunk in self._chunks]) for name in names}
+        joined = _joined(self._chunks)
         self._chunks = [joined]
         columns = {name: values for name, values in joined.items() if name != "step"}
         return Trace(step=joined["step"], columns=columns, looks=tuple(self._looks), counts=self._counts)
 
 
+def _rows(chunk: dict[str, Floats]) -> int:
+    return len(chunk["step"])
+
+
+def _joined(chunks: list[dict[str, Floats]]) -> dict[str, Floats]:
+    names = dict.fromkeys(name for chunk in chunks for name in chunk)
+    return {name: np.concatenate([_column(chunk, name) for chunk in chunks]) for name in names}
+
+
 def _column(chunk: dict[str, Floats], name: str) -> Floats:
     if name in chunk:
         return chunk[name]
-    return np.full(len(chunk["step"]), np.nan)
+    return np.full(_rows(chunk), np.nan)

@@ -6,6 +6,7 @@ import pytest
 
 from harness.model import MemoryHolder
 from harness.probes import read_oom
+from tests.unit import processor
 
 MIB = 1 << 20
 TENSORFLOW = """\
@@ -79,3 +80,37 @@ def test_the_kernel_s_line(who: str) -> None:
 @pytest.mark.parametrize("text", ["", "MemoryError", "OOM when allocating", "out of memory"])
 def test_what_says_nothing_is_nothing(text: str) -> None:
     assert read_oom(text) is None
+
+
+OURS = TENSORFLOW.format(device="GPU:0", allocator="GPU_0_bfc")
+CUDA = "CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity of {} GiB of which {} GiB is free"
+
+
+@pytest.mark.parametrize("number", ["1.2.3", ".", "...", "9" * 400, "9" * 5000, "\N{ARABIC-INDIC DIGIT ONE}", "-1", ""])
+def test_an_odd_number_is_not_known(number: str) -> None:
+    """It was a traceback after hours of a probe."""
+    read_oom(CUDA.format(number, number, number))
+    report = read_oom(OURS.replace("450.00", number).replace("94", number).replace("1280", number))
+    assert report is not None
+    assert report.wanted_bytes in (None, 4 * 2 * 720 * 64)
+
+
+def test_a_tensor_beyond_any_memory_is_not_told_in_bytes() -> None:
+    """Its size is a number that no report can show."""
+    report = read_oom(OURS.replace("1280", ",".join(["9" * 15] * 28)))
+    assert report is not None
+    assert report.wanted_bytes is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["1", "1.", "1 ", "Current usage from device: ", "Out of memory: Killed process 1 (", "total capacity of 1", "  1B",
+     "OOM when allocating tensor with shape[1] and type a on ", "OOM when allocating tensor with shape[1,1", "1,"],
+)  # fmt: skip
+def test_a_long_text_takes_no_longer_than_its_length(part: str) -> None:
+    """An image that printed digits stopped the sweep."""
+    begin = "CUDA out of memory. Tried to allocate 1 GiB "
+    processor.run(
+        f"from harness.probes import read_oom; text = {part!r} * (500_000 // {len(part)}); read_oom(text);"
+        f" read_oom({begin!r} + text); read_oom('OOM when allocating tensor with shape[' + text)"
+    )

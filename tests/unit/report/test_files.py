@@ -144,9 +144,13 @@ def test_a_change_is_as_large_in_every_report() -> None:
     assert told in [case.get("name") for case in ElementTree.fromstring(junit.render(result).encode()).iter("testcase")]
 
 
-def test_no_cell_of_the_csv_is_a_formula() -> None:
-    result = build.run([(build.series("s", ["=HYPERLINK(1)"]), [build.HERE], [build.POP])], lambda *_: build.flat())
-    assert next(csv.DictReader(io.StringIO(cells_csv.render(result))))["image"] == "'=HYPERLINK(1)"
+@pytest.mark.parametrize("sign", "=+-@＝＋－＠﹦")
+def test_no_cell_of_the_csv_is_a_formula(sign: str) -> None:
+    """Spreadsheets of some languages take wide letters for plain ones."""
+    result = build.run(
+        [(build.series("s", [f"{sign}HYPERLINK(1)"]), [build.HERE], [build.POP])], lambda *_: build.flat()
+    )
+    assert next(csv.DictReader(io.StringIO(cells_csv.render(result))))["image"] == f"'{sign}HYPERLINK(1)"
 
 
 def _on_a_terminal(result: RunResult) -> str:

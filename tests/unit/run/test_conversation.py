@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.model import Image, Pull, Scenario, Trace, Trial, Where
 from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Say, Session
 from harness.run.trial.conversation import run_trial
+from harness.run.trial.samples import Samples
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 HELLO = {"type": "hello", "protocol": 1, "python": "3.8.1"}
@@ -132,6 +135,20 @@ def test_a_column_that_comes_late_is_nan_before() -> None:
     assert str(trial.trace.columns["own"].tolist()) == "[nan, nan, 7.0]"
 
 
+def test_rows_that_come_one_by_one_take_no_more_memory_than_together() -> None:
+    """An image that sent a row a message filled 2 GB with what fits into 40 MB."""
+    kept = Samples(last_step=math.inf)
+    most = 0
+    for step in range(1, 5_001):
+        kept.add({"step": np.array([float(step)]), **({"own": np.array([7.0])} if step % 2 else {})})
+        most = max(most, len(kept._chunks))
+    assert most < 20
+    trace = kept.trace()
+    assert trace is not None
+    assert trace.step.tolist() == list(range(1, 5_001))
+    assert np.isnan(trace.columns["own"]).tolist() == [False, True] * 2_500
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -147,6 +164,7 @@ def test_a_column_that_comes_late_is_nan_before() -> None:
             *[samples(40, **{f"more{n}": [1.0]}) for n in range(40)],
         ],
         [HELLO, *[samples(*[1] * 100_000)] * 6],
+        [HELLO, *[samples(*[1] * 30_000, **{f"own{n}": [1.0] * 30_000 for n in range(24)})] * 7],
         [HELLO, {"type": "look", "step": 11, "look": {}}],
         [HELLO, {"type": "look", "step": 41, "look": {}, "last": True}],
         [HELLO, *[{"type": "look", "step": 10, "look": {}}] * 5],

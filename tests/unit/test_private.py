@@ -1,0 +1,31 @@
+"""What strangers should not read is left out, of a text of any length."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.private import scrubbed
+from tests.unit import processor
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("see https://ada:pw@host/simple and git+ssh://ada@host", "see https://host/simple and git+ssh://host"),
+        ("/tmp/harness-trial-1/.harness/scenario/a.py and /.harness/scenario/b.py", "scenario/a.py and scenario/b.py"),
+        ("/x/harness-trial-1/agent.py", "/x/harness-trial-1/agent.py"),
+        ("file:///home/ada/x, /root/.cache, /rooted", "file://~/x, ~/.cache, /rooted"),
+        ("user@host without a scheme", "user@host without a scheme"),
+    ],
+)
+def test_what_is_left_out(text: str, told: str) -> None:
+    assert scrubbed(text) == told
+
+
+@pytest.mark.parametrize("part", ["a", "/", "a/", "/.harness", "a://", "://a", "a.", "/home/", "/root", "sk-", "KEY1"])
+def test_a_long_line_takes_no_longer_than_its_length(part: str) -> None:
+    """An image that prints one line of 500 KB stopped the report for hours."""
+    processor.run(
+        f"from harness.private import is_secret, scrubbed; text = {part!r} * (500_000 // {len(part)});"
+        " scrubbed(text); scrubbed(text + '@'); is_secret(text, text)"
+    )
