@@ -22,7 +22,7 @@ ALLOWED = {
     "package_index": BASE,
     "registry": BASE,
     "plan": BASE | {"matrix", "schedule", "private"},
-    "run": BASE,
+    "run": BASE | {"private"},
     "store": BASE | {"private", "run"},
     "columns": set(),
     "private": set(),

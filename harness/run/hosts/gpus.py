@@ -44,7 +44,7 @@ def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
         raise InfrastructureError(
             f"{place}: the driver tells of its GPUs: {error}; see `nvidia-smi -L` there"
         ) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         last = " ".join(output.split())[-200:] or "nothing"
         raise InfrastructureError(f"{place}: the GPUs could not be asked; the probe said: {last}") from error
 
