@@ -19,7 +19,7 @@ ALLOWED = {
     "errors": set(),
     "agent": set(),
     "matrix": BASE | {"registry", "package_index"},
-    "package_index": BASE,
+    "package_index": BASE | {"registry"},
     "registry": BASE,
     "plan": BASE | {"matrix", "schedule", "private"},
     "run": BASE | {"private"},
