@@ -23,6 +23,7 @@ from urllib3.exceptions import HTTPError
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host
+from harness.private import without_credentials
 from harness.run.docker.connection import cause, in_time, keep_alive, remedy
 
 # All that a call of the SDK may raise when an engine refuses, is lost or is none: it wraps some of it, not all.
@@ -192,7 +193,7 @@ def if_full(said: str) -> str:
 
 def explanation(error: APIError) -> str:
     """In one line, the reason first: what a hook said stands behind all the programs that it was passed through."""
-    said = " ".join(str(error.explanation or error).split())
+    said = without_credentials(" ".join(str(error.explanation or error).split()))
     said = SILENT_HOOK.sub(r"its hook failed and said nothing (\1)", said.removesuffix(": unknown"))
     return HOOK.sub("its hook failed: ", said)[:600]
 
