@@ -16,7 +16,7 @@ from harness.run.images.images import find_python
 PRINT_ROOM = "import os; s = os.statvfs('/'); print(s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize)"
 ROOM = re.compile(r"^(\d{1,18}) (\d{1,18})\s*$", re.MULTILINE)
 IMAGES_TRIED = 4
-ROOM_S = 20.0
+ROOM_S = 60.0
 
 
 def ask(client: docker.DockerClient, *, say: Say) -> Room | None:
