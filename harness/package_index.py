@@ -7,31 +7,40 @@ same index (`harness.run.process.environments`).
 
 from __future__ import annotations
 
+import base64
+import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import requests
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
+from pydantic import BaseModel, Field, ValidationError
 
 from harness.errors import InfrastructureError
+from harness.registry.bounded_http import Exchange, ExchangeLimits, Question, Response, host_of
+from harness.registry.errors import RegistrySilent, RegistryTrouble
 
 PUBLIC_INDEX = "https://pypi.org/simple/"
 
-TIMEOUT_S = 10.0
-NEWEST_PATCH = 99  # the patch release of "3.11" is not known: the newest is the best guess
+LIMITS = ExchangeLimits(attempts=1)
+MOST_BYTES = 32 << 20  # the largest page of PyPI (ddtrace) has 21 MB
+MOST_FILES = 100_000
+MOST_CHARACTERS = 255
+"""Of a file's name, as file systems have it, and of what it says of Pythons: a version of 5,000 digits is none."""
+JSON_TYPE = "application/vnd.pypi.simple.v1+json"
+HTML_TYPES = ("application/vnd.pypi.simple.v1+html", "text/html")
+ACCEPT = f"{JSON_TYPE}, {HTML_TYPES[0]};q=0.2, {HTML_TYPES[1]};q=0.01"
+QUOTED = r"""(?:"[^"]*"|'[^']*')"""
+LINK = re.compile(rf"""\s(?P<attributes>(?:{QUOTED}|[^"'>])*)>(?P<text>[^<]*)""")
+ATTRIBUTE = re.compile(rf"""(?<!\S)(data-[a-z-]+)(?:\s*=\s*({QUOTED}|[^\s"'>]+))?""", re.IGNORECASE)
+NEWEST_PATCH = 99  # of "3.11" the installed patch release is not known: the newest is the best guess
 
 
 class IndexSilent(InfrastructureError):
@@ -63,6 +72,18 @@ class PackageRelease:
         return any(_fits(file, python) for file in self.files)
 
 
+class _JsonFile(BaseModel):
+    """A file of a page in JSON (PEP 691); `yanked` is a reason, or whether."""
+
+    filename: str
+    requires_python: str | None = Field(default=None, alias="requires-python")
+    yanked: bool | str = False
+
+
+class _JsonPage(BaseModel):
+    files: list[_JsonFile]
+
+
 class Index(Protocol):
     """A source of the releases of a package."""
 
@@ -73,10 +94,12 @@ class Index(Protocol):
 class PackageIndex:
     """The package indexes of the environment. Each is asked once for a package, and nothing is kept on disk."""
 
-    def __init__(self, endpoints: Sequence[str], *, folders: Sequence[Path] = (), timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, endpoints: Sequence[str], *, folders: Sequence[Path] = (), limits: ExchangeLimits = LIMITS
+    ) -> None:
         self._endpoints = tuple(endpoints)
         self._folders = tuple(folders)
-        self._timeout_s = timeout_s
+        self._exchange = Exchange(patience=limits)
         self._known: dict[str, tuple[PackageRelease, ...]] = {}
         self._silent: IndexSilent | None = None
 
@@ -104,41 +127,71 @@ class PackageIndex:
         return _releases(name, [*files, *local])
 
     def _files(self, endpoint: str, name: str) -> list[File]:
-        import pypi_simple  # noqa: PLC0415 - reads HTML by a library that takes longer to import than to look at a registry
-
+        url, authorization = _apart(endpoint)
+        question = Question(
+            url=f"{url.rstrip('/')}/{name}/",
+            headers={"Accept": ACCEPT},
+            authorization=authorization,
+            most_bytes=MOST_BYTES,
+        )
         try:
-            with pypi_simple.PyPISimple(endpoint) as client:
-                page = client.get_project_page(name, timeout=self._timeout_s)
-        except pypi_simple.NoSuchProjectError:
+            answer = self._exchange.ask(question)
+        except RegistryTrouble as error:
+            trouble = IndexSilent(str(error).partition(";")[0])  # what to do is another thing than with a registry
+            self._silent = trouble if isinstance(error, RegistrySilent) else None
+            raise trouble from None
+        if answer.status == 404:
             return []
-        except (requests.ConnectionError, requests.Timeout) as error:
-            self._silent = IndexSilent(f"{_public(endpoint)} does not answer ({type(error).__name__})")
-            raise self._silent from None
-        except requests.HTTPError as error:
-            raise IndexSilent(f"{_public(endpoint)} answers with HTTP {error.response.status_code}") from None
-        except (
-            requests.RequestException,
-            pypi_simple.UnsupportedContentTypeError,
-            pypi_simple.UnsupportedRepoVersionError,
-            ValueError,
-        ) as error:
-            # The error's own text may hold the URL with its password, so only its type is reported.
-            raise IndexSilent(
-                f"{_public(endpoint)} does not answer as a package index ({type(error).__name__})"
-            ) from None
+        if answer.status != 200:
+            raise IndexSilent(f"{host_of(url)}: answers with HTTP {answer.status}")
+        found = _page(answer, place=host_of(url))
+        if len(found) > MOST_FILES:
+            raise IndexSilent(f"{host_of(url)}: lists more than {MOST_FILES} files of one package")
+        return found
+
+
+def _apart(endpoint: str) -> tuple[str, str | None]:
+    """Return an address without its login, and the `Authorization` for it: the address's own, or that of ~/.netrc,
+    where pip and uv look as well.
+    """
+    parts = urlsplit(endpoint)
+    url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    login = (unquote(parts.username or ""), unquote(parts.password or "")) if "@" in parts.netloc else None
+    login = login or requests.utils.get_netrc_auth(url)
+    if login is None:
+        return url, None
+    return url, f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
+
+
+def _page(answer: Response, *, place: str) -> list[File]:
+    """Return the files of a project's page. Raises IndexSilent."""
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind == JSON_TYPE:
+        try:
+            page = _JsonPage.model_validate_json(answer.body)
+        except ValidationError as error:
+            raise IndexSilent(f"{place}: does not answer as a package index") from error
         return [
-            File(name=package.filename, requires_python=package.requires_python, yanked=bool(package.is_yanked))
-            for package in page.packages
+            File(name=each.filename, requires_python=each.requires_python, yanked=each.yanked is not False)
+            for each in page.files
         ]
+    if kind not in HTML_TYPES:
+        raise IndexSilent(f"{place}: does not answer as a package index")
+    return list(_links(answer.body.decode(errors="replace")))
+
+
+def _links(page: str) -> Iterator[File]:
+    """Yield the files of a page in HTML (PEP 503): one link each. In one pass, whatever the page is."""
+    for piece in re.split(r"<a(?=\s)", page, flags=re.IGNORECASE)[1:]:
+        if link := LINK.match(piece):
+            attributes = {found[1].lower(): found[2] or "" for found in ATTRIBUTE.finditer(link["attributes"])}
+            asked = html.unescape(attributes.get("data-requires-python", "").strip("\"'"))
+            yanked = "data-yanked" in attributes
+            yield File(name=html.unescape(link["text"]).strip(), requires_python=asked or None, yanked=yanked)
 
 
 def _words(environ: Mapping[str, str], *names: str) -> list[str]:
     return [word for name in names for word in environ.get(name, "").split()]
-
-
-def _public(endpoint: str) -> str:
-    """Return the index's host, without user and password."""
-    return urlsplit(endpoint).hostname or "the package index"
 
 
 def _releases(name: str, files: Iterable[File]) -> tuple[PackageRelease, ...]:
@@ -151,12 +204,14 @@ def _releases(name: str, files: Iterable[File]) -> tuple[PackageRelease, ...]:
 
 
 def _name_and_version(filename: str) -> tuple[str, Version] | None:
-    """Parse a file name; None for eggs, installers and names that no current tool would install."""
+    """None for eggs, installers and names that no tool of today would install."""
+    if len(filename) > MOST_CHARACTERS:
+        return None
     try:
         if filename.endswith(".whl"):
             return parse_wheel_filename(filename)[:2]
         return parse_sdist_filename(filename)
-    except (InvalidWheelFilename, InvalidSdistFilename):
+    except ValueError:
         return None
 
 
@@ -166,9 +221,11 @@ def _fits(file: File, python: str) -> bool:
 
 def _allows(requires_python: str | None, python: str) -> bool:
     full = python if python.count(".") > 1 else f"{python}.{NEWEST_PATCH}"
+    if requires_python is None or len(requires_python) > MOST_CHARACTERS:
+        return True
     try:
-        return SpecifierSet(requires_python or "").contains(full, prereleases=True)
-    except InvalidSpecifier:  # old uploads have such; pip ignores it as well
+        return SpecifierSet(requires_python).contains(full, prereleases=True)
+    except ValueError:  # old uploads have such; pip ignores it as well
         return True
 
 

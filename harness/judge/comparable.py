@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.model import Trial
 
+PAGE_BYTES = 64 << 10  # the largest of those that Linux has by default
 HOST_FIELDS = ("name", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
 """Fields of the fingerprint that the engine reports for its machine."""
 SEEN_FIELDS = {
@@ -98,13 +99,22 @@ def conditions(trial: Trial) -> Mapping[str, Any]:
     fields |= {
         "image.digest": trial.image_digest or None,
         "host.cgroup": _field(cgroup, "version"),
-        "settings.memory_limit": _field(cgroup, "limit_bytes"),
+        "settings.memory_limit": _limit_asked_for(_field(cgroup, "limit_bytes"), fingerprint),
         "settings.budget": trial.steps_asked or None,
     }
     if isinstance(environment := facts.get("environment"), Mapping):
         fields["image.environment"] = {name: environment[name] for name in environment if name not in LANE_VARIABLES}
     cards = gpus if isinstance(gpus, list | tuple) else ()
     return fields | {f"gpu.{name}": _of_gpus(cards, name) for name in GPU_FIELDS}
+
+
+def _limit_asked_for(limit_bytes: Any, fingerprint: Mapping[str, Any]) -> Any:
+    """Return a launch's memory limit; None for that which every container of its host gets, as it says nothing more
+    than the host's memory does. An engine rounds it down to whole pages.
+    """
+    default_bytes = fingerprint.get("memory_limit_bytes")
+    both = isinstance(limit_bytes, int | float) and isinstance(default_bytes, int | float)
+    return None if both and 0 <= default_bytes - limit_bytes < PAGE_BYTES else limit_bytes
 
 
 def set_apart(

@@ -21,6 +21,7 @@ PYTHON = re.compile(r"3\.[0-9]{1,2}(?:\.[0-9]{1,2})?")
 PIN = re.compile(
     r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*={2,3}\s*\{version\}\s*(?:;.*)?", re.ASCII
 )
+TOO_LONG = re.compile(r"\d{100}")
 RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -68,7 +69,7 @@ class PackageReader:
         self, text: str, entry: keys.Installed, *, pins: Sequence[str], key: KeyPath
     ) -> Sequence[package_index.PackageRelease]:
         try:
-            specifier = SpecifierSet(text)
+            specifier = SpecifierSet(_read(text))
         except InvalidSpecifier:
             problem = f'{shown(text)} is neither a list nor a range; write ["2.0.0", "2.0.1"] or ">=2.0,<2.3"'
             self.context.problems.add(key, problem)
@@ -117,7 +118,7 @@ class PackageReader:
         parsed = {}
         for position, text in enumerate(entry.versions if pins else []):
             try:
-                parsed[position] = Version(text)
+                parsed[position] = Version(_read(text))
             except InvalidVersion:
                 problem = f"{shown(text)} is no version of a Python package, such as 1.26.4 or 2.0.0rc1"
                 self.context.problems.add((*key, "versions", position), problem)
@@ -131,3 +132,8 @@ class PackageReader:
             packages=tuple(item.replace(VERSION, version) for item in entry.install),
         )
         return Entry(version=version, key=key, source=source, yanked=yanked)
+
+
+def _read(text: str) -> str:
+    """Return the text, or one that is neither a version nor a range where Python would not read a number in it."""
+    return "?" if TOO_LONG.search(text) else text

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from harness import model
 from harness.matrix import keys
@@ -131,8 +131,8 @@ def _check_order(versions: list[Entry], context: Context) -> None:
     """Check the order of versions: in a wrong order, "first bad" would name a wrong version."""
     try:
         parsed = [Version(entry.version) for entry in versions]
-    except InvalidVersion:
-        return  # the user's own names: only the user knows their order
+    except ValueError:
+        return  # names of the user's own, or numbers without end: only the user knows their order
     for (older, newer), (before, entry) in zip(pairwise(parsed), pairwise(versions), strict=True):
         if older > newer:
             text = f"versions are not oldest first: {before.version} before {entry.version}; put the older one first"

@@ -23,9 +23,9 @@ class Room:
 class HostCondition:
     """What an engine reports about itself. Anything that it does not report is None.
 
-    `api`: the version of its API in use; `gpu_way`: how it gives GPUs to containers. `holder`: who holds its lease.
-    `leftovers`: names of what killed runs left there. `kept_bytes`: total size of the images and environments that the
-    harness may remove, because it pulled or made them.
+    `api`: the version of its API that is spoken; `gpu_way`: how it gives GPUs to containers. `holder`: who has its
+    lease. `leftovers`: names of what killed runs left there. `kept_bytes`: what the images and environments take
+    that the harness got and may remove. `memory_limit_bytes`: what a launch gets where the matrix gives no limit.
     """
 
     engine: str
@@ -35,6 +35,7 @@ class HostCondition:
     room: Room | None = None
     leftovers: tuple[str, ...] = ()
     kept_bytes: int | None = None
+    memory_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ import requests
 import urllib3
 
 from harness.registry.errors import Fleeting, RegistrySilent, RegistryTrouble
+from harness.registry.names import Name
 
 Pause = Callable[[float], object]
 """Waits for a number of seconds; with 0 it only checks whether to stop. May raise Interrupted."""
@@ -25,6 +26,8 @@ BUSY = frozenset({429, 500, 502, 503, 504})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 5
 MOST_BYTES = 16 << 20
+MOST_VALUES = 2_000_000
+"""What an answer may hold, as its commas and brackets have it: 16 MiB of `[],[],` would take a gigabyte to read."""
 CHUNK_BYTES = 1 << 16
 POLL_S = 0.1
 
@@ -51,9 +54,8 @@ class Response:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One request. `authorization` goes to the origin of `url` only. `verify` is False, or a file with the authorities
-    to trust. `is_whole` checks whether an answer is complete, as far as can be seen.
-    """
+    """`authorization` goes to the origin of `url` only. `verify`: False, or a file with the authorities to trust.
+    `is_whole`: whether what arrived is all of an answer, as far as can be seen. `most_bytes`: unpacked."""
 
     url: str
     method: str = "GET"
@@ -62,6 +64,7 @@ class Question:
     authorization: str | None = field(default=None, repr=False)
     verify: bool | str = True
     is_whole: Callable[[Response], bool] = lambda answer: True
+    most_bytes: int = MOST_BYTES
 
 
 class _Session(requests.Session):
@@ -105,7 +108,8 @@ class Exchange:
             pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._theirs_s(answer))
             if pause_s is not None and pause_s > self._patience.most_pause_s:
                 raise RegistrySilent(f"{host}: {trouble} and asks to wait {pause_s:.0f} s; try again then")
-        raise RegistrySilent(f"{host}: {trouble} ({self._patience.attempts} attempts); try again later")
+        attempts = f" ({self._patience.attempts} attempts)" if self._patience.attempts > 1 else ""
+        raise RegistrySilent(f"{host}: {trouble}{attempts}; try again later")
 
     def _theirs_s(self, answer: Response) -> float:
         """Return the time of the server, whose clock may differ from ours; our time if it sends none."""
@@ -113,7 +117,10 @@ class Exchange:
         return self._now_s() if date_s is None else date_s
 
     def _follow(self, question: Question) -> Response:
-        """Return the answer after all redirects. Our authorization stays at the first origin: blob stores sign URLs."""
+        """Return the answer behind all redirects. A store of blobs has a signature in the address, and no need of ours.
+
+        A form holds a login (a refresh token), so it goes to the origin that was asked, and to no other.
+        """
         url = question.url
         for _ in range(MOST_REDIRECTS):
             same = origin(url) == origin(question.url)
@@ -121,7 +128,8 @@ class Exchange:
             if answer.status not in REDIRECTS:
                 return answer
             url = _joined(url, answer.headers.get("Location", ""))
-            if not may_lead(question.url, url):
+            is_other = origin(url) != origin(question.url)
+            if not may_lead(question.url, url) or (question.form is not None and is_other):
                 raise RegistryTrouble(f"{host_of(question.url)}: leads to an address that is not safe; not followed")
         raise RegistryTrouble(f"{host_of(question.url)}: leads from one address to the next without end")
 
@@ -161,7 +169,11 @@ class Exchange:
             stream=True, timeout=self._patience.socket_s, verify=question.verify,
         )  # fmt: skip
         with response:
-            answer = Response(status=response.status_code, headers=response.headers, body=_body(response))
+            answer = Response(
+                status=response.status_code,
+                headers=response.headers,
+                body=_body(response, most_bytes=question.most_bytes),
+            )
         if not question.is_whole(answer):
             raise Fleeting("breaks off in the middle of its answer")
         return answer
@@ -172,12 +184,16 @@ def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def _body(response: requests.Response) -> bytes:
-    parts, size = [], 0
+def _body(response: requests.Response, *, most_bytes: int) -> bytes:
+    host = host_of(response.url)
+    parts, size, values = [], 0, 0
     for part in response.iter_content(CHUNK_BYTES):
         size += len(part)
-        if size > MOST_BYTES:
-            raise RegistryTrouble(f"{host_of(response.url)}: answers with more than {MOST_BYTES >> 20} MiB; not read")
+        values += sum(map(part.count, (b",", b"[", b"{")))
+        if size > most_bytes:
+            raise RegistryTrouble(f"{host}: answers with more than {most_bytes >> 20} MiB; not read")
+        if values > MOST_VALUES:
+            raise RegistryTrouble(f"{host}: answers with more than {MOST_VALUES} values; not read")
         parts.append(part)
     return b"".join(parts)
 
@@ -208,10 +224,16 @@ def _joined(url: str, location: str) -> str:
 
 
 def may_lead(asked: str, url: str) -> bool:
-    """Whether one address may redirect to another: only to https, or to the scheme that the request had."""
+    """Return whether one address may lead to another: by https to any, by http to where it already is or to this
+    machine, and never to http from https. A registry of this machine is asked by http, and a login that it led to
+    another machine would go over the network in plain text.
+    """
     try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.scheme in ("https", urlsplit(asked).scheme)
+        parts, before = urlsplit(url), urlsplit(asked)
+        if not parts.hostname or parts.scheme not in ("http", "https"):
+            return False
+        near = origin(url) == origin(asked) or Name(host=parts.hostname, repository="").is_loopback
+        return parts.scheme == "https" or (before.scheme == "http" and near)
     except ValueError:
         return False
 

@@ -13,12 +13,13 @@ VERSION = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 WILDCARD = re.compile(r"[*?\[]")
+MOST_CHARACTERS = 128  # of a tag: a bound that is longer fits none
 PIECE = re.compile(r"\d+|\D+", re.ASCII)
 
 
 def is_bound(text: str) -> bool:
     """Whether a text can be `from` or `to`: 20.12, v2.1, 2.0.0rc1."""
-    return VERSION.fullmatch(text) is not None
+    return len(text) <= MOST_CHARACTERS and VERSION.fullmatch(text) is not None
 
 
 def in_range(tags: Iterable[str], *, match: str, first: str | None = None, last: str | None = None) -> list[str]:

@@ -284,6 +284,25 @@ def test_what_two_machines_differ_in_is_told_with_both_values(runs: Runs) -> Non
     assert not [text for text in compare_runs([old, same]).notes if "differ in" in text]
 
 
+def test_the_memory_limit_that_every_launch_of_a_host_has_is_no_setting(runs: Runs) -> None:
+    """It follows from the host's memory: nothing of two hosts could be compared for it."""
+
+    def on(default_bytes: int, limit_bytes: int) -> Callable[[Trial], Trial]:
+        def change(trial: Trial) -> Trial:
+            seen = {**trial.fingerprint, "memory_limit_bytes": default_bytes}
+            cgroup = {"version": 2, "limit_bytes": limit_bytes}
+            return replace(trial, fingerprint=seen, facts={**trial.facts, "cgroup": cgroup})
+
+        return change
+
+    small = runs.write("a", {OLD: "ggg"}, change=on((57 << 30) + 9, 57 << 30))
+    large = runs.write("b", {OLD: "ggg"}, machine="other", change=on(115 << 30, 115 << 30))
+    asked = runs.write("c", {OLD: "ggg"}, machine="other", change=on(115 << 30, 4 << 30))
+    assert not [text for text in compare_runs([small, large]).notes if "memory limit" in text]
+    with pytest.raises(UsageError, match="memory limit 4294967296 and 2147483648"):
+        compare_runs([asked, runs.write("d", {OLD: "ggg"}, change=on(9 << 30, 2 << 30))])
+
+
 def test_one_lane_and_the_same_run_twice_have_nothing_beside_them(runs: Runs) -> None:
     path = runs.write("a", {OLD: "ggg"})
     with pytest.raises(UsageError, match="one lane only"):

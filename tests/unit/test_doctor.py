@@ -50,6 +50,7 @@ RTX_4090 = replace(RTX_3090, uuid="GPU-4090", name="NVIDIA GeForce RTX 4090", co
 CONDITION = HostCondition(
     engine="docker 25.0", api="1.44", gpu_way="--gpus", holder="root@lab, process 7, since 2024-05-01 09:12 UTC",
     room=Room(free_bytes=100 * GIB, total_bytes=500 * GIB), leftovers=("harness-1",), kept_bytes=5 * GIB,
+    memory_limit_bytes=57 * GIB,
 )  # fmt: skip
 SIZES = {"20.12-tf1-py3": {"a": 2 * GIB, "base": GIB}, "22.12-tf1-py3": {"b": 3 * GIB, "base": GIB}}
 
@@ -251,6 +252,7 @@ def test_json_has_every_field_and_null_for_what_is_not_known(folder: Path) -> No
     assert set(old) == set(new) == set(lost)
     assert (lost["version"], lost["room"], lost["images"], lost["gpus"]) == (None, None, None, [])
     assert old["gpus"][0]["power_limit_w"] == 350
+    assert (old["memory_limit_bytes"], lost["memory_limit_bytes"]) == (57 * GIB, None)
     assert old["room"] == {"free_bytes": 100 * GIB, "total_bytes": 500 * GIB}
     assert set(found["images"][0]) == {"host", "gpu", "series", "image", "state", "why", "at_hand", "bytes"}
     assert len(found["images"]) == 9

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import gzip
 import json
 import threading
 import traceback
@@ -16,7 +19,8 @@ from packaging.version import Version
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.package_index import File, IndexSilent, PackageIndex, PackageRelease, in_range, matching, nearest
+from harness.package_index import File, IndexSilent, PackageIndex, PackageRelease, _page, in_range, matching, nearest
+from harness.registry.bounded_http import ExchangeLimits, Response
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 
@@ -114,14 +118,14 @@ def test_package_that_is_not_there(server: Server) -> None:
 )
 def test_trouble_never_shows_the_password(server: Server, name: str, text: str) -> None:
     url = server.url.replace("127.0.0.1", "user:s3cret@127.0.0.1")
-    with pytest.raises(IndexSilent, match=rf"^127\.0\.0\.1 {text}") as caught:
+    with pytest.raises(IndexSilent, match=rf"^127\.0\.0\.1:\d+: {text}") as caught:
         PackageIndex([url]).releases(name)
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
     assert server.passwords[0] is not None
 
 
 def test_nobody_answers() -> None:
-    with pytest.raises(IndexSilent, match=r"^127\.0\.0\.1 does not answer \(ConnectionError\)"):
+    with pytest.raises(IndexSilent, match=r"^127\.0\.0\.1:9: cannot be reached$"):
         PackageIndex(["http://127.0.0.1:9/simple/"]).releases("x")
 
 
@@ -144,6 +148,120 @@ def test_environment_names_the_indexes_and_folders(server: Server, tmp_path: Pat
     assert str(PackageIndex.from_environ(several).releases("my-tool")[-1].version) == "3.0"
     extra = PackageIndex.from_environ({"PIP_INDEX_URL": server.url, "UV_INDEX": f"own={server.url}"})
     assert len(extra.releases("my-tool")[0].files) == 2
+
+
+HOSTILE = {
+    "packed": "answers with more than 32 MiB",
+    "values": "answers with more than 2000000 values",
+    "drip": "has not finished its answer in 1 s",
+    "files": "lists more than 100 files of one package",
+    "nested": "does not answer as a package index",
+    "odd": "does not answer as a package index",
+    "away": "leads to an address that is not safe",
+}
+
+
+@pytest.fixture
+def hostile() -> Iterator[str]:
+    """An index whose answers are made to fill the memory, or never to end."""
+    ended = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.strip("/").split("/")[-1]
+            entry = b'{"filename":"my_tool-%d.tar.gz"}'
+            bodies = {
+                "packed": gzip.compress(bytes(33 << 20)),
+                "values": b'{"files":[' + b"[]," * 1_100_000,
+                "files": b'{"files":[' + b",".join(entry % number for number in range(101)) + b"]}",
+                "nested": b'{"files":' * 5000,
+                "odd": b'{"files": [{"filename": 1}]}',
+                "long": b'{"files":[{"filename":"long-%s.tar.gz"},{"filename":"long-1.0.tar.gz",'
+                b'"requires-python":">=%s"}]}' % (b"9" * 5000, b"9" * 5000),
+            }
+            self.send_response(302 if name == "away" else 200)
+            self.send_header("Location", "file:///etc/passwd")
+            self.send_header("Content-Type", JSON_TYPE)
+            if name == "packed":
+                self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            with contextlib.suppress(OSError):  # it was not read to its end
+                self.wfile.write(bodies.get(name, b""))
+                while name == "drip" and not ended.wait(0.05):
+                    self.wfile.write(b" ")
+
+        def log_message(self, *_args: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}/simple/"
+        ended.set()
+        http.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_index_is_one_line(hostile: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.5 MB of gzip became 4.4 GB in the harness, and an index that drips was read for ever."""
+    monkeypatch.setattr("harness.package_index.MOST_FILES", 100)
+    index = PackageIndex([hostile], limits=ExchangeLimits(attempts=1, answer_s=1.0 if name == "drip" else 60.0))
+    with pytest.raises(IndexSilent) as caught:
+        index.releases(name)
+    assert str(caught.value).partition(": ")[2] == HOSTILE[name]
+
+
+def test_numbers_of_thousands_of_digits_are_no_versions(hostile: str, tmp_path: Path) -> None:
+    """Python reads no number of 5,000 digits: one file of one package ended every command with a traceback."""
+    (release,) = PackageIndex([hostile]).releases("long")
+    assert str(release.version) == "1.0"
+    assert release.usable_by("3.11")
+    path = tmp_path / "matrix.yaml"
+    for asked in (f"['1.{'9' * 5000}']", f"'>={'9' * 5000}'"):
+        text = f"version: 1\nseries: {{s: {{install: ['long=={{version}}'], versions: {asked}}}}}\n"
+        path.write_text(text + "scenarios: {x: {command: [a]}}\n")
+        with pytest.raises(MatrixError, match=r"is no version of|is neither a list nor a range"):
+            load_matrix(path, environ={"PIP_INDEX_URL": hostile})
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ('<a href="../../x/a-1.0.tar.gz#sha256=1">a-1.0.tar.gz</a><br/>', File(name="a-1.0.tar.gz")),
+        ("<A HREF=x data-yanked>a-1.0.tar.gz</A>", File(name="a-1.0.tar.gz", yanked=True)),
+        ('<a data-yanked="" href="x">\n a-1.0.tar.gz\n</a>', File(name="a-1.0.tar.gz", yanked=True)),
+        (
+            '<a href="x" data-requires-python="&gt;=3.6, &lt;4">a-1.0.tar.gz</a>',
+            File(name="a-1.0.tar.gz", requires_python=">=3.6, <4"),
+        ),
+        (
+            "<a href='x' data-requires-python='>=3.6' rel=\"internal\">a-1.0.tar.gz</a>",
+            File(name="a-1.0.tar.gz", requires_python=">=3.6"),
+        ),
+        ('<a href="data-yanked">a-1.0+cu118.tar.gz</a>', File(name="a-1.0+cu118.tar.gz")),
+    ],
+)
+def test_pages_in_html(page: str, expected: File) -> None:
+    """Many private indexes, and those of single projects, answer in HTML only."""
+    answer = Response(status=200, headers={"Content-Type": "text/html; charset=utf-8"}, body=page.encode())
+    assert _page(answer, place="x") == [expected]
+
+
+def test_a_page_of_broken_links_is_read_in_one_pass() -> None:
+    """Quadratic time would hold the harness for hours."""
+    body = (b"<a " * 200_000) + (b'<a "' * 200_000) + b"<a x=" + b"'\"" * 200_000
+    assert _page(Response(status=200, headers={"Content-Type": "text/html"}, body=body), place="x") == []
+
+
+def test_a_login_goes_to_its_own_index_only(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Indexes of companies want one, in the address or in ~/.netrc as pip and uv have it."""
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login ada password pw\n")
+    PackageIndex([server.url]).releases("my-tool")
+    PackageIndex([server.url.replace("127", "a%40b:c@127")]).releases("my-tool")
+    said = [base64.b64decode((each or "").removeprefix("Basic ")).decode() for each in server.passwords]
+    assert said == ["ada:pw", "a@b:c"]
 
 
 def test_matching_and_nearest() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from harness.errors import InfrastructureError
 
 _PACK = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;'))"
 _TIMEOUT_S = 120
+MOST_BYTES = 32 << 20
 
 
 def library_or_none(environ: Mapping[str, str], say: Callable[[str], None]) -> str:
@@ -32,13 +34,26 @@ def library_or_none(environ: Mapping[str, str], say: Callable[[str], None]) -> s
 def chart_library(environ: Mapping[str, str]) -> str:
     """Return the script, which sets `window.vegaEmbed`. Raises InfrastructureError if it cannot be bundled."""
     path = _cache(environ) / f"charts-{version('vl-convert-python')}.js"
-    with suppress(OSError, UnicodeDecodeError):  # not there yet, or not readable: bundle it again
-        if kept := path.read_text(encoding="utf-8"):  # a power failure may leave an empty file
+    with suppress(OSError, UnicodeDecodeError):  # not there yet, or not readable: it is packed anew
+        if kept := _own(path):  # a machine that lost its power may leave an empty file
             return kept
     script = _packed()
     with suppress(OSError):  # without a writable cache, the next report takes some seconds longer
         _keep(path, script)
     return script
+
+
+def _own(path: Path) -> str:
+    """Return the text of a file that nobody but us can have written; "" for any other. A report runs the script and
+    allows it by its hash, and several users may share a cache.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(number, "rb") as file:
+        found = os.fstat(number)
+        is_ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not (stat.S_ISREG(found.st_mode) and is_ours and found.st_size <= MOST_BYTES):
+            return ""
+        return file.read(MOST_BYTES).decode()
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
@@ -67,6 +82,7 @@ def _keep(path: Path, script: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         temporary.write_text(script, encoding="utf-8")
+        temporary.chmod(0o644)  # whatever the umask: a file that others may write is not read
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

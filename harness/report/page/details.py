@@ -266,10 +266,18 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     yield "python", " ".join(str(seen[name]) for name in ("implementation", "python", "libc") if seen.get(name))
     names = ("engine", "name", "cpu", "kernel")
     yield "machine", ", ".join(str(machine[name]) for name in names if machine.get(name))
+    yield "memory limit", _memory_limit(seen)
     yield "own metrics", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())
     costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
     yield "cost of measuring", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""
     yield "disturbed", "; ".join(dict.fromkeys(trial.unsteady for trial in entry.trials if trial.unsteady))
+
+
+def _memory_limit(seen: Mapping[str, object]) -> str:
+    """Return the most memory that a launch had, as its agent read it."""
+    cgroup = seen.get("cgroup")
+    limit_bytes = cgroup.get("limit_bytes") if isinstance(cgroup, Mapping) else None
+    return numbers.mebibytes(limit_bytes / (1 << 20)) if isinstance(limit_bytes, int) else ""
 
 
 def _tail(entry: CellResult) -> list[str]:

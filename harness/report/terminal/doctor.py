@@ -127,6 +127,12 @@ def _room(host: HostCheck) -> str:
     return "\n".join([free, *([f"disk: {_size(limit)}"] if limit else []), *used])
 
 
+def _memory(host: HostCheck) -> str:
+    """Return the most memory of a launch for which the matrix gives no limit."""
+    limit_bytes = None if host.condition is None else host.condition.memory_limit_bytes
+    return "" if host.condition is None else "no limit" if limit_bytes is None else f"{_size(limit_bytes)} a launch"
+
+
 def _images(host: HostCheck) -> str:
     wanted = host.wanted
     if wanted is None:
@@ -184,6 +190,7 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
     "lanes": _lanes,
     "lease": _lease,
     "room": _room,
+    "memory": _memory,
     "images": _images,
     "noise": _noise,
     "left behind": _leftovers,
@@ -247,6 +254,7 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
         "room": asdict(found.room) if found and found.room else None,
         "disk_bytes": host.host.disk_bytes,
         "kept_bytes": found.kept_bytes if found else None,
+        "memory_limit_bytes": found.memory_limit_bytes if found else None,
         "images": asdict(wanted) if wanted else None,
         "noise": {name: {"spread": dict(one.spread), "pairs": dict(one.freedom)} for name, one in host.noise.items()},
         "leftovers": list(found.leftovers) if found else [],

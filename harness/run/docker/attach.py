@@ -170,6 +170,8 @@ def _received(inner: Any) -> bytes | None:
 def close_stream(stream: Any) -> None:
     """Close the stream, so that the container's stdin ends: the SDK's response and the inner socket both hold it."""
     inner = getattr(stream, "_sock", stream)
+    if inner is None:
+        return  # closed before
     with contextlib.suppress(OSError, AttributeError):  # gone already; a paramiko channel has another name for it
         inner.shutdown(socket.SHUT_RDWR)
     if (response := getattr(stream, "_response", None)) is not None:

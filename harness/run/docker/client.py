@@ -23,6 +23,7 @@ from urllib3.exceptions import HTTPError
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host
+from harness.private import without_credentials
 from harness.run.docker.reachability import cause, in_time, keep_alive, remedy
 
 # All that a call of the SDK may raise if an engine refuses, is lost or is not an engine: the SDK wraps only some of it.
@@ -178,9 +179,8 @@ def if_full(said: str) -> str:
 
 
 def explanation(error: APIError) -> str:
-    """Return the engine's explanation in one line of at most 600 characters. A hook's own message comes first,
-    without the names of the programs that passed it on."""
-    said = " ".join(str(error.explanation or error).split())
+    """In one line, the reason first: what a hook said stands behind all the programs that it was passed through."""
+    said = without_credentials(" ".join(str(error.explanation or error).split()))
     said = SILENT_HOOK.sub(r"its hook failed and said nothing (\1)", said.removesuffix(": unknown"))
     return HOOK.sub("its hook failed: ", said)[:600]
 

@@ -32,17 +32,20 @@ UNCHECKED_AGE_S = 600
 """Age in seconds from which a stopped container counts as dead if its owner cannot be looked up."""
 NAME_LABEL = "harness.container"
 CONFLICT = 409
-_LOCKED = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
+MEMORY_SHARE = 0.9
+"""Of the host's memory: what a container gets at most, where the matrix gives no limit."""
 
 
 @dataclass
 class Ways:
     """What the engine is known to allow. Each option is tried; a refused one is left out from then on.
 
-    `refused_ulimits` are the names of default ulimits that the engine is not permitted to set.
+    `refused_ulimits`: names of default ulimits that the engine may not set; they are left out from then on.
+    `memory_bytes`: what a container gets where nobody asks for less; None where the engine does not tell what it has.
     """
 
     gpus: GpuAccess
+    memory_bytes: int | None = None
     refused_ulimits: set[str] = field(default_factory=set)
 
     def learn(self, message: str, scenario: Scenario) -> bool:
@@ -86,9 +89,29 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
     return {"name": name, "labels": {**(labels or {}), owner.OWNER_LABEL: str(owner.this_process()), NAME_LABEL: name}}
 
 
-def without_rights() -> dict[str, Any]:
-    """Return arguments of `create_host_config` for a container that may only print; its output is kept."""
-    return {**_LOCKED, "network_mode": "none", "log_config": LogConfig(type="json-file")}
+def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
+    """Return what every container of ours is locked by, as arguments of `create_host_config`.
+
+    The engine keeps no log of it, which would have no limit: we read the output ourselves. An engine without cgroups
+    for memory leaves that limit out by itself.
+    """
+    return {
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "network_mode": "bridge" if network else "none",
+        "mem_limit": memory_bytes,
+        "memswap_limit": memory_bytes,  # both together: no swap
+        "pids_limit": pids,
+        "log_config": LogConfig(type="none"),
+    }
+
+
+def default_memory_bytes(info: Mapping[str, Any]) -> int | None:
+    """Return the memory limit of containers for which the matrix gives none, by the engine's `info`. The kernel would
+    else end other processes of the host, the engine among them, for an image that grows without end.
+    """
+    total_bytes = info.get("MemTotal")
+    return int(total_bytes * MEMORY_SHARE) if isinstance(total_bytes, int) and total_bytes > 0 else None
 
 
 def is_ours(container: Mapping[str, Any]) -> bool:
@@ -100,17 +123,12 @@ def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
     scenario = launch.scenario
     ulimits = [ulimit for ulimit in scenario.ulimits if ulimit[0] not in ways.refused_ulimits]
     return {
-        **_LOCKED,
+        **confined(memory_bytes=scenario.memory_bytes or ways.memory_bytes, network=scenario.network),
         "init": True,
-        "network_mode": "bridge" if scenario.network else "none",
         "cap_add": list(scenario.cap_add),
-        "mem_limit": scenario.memory_bytes,
-        "memswap_limit": scenario.memory_bytes,  # equal to mem_limit: no swap
-        "pids_limit": PIDS_LIMIT,
         "shm_size": scenario.shm_bytes,
         "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ulimits],
         **ways.gpus.host_config(wanted_gpus(launch)),
-        "log_config": LogConfig(type="none"),  # the harness reads the output itself
     }
 
 

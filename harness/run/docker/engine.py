@@ -45,7 +45,7 @@ class DockerEngine:
             info = client.info()
         check_podman(info, place=host.where)
         self.facts: Mapping[str, Any] = _facts(client, info)
-        self._ways = containers.Ways(gpus=GpuAccess(info))
+        self._ways = containers.Ways(gpus=GpuAccess(info), memory_bytes=containers.default_memory_bytes(info))
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         say("asking for its GPUs")
@@ -120,7 +120,14 @@ class DockerEngine:
             case Build() as source:
                 return builds.build(self._client, source, image=image, environ=self._environ, say=say)
             case Install() as source:
-                return overlay.install(self._client, source, image=image, environ=self._environ, say=say)
+                return overlay.install(
+                    self._client,
+                    source,
+                    image=image,
+                    environ=self._environ,
+                    memory_bytes=self._ways.memory_bytes,
+                    say=say,
+                )
 
     def _python_of(self, image: Image, image_id: str) -> str:
         """Return the name of the image's Python, looked up once per image."""
@@ -189,6 +196,7 @@ class DockerEngine:
                 room=free_disk.ask(self._client, say=say),
                 leftovers=left,
                 kept_bytes=total_bytes(ownership.kept(self._client, self._layers)),
+                memory_limit_bytes=self._ways.memory_bytes,
             )
 
     def close(self) -> None:
@@ -207,6 +215,7 @@ def _facts(client: docker.DockerClient, info: Mapping[str, Any]) -> dict[str, An
         "cpu": cpu_model() if is_local else None,
         "cpus": info.get("NCPU"),
         "memory_bytes": info.get("MemTotal"),
+        "memory_limit_bytes": containers.default_memory_bytes(info),
         "kernel": info.get("KernelVersion"),
         "architecture": info.get("Architecture"),
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import docker
@@ -17,14 +16,14 @@ from docker.errors import APIError
 from harness.errors import InfrastructureError
 from harness.model import Image, Install, Pull
 from harness.model.gpus import Gpu
+from harness.run.docker import helpers
 from harness.run.docker.client import CDI_REMEDY, explanation
-from harness.run.docker.containers import ROOT, archive, marked, removed, without_rights
+from harness.run.docker.containers import ROOT, archive
 from harness.run.docker.gpu_access import ALL, GpuAccess, Way
 from harness.run.engine import Say
 from harness.run.hosts.gpus import PROBE_S, parse
 from harness.run.images.images import find_python, found_locally
 from harness.run.trial.payload import agent_files
-from harness.run.waiting import streamed
 
 SMALLEST_BYTES = 20 << 20
 """Size of the smallest image that can hold a Python, in bytes; smaller images are not tried."""
@@ -90,8 +89,10 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
     while True:
         try:
             with _container(client, access, image_id=image_id, python=python) as container_id:
-                _run_to_its_end(client, container_id, place=place, say=say)
-                return bytes(client.api.logs(container_id, stdout=True, stderr=True)).decode(errors="replace")
+                return helpers.printed(client, container_id, limit_s=PROBE_S, beat=lambda: say("asking for its GPUs"))
+        except helpers.Unfinished as error:
+            text = f"the question for its GPUs {error}; see `nvidia-smi` there, restart that machine"
+            raise InfrastructureError(f"{place}: {text}") from error
         except APIError as error:
             said = explanation(error)
             if not access.refused(said):
@@ -100,36 +101,16 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
                 ) from error
 
 
-def _run_to_its_end(client: docker.DockerClient, container_id: str, *, place: str, say: Say) -> None:
-    """Run the container to its end. Raises InfrastructureError if the driver hangs, in the hook or in the probe."""
-    until_s = time.monotonic() + PROBE_S
-
-    def beat() -> None:
-        say("asking for its GPUs")
-        if time.monotonic() > until_s:
-            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, restart that machine"
-            raise InfrastructureError(f"{place}: {text}")
-
-    def run() -> list[object]:
-        client.api.start(container_id)
-        return [client.api.wait(container_id)]
-
-    for _ in streamed(client.api, run, beat=beat):
-        """The output says more than the exit code."""
-
-
 @contextlib.contextmanager
 def _container(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str) -> Iterator[str]:
-    api = client.api
-    config = api.create_host_config(**without_rights(), **access.host_config([ALL]))
-    made = api.create_container(
+    files = {f"{ROOT[1:]}/{name}": data for name, data in agent_files().items()}
+    with helpers.created(
+        client,
         image_id,
-        entrypoint=[python],
-        command=["-B", f"{ROOT}/start.py", "gpus"],
+        [python, "-B", f"{ROOT}/start.py", "gpus"],
+        purpose="gpus",
         environment={**ENVIRONMENT, **access.environment([ALL])},
-        host_config=config,
-        **marked("gpus"),
-    )
-    with removed(client, made["Id"]):
-        api.put_archive(made["Id"], "/", archive({f"{ROOT[1:]}/{name}": data for name, data in agent_files().items()}))
-        yield str(made["Id"])
+        host_config=access.host_config([ALL]),
+    ) as container_id:
+        client.api.put_archive(container_id, "/", archive(files))
+        yield container_id

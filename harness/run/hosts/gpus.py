@@ -45,7 +45,7 @@ def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
         raise InfrastructureError(
             f"{place}: the driver's list of GPUs is wrong: {error}; see `nvidia-smi -L` there"
         ) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         last = " ".join(output.split())[-200:] or "nothing"
         raise InfrastructureError(f"{place}: the GPUs could not be listed; the probe printed: {last}") from error
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import random
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
+from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.model import Image, ProgressListener, Trial, Trials
 from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
 from harness.run.hosts.gpus import mismatch
@@ -188,7 +190,7 @@ class HostRun:
         for number, trial in enumerate(newest, start=1):
             known = self.journal.adopt(trial, run.cell, number=number)
             run.trials.append(known)
-            self._tell_end(run, known, reused=True)
+            self._tell_end(run, known, self.oracle.describe(run.cell, known), reused=True)
         run.adopted = len(run.trials)
 
     # ------------------------------------------------------------ trials
@@ -209,15 +211,7 @@ class HostRun:
         self.lease.check()
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
-        try:
-            trial = self._launch(run, run.prepared, batch, number=number)
-        except EngineUnreachable:
-            raise
-        except InfrastructureError as error:
-            trial = Trial(cell_id=cell.id, number=number, key=run.key, end="infrastructure", message=str(error))
-        if trial.end == "interrupted":
-            raise Interrupted("interrupted")
-        reviewed = self._review(run, trial)
+        reviewed, said = self._reviewed_launch(run, run.prepared, batch, number=number)
         trial = reviewed.trial
         trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
         if trial.measured:
@@ -226,9 +220,34 @@ class HostRun:
             trial = replace(trial, pulled="awaited" if awaited else "beside")
         run.trials.append(trial)
         self.journal.write_trial(trial, cell)
-        self._tell_end(run, trial, reused=False)
+        self._tell_end(run, trial, said, reused=False)
         self._count_failure(run, trial)
         self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
+
+    def _reviewed_launch(
+        self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int
+    ) -> tuple[Review, tuple[str, bool]]:
+        """Launch once, and return what came of it, with the oracle's words for it.
+
+        No trial ends the sweep: where what an image sent meets a fault of the harness, this one is an infrastructure
+        trial, and the others are measured.
+        """
+        try:
+            try:
+                trial = self._launch(run, prepared, batch, number=number)
+            except EngineUnreachable:
+                raise
+            except InfrastructureError as error:
+                trial = _failed(run, number, str(error))
+            if trial.end == "interrupted":
+                raise Interrupted("interrupted")
+            reviewed = self._review(run, trial)
+            return reviewed, self.oracle.describe(run.cell, reviewed.trial)
+        except HarnessError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is of this trial alone
+            message = f"a fault of the harness met this launch: {_place_of(error)}; please report it"
+            return Review(trial=_failed(run, number, message)), (f"infrastructure: {message}", False)
 
     def _review(self, run: CellRun, trial: Trial) -> Review:
         """Judge what the trial shows about the machine. A trial on the wrong GPU counts as infrastructure."""
@@ -278,8 +297,8 @@ class HostRun:
         if run.failures >= INFRASTRUCTURE_TRIES:
             run.problem = trial.message
 
-    def _tell_end(self, run: CellRun, trial: Trial, *, reused: bool) -> None:
-        text, bad = self.oracle.describe(run.cell, trial)
+    def _tell_end(self, run: CellRun, trial: Trial, said: tuple[str, bool], *, reused: bool) -> None:
+        text, bad = said
         self.progress.trial_ended(
             lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
             twin=run.cell.twin,
@@ -288,6 +307,17 @@ class HostRun:
     def _check_stopped(self) -> None:
         if self.stopped():
             raise Interrupted("interrupted")
+
+
+def _failed(run: CellRun, number: int, message: str) -> Trial:
+    return Trial(cell_id=run.cell.id, number=number, key=run.key, end="infrastructure", message=message)
+
+
+def _place_of(error: Exception) -> str:
+    """Return the kind, text and place of an error that nobody foresaw, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}: {str(error)[:200]!a}"
 
 
 def _known(runs: Sequence[CellRun]) -> int:

@@ -149,6 +149,6 @@ def _lines(events: Iterator[Any], made: build_intermediates.Stages) -> Iterator[
         error = event.get("error", error)
         text = str(event.get("stream", ""))
         made.hear(text)
-        yield from (line.strip() for line in build_errors.unescaped(text).splitlines() if line.strip())
+        yield from (line.strip() for line in build_errors.readable(text).splitlines() if line.strip())
     if error is not None:
         raise APIError("build failed", explanation=str(error))

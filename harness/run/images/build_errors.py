@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from harness.private import without_credentials
+
 _COMPLAINT = re.compile(r"(?:error|e|fatal|failed|[\w.]*(?:error|exception))\s*:", re.IGNORECASE)
 _CONSEQUENCE = re.compile(
     r"(?i:error: )?(?:No matching distribution|Could not find a version|Could not build wheels|Failed building"
@@ -25,9 +27,11 @@ _DRAWING = " \t×╰─▶│├"
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-def unescaped(output: str) -> str:
-    """Return the output without the colour codes of a build's tools."""
-    return _ESCAPES.sub("", output)
+def readable(output: str) -> str:
+    """Return the output of a build's tools without their colours, and without the logins of addresses: pip tells the
+    proxy that it could not reach.
+    """
+    return without_credentials(_ESCAPES.sub("", output))
 
 
 def complaint(lines: Sequence[str]) -> str:
@@ -50,8 +54,8 @@ def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
 
 
 def of_uv(stderr: str) -> str:
-    """Return uv's explanation in one line without its drawing; after a failed build, the build's error comes first."""
-    lines = [line.strip(_DRAWING) for line in unescaped(stderr).splitlines()]
+    """uv's explanation in one line, without its drawing; of a package that could not be built, its own reason first."""
+    lines = [line.strip(_DRAWING) for line in readable(stderr).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
     told, inner = lines, ""
     if "[stderr]" in lines or "[stdout]" in lines:

@@ -13,8 +13,8 @@ from docker.errors import APIError, ImageNotFound
 from docker.utils import parse_repository_tag
 
 from harness.model import Where
+from harness.run.docker import helpers
 from harness.run.docker.client import FULL_DISK, MAKE_ROOM, explanation
-from harness.run.docker.containers import marked, removed
 from harness.run.engine import Say
 from harness.run.images import ownership
 from harness.run.images.ownership import IMAGE_LABEL
@@ -22,6 +22,7 @@ from harness.run.retrying import BUSY, unavailable
 from harness.run.waiting import streamed
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+FOLDERS_LOOKED_IN = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +144,8 @@ def find_python(client: docker.DockerClient, image_id: str) -> str | None:
     """Return `python3` or `python`, whichever is on the image's PATH. Nothing is run: there may be no shell."""
     config = inspect(client, image_id)["Config"]
     environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
-    folders = environment.get("PATH", DEFAULT_PATH).split(":")
-    container_id = client.api.create_container(image_id, ["python3"], **marked("look"))["Id"]
-    with removed(client, container_id):
+    folders = environment.get("PATH", DEFAULT_PATH).split(":")[:FOLDERS_LOOKED_IN]
+    with helpers.created(client, image_id, ["python3"], purpose="look") as container_id:
         for name in ("python3", "python"):
             if any(_has_file(client, container_id, f"{folder}/{name}") for folder in folders):
                 return name

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ import docker
 
 from harness.errors import ImageUnavailable
 from harness.model import Image, Install
-from harness.run.docker.attach import close_stream, open_stream, read_stream
+from harness.run.docker import helpers
+from harness.run.docker.attach import read_stream
 from harness.run.docker.client import ca_bundle, if_full, proxies
-from harness.run.docker.containers import NAME_LABEL, archive, marked, removed
+from harness.run.docker.containers import NAME_LABEL, PIDS_LIMIT, archive
 from harness.run.engine import Say
 from harness.run.hosts.owner import OWNER_LABEL
 from harness.run.images import build_errors
@@ -42,13 +45,23 @@ UNSEEN = (
 )  # fmt: skip
 """Settings of pip and uv that the version lookup on this machine uses, and that pip in a container does not get."""
 UNSEEN_HELP = "give a base with such settings, or take `build:` with a Dockerfile that copies the wheels in"
+INSTALL_S = 4 * 3600.0
+DIGEST = re.compile(r"^[0-9a-f]{64}$", re.MULTILINE)
 CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
 
 
 def install(
-    client: docker.DockerClient, source: Install, *, image: Image, environ: Mapping[str, str], say: Say
+    client: docker.DockerClient,
+    source: Install,
+    *,
+    image: Image,
+    environ: Mapping[str, str],
+    memory_bytes: int | None,
+    say: Say,
 ) -> Found:
-    """Return the base with the packages, made unless it exists. Raises ImageUnavailable with pip's reason."""
+    """Return the base with the packages, made unless it is there, with `memory_bytes` at most. Raises ImageUnavailable
+    with pip's reason.
+    """
     base = pull(client, source.base, where=image.where, say=say, help=BASE_HELP)
     if not source.packages:
         return base
@@ -56,7 +69,18 @@ def install(
     there = local_image(client, f"{REPOSITORY}:{named}")
     if there is None:
         say(f"installing {' '.join(source.packages)}")
-        _make(client, base, tag=named, image=image, source=source, environ=environ, say=say)
+        with _holder(client, base, image=image, memory_bytes=memory_bytes, say=say) as (container_id, python):
+            _fill(
+                client,
+                container_id,
+                base,
+                python=python,
+                tag=named,
+                image=image,
+                source=source,
+                environ=environ,
+                say=say,
+            )
         there = inspect(client, f"{REPOSITORY}:{named}")
     return _found(there)
 
@@ -79,34 +103,62 @@ def _tag(base: Found, source: Install) -> str:
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
-def _make(
+@contextlib.contextmanager
+def _holder(
+    client: docker.DockerClient, base: Found, *, image: Image, memory_bytes: int | None, say: Say
+) -> Iterator[tuple[str, str]]:
+    """Yield a running container of the base, and the name of its Python. It waits for the end of its stdin, so it does
+    not outlive us. It is locked as a trial's, but has the network, and may replace files of the image's other users.
+    """
+    python = find_python(client, base.id)
+    if python is None:
+        text = "the base image has no python3 or python on its PATH; take one that has"
+        raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {text}")
+    wait = [python, "-c", "import sys; sys.stdin.read()"]
+    more = {"init": True, "cap_add": ["DAC_OVERRIDE"]}
+    with (
+        helpers.created(
+            client, base.id, wait, purpose="install", memory_bytes=memory_bytes, pids=PIDS_LIMIT, network=True,
+            host_config=more,
+        ) as container_id,
+        helpers.started(client, container_id, beat=lambda: say("starting the base image")),
+    ):  # fmt: skip
+        yield container_id, python
+
+
+def _fill(
     client: docker.DockerClient,
+    container_id: str,
     base: Found,
     *,
+    python: str,
     tag: str,
     image: Image,
     source: Install,
     environ: Mapping[str, str],
     say: Say,
 ) -> None:
+    """Install the packages in the container, and commit it."""
     place = f"{image.where}: {image.series} {image.version}"
-    python = find_python(client, base.id)
-    if python is None:
-        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; use one that has")
-    with _holder(client, base.id, python=python) as container_id:
-        if source.python is not None:
-            version = _checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
-            _check_python(source.python, version, place=place)
-        with _with_ca(client, container_id, environ) as settings:
-            pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--"]
-            environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
-            code, output = _execute(client, container_id, [*pip, *source.packages], environment=environment, say=say)
-        if code != 0:
-            raise _failure(place, output, environ)
-        _checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
-        installed = _checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
-        digest = hashlib.sha256(f"{base.digest} {installed.split()[-1]}".encode()).hexdigest()
-        _commit(client, container_id, base_id=base.id, tag=tag, digest=f"sha256:{digest}")
+    if source.python is not None:
+        version = _checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
+        _check_python(source.python, version, place=place)
+    with _with_ca(client, container_id, environ) as settings:
+        pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--"]
+        environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
+        code, output = _execute(
+            client, container_id, [*pip, *source.packages], environment=environment, place=place, say=say
+        )
+    if code != 0:
+        raise _failure(place, output, environ)
+    _checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
+    installed = DIGEST.search(
+        _checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
+    )
+    if installed is None:
+        raise ImageUnavailable(f"{place}: the base image's {python} does not say what is installed; take another base")
+    digest = hashlib.sha256(f"{base.digest} {installed[0]}".encode()).hexdigest()
+    _commit(client, container_id, base_id=base.id, tag=tag, digest=f"sha256:{digest}")
 
 
 def _check_python(asked: str, found: str, *, place: str) -> None:
@@ -116,24 +168,6 @@ def _check_python(asked: str, found: str, *, place: str) -> None:
     raise ImageUnavailable(
         f"{place}: the base has Python {found}, not {asked}; name another base, or leave out `python`"
     )
-
-
-@contextlib.contextmanager
-def _holder(client: docker.DockerClient, base_id: str, *, python: str) -> Iterator[str]:
-    """Yield a running container of the base. It waits for the end of its stdin, so it does not outlive the harness."""
-    api = client.api
-    wait = [python, "-c", "import sys; sys.stdin.read()"]
-    container_id = api.create_container(
-        base_id, entrypoint=wait[:1], command=wait[1:], stdin_open=True, detach=False,
-        host_config=api.create_host_config(init=True), **marked("install"),
-    )["Id"]  # fmt: skip
-    with removed(client, container_id):
-        stream = open_stream(client, container_id)
-        try:
-            api.start(container_id)
-            yield container_id
-        finally:
-            close_stream(stream)
 
 
 @contextlib.contextmanager
@@ -147,8 +181,8 @@ def _with_ca(client: docker.DockerClient, container_id: str, environ: Mapping[st
 
 
 def _checked(client: docker.DockerClient, container_id: str, command: list[str], *, place: str, say: Say) -> str:
-    """Return what a small command prints in the container. Raises ImageUnavailable if it fails."""
-    code, output = _execute(client, container_id, command, environment={}, say=say)
+    """What a small command of ours prints there."""
+    code, output = _execute(client, container_id, command, environment={}, place=place, say=say)
     if code != 0:
         raise ImageUnavailable(
             f"{place}: `{command[0]}` failed in the base image: {_reason(output)}; take another base"
@@ -157,16 +191,25 @@ def _checked(client: docker.DockerClient, container_id: str, command: list[str],
 
 
 def _execute(
-    client: docker.DockerClient, container_id: str, command: list[str], *, environment: dict[str, str], say: Say
+    client: docker.DockerClient,
+    container_id: str,
+    command: list[str],
+    *,
+    environment: dict[str, str],
+    place: str,
+    say: Say,
 ) -> tuple[int, str]:
-    """Run a command as root in the container; return (exit code, the end of its output)."""
+    """Run a command as root in the container, and return its exit code and the end of its output."""
     api, output, told = client.api, BoundedTail(), command[0]
+    until_s = time.monotonic() + INSTALL_S
     exec_id = api.exec_create(container_id, command, environment=environment, user="root")["Id"]
     for chunk in read_stream(api.exec_start(exec_id, socket=True)):
         output.add(chunk)
-        lines = chunk.decode(errors="replace").strip().splitlines()
+        lines = build_errors.readable(chunk.decode(errors="replace")).strip().splitlines()
         told = lines[-1][:120] if lines else told
         say(told)
+        if time.monotonic() > until_s:
+            raise ImageUnavailable(f"{place}: `{command[0]}` took more than {INSTALL_S / 3600:.0f} h; take `build:`")
     return api.exec_inspect(exec_id)["ExitCode"], output.text()
 
 
@@ -180,7 +223,7 @@ def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavai
 
 
 def _reason(output: str) -> str:
-    return build_errors.complaint(build_errors.unescaped(output).splitlines())[:400] or "pip failed without a message"
+    return build_errors.complaint(build_errors.readable(output).splitlines())[:400] or "pip failed without a word"
 
 
 def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str, digest: str) -> None:

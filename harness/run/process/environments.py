@@ -16,8 +16,9 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO
 
@@ -33,8 +34,20 @@ from harness.run.waiting import BEAT_S, run_command
 MARKER = "harness-complete.json"
 CONFIGURATION = "pyvenv.cfg"  # every virtual environment has it from the start
 NAME = re.compile(r"[0-9a-f]{20}")
-DROPPED = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
-"""Variables that are not passed to uv, because they point at another environment."""
+PASSED_ON = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*_HOME", "XDG_*_DIR",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NETRC",
+    "UV_*", "PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
+    "CC", "CXX", "FC", "AR", "LD", "NVCC", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "FFLAGS", "LDFLAGS", "MAKEFLAGS",
+    "MAX_JOBS", "CMAKE_*", "SKBUILD_*", "NPY_*", "PKG_CONFIG_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDACXX", "TORCH_CUDA_ARCH_LIST", "CARGO_HOME",
+    "RUSTUP_HOME", "RUSTFLAGS", "RUSTC", "SOURCE_DATE_EPOCH", "SETUPTOOLS_SCM_*", "SETUPTOOLS_USE_DISTUTILS",
+)  # fmt: skip
+"""The variables (fnmatch) that uv gets, and with it the build code of packages that have no wheel: what makes the
+network, indexes and compilers work. Nothing else of the user's environment, in which keys of clouds may be."""
+KEPT_BACK = ("UV_PUBLISH_*", "UV_*TOKEN*", "UV_PYTHON*", "UV_PROJECT*", "UV_VENV*", "UV_SYSTEM_PYTHON")
+"""Of those: what only publishes, and what points at another environment."""
 REMEDY = "make room there, or set HARNESS_CACHE to a folder that can be written"
 
 
@@ -263,10 +276,10 @@ def _checked(done: subprocess.CompletedProcess[str], image: Image) -> None:
 
 
 def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for uv: proxies, CA bundle and index settings, without variables that point at another
-    environment. uv does not read pip's settings, so pip's indexes and folders, in which versions were looked up
-    (`harness.package_index`), become uv's own settings."""
-    kept = {name: value for name, value in environ.items() if name not in DROPPED}
+    """Return the environment of uv: what is in PASSED_ON, as build code sees it too. uv does not read pip's settings:
+    the indexes and folders that versions were looked up in (`harness.package_index`) are told as its own.
+    """
+    kept = {name: value for name, value in environ.items() if _fits(name, PASSED_ON) and not _fits(name, KEPT_BACK)}
     if kept.get("PIP_INDEX_URL") and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
         kept["UV_DEFAULT_INDEX"] = kept["PIP_INDEX_URL"]
     # uv fails on a folder that does not exist; pip, whose setting this is, does not.
@@ -275,7 +288,12 @@ def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
         "UV_FIND_LINKS": ",".join(filter(None, (kept.get("UV_FIND_LINKS"), *links))),
         "UV_EXTRA_INDEX_URL": " ".join(filter(None, map(kept.get, ("UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")))),
     }
-    return {**kept, **{name: value for name, value in both.items() if value}}
+    told = {**kept, **{name: value for name, value in both.items() if value}}
+    return {name: value for name, value in told.items() if not name.startswith("PIP_")}
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _write_marker(path: Path, content: Mapping[str, object]) -> None:

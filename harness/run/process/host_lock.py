@@ -6,8 +6,10 @@ The file is never removed: otherwise one of two waiting processes could lock a f
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -20,7 +22,7 @@ from harness.run.waiting import BEAT_S
 
 NAME = "harness-lease"
 HOLDER_BYTES = 300
-"""Most bytes of the holder's description that are read from the file."""
+SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class HeldLock:
@@ -40,7 +42,8 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
     try:
         number = _opened(path)
     except OSError as error:
-        text = f"{place}: {path}: {error.strerror}; remove it, or set TMPDIR to another folder"
+        why = "is a link or a pipe, and no lease" if error.errno in (errno.ELOOP, errno.ENXIO) else error.strerror
+        text = f"{place}: {path}: {why}; remove it, or set TMPDIR to another folder"
         raise InfrastructureError(text) from error
     with os.fdopen(number, "r+b", buffering=0) as file:
         _lock(number, say=say, stopped=stopped)
@@ -51,14 +54,33 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
 
 
 def _opened(path: Path) -> int:
-    """Return a descriptor. An existing file is opened without O_CREAT: kernels forbid that for other users' files."""
+    """Return its file descriptor. Without O_CREAT where it is there: kernels forbid that for files of other users.
+
+    The folder is open to all users, and what is written goes into the file: one under another name as well (a link) is
+    not ours to write to, and a pipe would be waited for. Who made the file does not matter: the lease is of all users.
+    """
     with contextlib.suppress(FileNotFoundError):
-        return os.open(path, os.O_RDWR)
-    with contextlib.suppress(FileExistsError):  # another process has just made it
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        return _checked(os.open(path, os.O_RDWR | SAFELY))
+    with contextlib.suppress(FileExistsError):  # somebody made it just now
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFELY)
         os.fchmod(number, 0o666)  # other users of this machine wait for it too
         return number
-    return os.open(path, os.O_RDWR)
+    return _checked(os.open(path, os.O_RDWR | SAFELY))
+
+
+def _checked(number: int) -> int:
+    """Return the descriptor of a file that has one name; closes any other, and raises OSError."""
+    found = os.fstat(number)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        return number
+    os.close(number)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _told(number: int) -> str:
+    """Return what the holder wrote, in one line: any user of this machine may have written it."""
+    text = os.pread(number, HOLDER_BYTES, 0).decode(errors="replace")
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
@@ -66,8 +88,7 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(number, HOLDER_BYTES, 0).decode(errors="replace")
-            say(f"waiting: {holder} uses this host")
+            say(f"waiting: {_told(number)} uses this host")
             time.sleep(BEAT_S)
         else:
             return
@@ -75,14 +96,14 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
 
 
 def holder(folder: Path) -> str | None:
-    """Return the holder of the lock, in words; None if it is free."""
+    """Return who has the lock, in words; None if nobody does."""
     try:
-        file = (folder / NAME).open("rb")
-    except OSError:  # never held, or not readable: `held` reports that
+        number = _checked(os.open(folder / NAME, os.O_RDONLY | SAFELY))
+    except OSError:  # nobody ever had it, or it is not ours to read: `held` tells that
         return None
-    with file:
+    with os.fdopen(number, "rb"):
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return file.read(HOLDER_BYTES).decode(errors="replace")
+            return _told(number)
         return None

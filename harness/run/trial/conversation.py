@@ -143,18 +143,21 @@ class Conversation:
         self.samples = Samples(last_step=self.looks[-1] if job["script"] else math.inf)
         self.facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
+        # The agent ends a trial after `timeout_s` of work, and what wraps the scenario has as long to report.
+        self._limit_s = self._silence_limit_s + job["timeout_s"]
         self._session, self._decide, self._on_step = session, decide, on_step
         self._cancelled, self._on_file, self._clock = cancelled, on_file, clock
         self._lines = MessageLines(job["marker"])
         self._keeps_entrypoint = launch.prepared.image.keep_entrypoint
-        self._heard_s = clock.monotonic()
+        self._begun_s = self._heard_s = clock.monotonic()
+        self._deciding_s = 0.0
         self._handlers = {
             "hello": self._hello, "ready": self._ready, "progress": self._progress,
             "samples": self._samples, "counts": self._counts, "look": self._look, "file": self._file,
         }  # fmt: skip
 
     def hold(self) -> Outcome:
-        """Listen until the agent is done, gone, silent for too long or not understood, or until `cancelled`."""
+        """Listen until the agent is done, gone, silent or busy for too long or not understood, or until `cancelled`."""
         while not self._cancelled():
             data = self._session.receive(POLL_S)
             if data is None:
@@ -166,12 +169,22 @@ class Conversation:
                         return outcome
             except Misunderstood as error:
                 return self._infrastructure(f"the agent's message was not understood: {error}")
-            silent_s = self._clock.monotonic() - self._heard_s
-            if not self.facts and silent_s > STARTUP_S:
-                return self._not_started(f"the agent did not start within {STARTUP_S:.0f} s")
-            if silent_s > self._silence_limit_s:
-                return self._infrastructure(f"lost: no message from the agent for {silent_s:.0f} s")
+            if outcome := self._overdue():
+                return outcome
         return Outcome(end="interrupted", message="interrupted", last_step=self.samples.newest_step)
+
+    def _overdue(self) -> Outcome | None:
+        """Return the outcome of an agent that is silent for too long, or speaks for too long."""
+        now_s = self._clock.monotonic()
+        silent_s, taken_s = now_s - self._heard_s, now_s - self._begun_s - self._deciding_s
+        if not self.facts and silent_s > STARTUP_S:
+            return self._not_started(f"the agent did not start within {STARTUP_S:.0f} s")
+        if silent_s > self._silence_limit_s:
+            return self._infrastructure(f"lost: no message from the agent for {silent_s:.0f} s")
+        if taken_s > self._limit_s:
+            what = "the agent still speaks, and should have ended the trial"
+            return self._infrastructure(f"given up after {self._limit_s:.0f} s: {what}")
+        return None
 
     def _take(self, message: Message) -> Outcome | None:
         if not self.facts and message["type"] != "hello":
@@ -208,7 +221,10 @@ class Conversation:
         if message.get("last") is True:
             return
         trace = self.samples.trace()
+        asked_s = self._clock.monotonic()
         answer = "go" if trace is None else self._decide(trace)
+        self._heard_s = self._clock.monotonic()
+        self._deciding_s += self._heard_s - asked_s
         self._session.send(b'{"answer": "%s"}\n' % answer.encode())
 
     def _file(self, message: Message) -> None:

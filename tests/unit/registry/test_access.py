@@ -70,6 +70,14 @@ def test_basic(server: Server, world: World) -> None:
     assert world.registry().tags(f"{server.host}/team/app") == ("1",)
 
 
+def test_a_login_goes_to_no_other_machine_in_plain_text(server: Server, world: World) -> None:
+    """Who listens on the network would have it."""
+    guarded(server, 'Bearer realm="http://registry.example/token",service="s"', accepts="Bearer abc")
+    world.docker_config(json.dumps({"auths": {server.host: {"auth": KEY}}}))
+    with pytest.raises(RegistryTrouble, match="names no token service that is safe to ask"):
+        world.registry().tags(f"{server.host}/team/app")
+
+
 def test_an_identity_token_is_exchanged(server: Server, world: World) -> None:
     guarded(server, 'Bearer realm="http://{host}/proxy_auth",service="s"', accepts="Bearer abc")
     world.docker_config(json.dumps({"auths": {server.host: {"identitytoken": SECRET}}}))

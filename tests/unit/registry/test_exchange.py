@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import Interrupted
 from harness.registry import RegistrySilent, RegistryTrouble
-from harness.registry.bounded_http import Exchange, ExchangeLimits, retry_after_s
+from harness.registry.bounded_http import Exchange, ExchangeLimits, may_lead, retry_after_s
 from harness.registry.bounded_http import Question as Ask
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
@@ -154,6 +154,43 @@ def test_the_same_server_does(server: Server) -> None:
     exchange = redirected(server, "/there")
     exchange.ask(Ask(url=f"http://{server.host}/", authorization="Bearer secret"))
     assert [request.headers.get("Authorization") for request in server.asked] == ["Bearer secret"] * 2
+
+
+@pytest.mark.parametrize("status", [302, 303, 307, 308])
+def test_a_form_is_sent_to_no_other_server(server: Server, other: Server, status: int) -> None:
+    """A token service that redirects had the refresh token of the user's login posted to whom it named."""
+    exchange = redirected(server, f"http://{other.host}/", status=status)
+    with pytest.raises(RegistryTrouble, match="leads to an address that is not safe; not followed"):
+        exchange.ask(Ask(url=f"http://{server.host}/", method="POST", form={"refresh_token": "secret"}))
+    assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "url", "may"),
+    [
+        ("https://r.io/", "https://blobs.io/x", True),
+        ("https://r.io/", "http://r.io/x", False),
+        ("http://localhost:5000/", "http://127.0.0.1:6000/x", True),
+        ("http://localhost:5000/", "http://r.io/token", False),
+        ("http://localhost:5000/", "https://r.io/token", True),
+        ("http://index.lan/", "http://index.lan/x", True),
+        ("http://index.lan/", "http://other.lan/x", False),
+        ("http://localhost/", "http://localhost.evil.io/", False),
+    ],
+)
+def test_plain_http_leads_to_no_other_machine(asked: str, url: str, may: bool) -> None:
+    """A registry on this machine named a token service elsewhere, which got the login in plain text."""
+    assert may_lead(asked, url) is may
+
+
+def test_an_answer_of_more_values_than_anything_has_is_not_read(
+    server: Server, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 MiB of empty lists take a gigabyte once they are read."""
+    monkeypatch.setattr("harness.registry.bounded_http.MOST_VALUES", 1000)
+    server.answer = lambda request: Reply(body=b'{"tags": [' + b"[]," * 1000)
+    with pytest.raises(RegistryTrouble, match="answers with more than 1000 values; not read"):
+        tags(server, world)
 
 
 def test_a_circle_is_left(server: Server) -> None:

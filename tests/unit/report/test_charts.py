@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from dataclasses import replace
@@ -185,8 +186,33 @@ def test_the_library_is_packed_once(tmp_path: Path) -> None:
     environ = {"HARNESS_CACHE": str(tmp_path)}
     (kept,) = [tmp_path / f"charts-{library.version('vl-convert-python')}.js"]
     kept.write_text("kept")
+    kept.chmod(0o644)
     assert library.chart_library(environ) == "kept"
     assert library.library_or_none(environ, pytest.fail) == "kept"
+
+
+@pytest.mark.parametrize("kind", ["writable", "link", "pipe", "large", "foreign"])
+def test_a_script_that_others_can_write_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """In a cache of several users, each could put a script into the reports of the others."""
+    monkeypatch.setattr(library, "_packed", lambda: "packed")
+    kept, other = tmp_path / f"charts-{library.version('vl-convert-python')}.js", tmp_path / "other.js"
+    other.write_text("theirs")
+    if kind == "link":
+        kept.symlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(kept)
+    else:
+        kept.write_text("theirs")
+        kept.chmod(0o666 if kind == "writable" else 0o644)
+    if kind == "large":
+        monkeypatch.setattr(library, "MOST_BYTES", 5)
+    if kind == "foreign" and os.geteuid() == 0:
+        os.chown(kept, 12345, 12345)
+    elif kind == "foreign":
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert library.chart_library({"HARNESS_CACHE": str(tmp_path)}) == "packed"
+    assert other.read_text() == "theirs"
+    assert kept.read_text() == "packed", "it took the place of the other"
 
 
 def test_a_cache_that_is_full_keeps_no_part_of_it(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_without_a_complaint_it_is_the_last_line_that_says_something() -> None:
 
 
 def test_colours_of_a_build_are_no_text() -> None:
-    assert build_errors.complaint([build_errors.unescaped("\x1b[91mE: no package x\x1b[0m")]) == "E: no package x"
+    assert build_errors.complaint([build_errors.readable("\x1b[91mE: no package x\x1b[0m")]) == "E: no package x"
 
 
 def test_uv_says_what_cannot_be_had() -> None:

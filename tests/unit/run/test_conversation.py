@@ -95,6 +95,15 @@ def play(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Trial, Player]:
     player = Player(list(script), last=last or Exit(exit_code=0))
+    return held(player, decide=decide, cancelled=cancelled), player
+
+
+def held(
+    player: Player,
+    *,
+    decide: Callable[[Trace], str] = lambda trace: "go",
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Trial:
     job = {"marker": "m", "looks": [10, 20, 40], "timeout_s": 60.0, "answer_timeout_s": 30.0, "script": "s.py"}
     launch = LaunchRequest(
         prepared=Prepared(
@@ -109,7 +118,7 @@ def play(
         decide=decide, on_step=lambda step, rss_kib: None, cancelled=cancelled,
     )  # fmt: skip
     assert player.left
-    return trial, player
+    return trial
 
 
 def test_looks_are_answered_with_what_was_decided_on_the_whole_trace() -> None:
@@ -301,6 +310,57 @@ def test_what_the_entrypoint_said_is_kept_beside_what_the_scenario_printed() -> 
 def test_silence_is_an_end() -> None:
     assert "did not start within 120 s" in play(None)[0].message
     assert "lost: no message from the agent" in play(lines(HELLO), None)[0].message
+
+
+def test_an_agent_that_speaks_for_ever_is_given_up() -> None:
+    """Such an image held its lane for ever, and the sweep never came to its end."""
+    player = Player([lines(HELLO)])
+
+    def receive(timeout_s: float) -> bytes | None:
+        player.clock.now_s += 1.0
+        return player.script.pop() if player.script else lines({"type": "progress", "step": 1})
+
+    player.receive = receive  # type: ignore[method-assign]
+    trial = held(player)
+    assert trial.end == "infrastructure"
+    assert trial.message == "given up after 300 s: the agent still speaks, and should have ended the trial"
+    assert player.clock.now_s < 310
+
+
+def test_the_time_in_which_the_harness_judges_is_none_of_the_trials() -> None:
+    """A slow judge would end quiet trials."""
+    player = Player([lines(HELLO, samples(1), {"type": "look", "step": 10, "look": {}}), lines(DONE)])
+
+    def decide(trace: Trace) -> str:
+        player.clock.now_s += 10_000.0
+        return "go"
+
+    assert held(player, decide=decide).end == "completed"
+
+
+def test_a_credential_in_the_images_environment_is_not_kept() -> None:
+    """NVIDIA_API_KEY fits the names whose values may be told, and stood in each trial file."""
+    environment = {"NVIDIA_API_KEY": "nvapi-0123456789", "NVIDIA_VISIBLE_DEVICES": "all", "TF_URL": "https://a:b@c/"}
+    trial, _ = play(lines({**HELLO, "environment": environment}, DONE))
+    assert trial.facts["environment"] == {
+        "NVIDIA_API_KEY": "[withheld]", "NVIDIA_VISIBLE_DEVICES": "all", "TF_URL": "[withheld]",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gpus": ["x"]}, {"gpus": {"uuid": "x"}}, {"gpus": [{"uuid": 1}]}, {"gpus": [{"processes": "many"}]},
+        {"environment": ["x"]}, {"environment": {"NVIDIA_X": 1}}, {"packages": [1]}, {"wheels": "x"},
+        {"rlimits": {"stack": 1}}, {"cgroup": "x"}, {"cgroup": {"limit_bytes": "x"}}, {"python": 3.8},
+        {"environment_names": "PATH"}, {"page_kib": "4"}, {"page_kib": -4}, {"gpu_problem": ["x"]},
+    ],
+)  # fmt: skip
+def test_facts_of_a_wrong_type_are_refused_on_receipt(fields: dict[str, Any]) -> None:
+    """A list in the place of a record ended the whole sweep with an AttributeError, far from where it came in."""
+    trial, _ = play(lines({**HELLO, **fields}, DONE))
+    assert trial.end == "infrastructure"
+    assert f"hello: {next(iter(fields))} is of another type than the agent sends" in trial.message
 
 
 def test_interrupted_at_once() -> None:

@@ -140,6 +140,20 @@ def test_pip_s_index_is_uv_s_where_uv_has_none(environ: dict[str, str], index: s
     assert "PYTHONPATH" not in told
 
 
+def test_build_code_of_packages_sees_no_credential_of_the_user() -> None:
+    """Whoever publishes a package without a wheel runs code at its install: the keys of clouds were in its reach."""
+    environ = {
+        "PATH": "/bin", "HOME": "/home/ada", "LC_ALL": "C", "https_proxy": "http://proxy:1", "SSL_CERT_FILE": "/ca",
+        "UV_INDEX_OURS_PASSWORD": "p", "UV_LINK_MODE": "copy", "CFLAGS": "-O2", "CMAKE_ARGS": "-DX=1",
+    }  # fmt: skip
+    secret = dict.fromkeys(
+        ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "NGC_API_KEY", "SSH_AUTH_SOCK", "DOCKER_HOST", "GITHUB_TOKEN",
+         "UV_PUBLISH_TOKEN", "UV_GITHUB_TOKEN", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "LD_PRELOAD", "PIP_PASSWORD"),
+        "secret",
+    )  # fmt: skip
+    assert environments.settings_of_uv({**environ, **secret}) == environ
+
+
 def test_builds_of_one_version_are_told_apart(tmp_path: Path) -> None:
     """By where they are and by what they say of themselves."""
     other = tmp_path / "python"

@@ -105,6 +105,7 @@ def launches(
     oracle: Oracle | None = None,
     step_s: Mapping[str, float] | None = None,
     limits: Limits | None = None,
+    kept: list[Trial] | None = None,
 ) -> list[tuple[str, str]]:
     """The variant and the version of each launch, of a block for each variant; the images come as in `launched`."""
     lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
@@ -148,6 +149,8 @@ def launches(
         finished=lambda block: None, reuse=False, step_s=step_s or {},
     )  # fmt: skip
     host.run(blocks)
+    if kept is not None:
+        kept += [call.args[0] for call in host.journal.write_trial.call_args_list]  # type: ignore[attr-defined]
     cells = [call.kwargs["cell"] for call in progress.trial_started.call_args_list]
     return [(cell.split(": ")[1], cell.split(" ")[1] + ("t" if "(twin)" in cell else "")) for cell in cells]
 
@@ -234,6 +237,26 @@ def test_where_the_oldest_image_comes_last_another_one_has_its_turn_again() -> N
     """The oldest never waited, so none told what waiting changes, and all versions were launched once more."""
     order = launches([5, 4, 3, 2, 1, 0], trials=ASKED)
     assert [order.count(("x", version)) for version in "012345"] == [3, 5, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("fails", ["review", "describe"])
+def test_an_image_that_finds_a_fault_of_the_harness_does_not_end_the_sweep(fails: str) -> None:
+    """One launch of one image lost the whole sweep, with a traceback: nobody could tell which image it was."""
+    judging = judging_oracle()
+
+    def broken(cell: Cell, trial: Trial) -> Any:
+        if cell.image.version == "1":
+            raise AttributeError("'str' object\n has no attribute 'get'")
+        return getattr(judging, fails)(cell, trial)
+
+    trials: list[Trial] = []
+    order = launches([0, 1, 2], trials=Trials(least=1, most=1), oracle=replace(judging, **{fails: broken}), kept=trials)
+    assert [order.count(("x", version)) for version in "012"] == [1, 3, 1]
+    messages = {trial.message for trial in trials if trial.end == "infrastructure"}
+    assert len(messages) == 1
+    (message,) = messages
+    assert message.startswith("a fault of the harness met this launch: AttributeError at test_lanes.py:")
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("slower", ["3", "5"])

@@ -1,0 +1,91 @@
+"""Helper containers: those that are no trial. They look at an engine from inside (its room, its GPUs, the Python of an
+image), or install packages.
+
+What runs in them is an image's own Python, which is not trusted: all are made here, locked as trials are, and what they
+print is read up to a limit and a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import docker
+
+from harness.run.docker.attach import close_stream, open_stream, read_stream
+from harness.run.docker.containers import confined, marked, removed
+from harness.run.waiting import Beat, streamed
+
+MEMORY_BYTES = 1 << 30
+PIDS = 256
+PRINTED_BYTES = 256 << 10
+
+
+class Unfinished(Exception):
+    """A helper took too long, or printed too much; the text says which."""
+
+
+@contextlib.contextmanager
+def created(
+    client: docker.DockerClient,
+    image_id: str,
+    command: Sequence[str],
+    *,
+    purpose: str,
+    environment: Mapping[str, str] | None = None,
+    memory_bytes: int | None = MEMORY_BYTES,
+    pids: int = PIDS,
+    network: bool = False,
+    host_config: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
+    """Create a container that is removed after the block, and yield its id. Its stdin is open as long as we are."""
+    locked = confined(memory_bytes=memory_bytes, pids=pids, network=network)
+    made = client.api.create_container(
+        image_id,
+        entrypoint=list(command[:1]),
+        command=list(command[1:]),
+        environment=dict(environment or {}),
+        stdin_open=True,
+        detach=False,
+        host_config=client.api.create_host_config(**{**locked, **(host_config or {})}),
+        **marked(purpose),
+    )
+    with removed(client, made["Id"]):
+        yield str(made["Id"])
+
+
+@contextlib.contextmanager
+def started(client: docker.DockerClient, container_id: str, *, beat: Beat) -> Iterator[Any]:
+    """Start it, and yield the stream of what it prints; its stdin is closed after the block."""
+    stream = open_stream(client, container_id)
+
+    def start() -> list[object]:
+        client.api.start(container_id)
+        return []
+
+    try:
+        for _ in streamed(client.api, start, beat=beat):
+            """It only starts: a driver that is stuck holds that up."""
+        yield stream
+    finally:
+        close_stream(stream)
+
+
+def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, beat: Beat) -> str:
+    """Start it, and return what it prints until its end. Raises Unfinished, what the SDK and what `beat` raise."""
+    until_s, output = time.monotonic() + limit_s, bytearray()
+
+    def in_time() -> None:
+        beat()
+        if time.monotonic() > until_s:
+            raise Unfinished(f"did not end within {limit_s:.0f} s")
+
+    with started(client, container_id, beat=in_time) as stream:
+        for chunk in read_stream(stream):
+            output += chunk
+            in_time()
+            if len(output) > PRINTED_BYTES:
+                raise Unfinished(f"printed more than {PRINTED_BYTES >> 10} KiB")
+    return output.decode(errors="replace")

@@ -1,0 +1,60 @@
+"""The lease of a process host is a file in a folder that every user of the machine can write to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfrastructureError, Interrupted
+from harness.run.process import host_lock
+
+
+def linked(path: Path, target: Path) -> None:
+    path.symlink_to(target)
+
+
+def hard_linked(path: Path, target: Path) -> None:
+    path.hardlink_to(target)
+
+
+def dangling(path: Path, target: Path) -> None:
+    path.symlink_to(target.with_name("not there"))
+
+
+def piped(path: Path, target: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("plant", [linked, hard_linked, dangling, piped])
+def test_what_another_user_planted_there_is_neither_written_nor_waited_for(
+    tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    """A link in /tmp emptied the file that it led to, with the rights of whoever swept; a pipe held the sweep up."""
+    target = tmp_path / "precious"
+    target.write_text("kept")
+    plant(tmp_path / host_lock.NAME, target)
+    place = re.escape(f"hosts.here: {tmp_path / host_lock.NAME}: is a link or a pipe, and no lease; remove it, or set")
+    lease = host_lock.held(tmp_path, place="hosts.here", say=pytest.fail, stopped=lambda: False)
+    with pytest.raises(InfrastructureError, match=f"^{place}"), lease:
+        pytest.fail("it was held")
+    assert host_lock.holder(tmp_path) is None
+    assert target.read_text() == "kept"
+    assert not (tmp_path / "not there").exists()
+
+
+def test_who_holds_it_is_told_in_one_line(tmp_path: Path) -> None:
+    """Any user may write the holder's name, and a terminal would do what it says."""
+    said: list[str] = []
+    with host_lock.held(tmp_path, place="x", say=pytest.fail, stopped=lambda: False):
+        (tmp_path / host_lock.NAME).write_text("\x1b[2Jada\nfine")
+        assert host_lock.holder(tmp_path) == "?[2Jada?fine"
+        waits = iter([False, True])
+        second = host_lock.held(tmp_path, place="x", say=said.append, stopped=lambda: next(waits))
+        with pytest.raises(Interrupted), second:
+            pytest.fail("it was held twice")
+    assert said == ["waiting: ?[2Jada?fine uses this host"]
+    assert host_lock.holder(tmp_path) is None

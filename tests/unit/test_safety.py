@@ -1,0 +1,46 @@
+"""docs/safety.md tells every limit with its number: a number that is not the program's own would be a false promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import package_index
+from harness.matrix import packages
+from harness.registry import client, exchange
+from harness.report.charts import library
+from harness.run.docker import containers, gpu_probe, helpers
+from harness.run.images import free_disk, overlay
+from harness.run.trial import conversation, messages, payload
+
+PAGE = (Path(__file__).parents[2] / "docs/safety.md").read_text()
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"else {containers.MEMORY_SHARE * 100:.0f} % of the host's | {helpers.MEMORY_BYTES >> 30} GiB |",
+        f"| processes | {containers.PIDS_LIMIT} | {helpers.PIDS} | {containers.PIDS_LIMIT} |",
+        f"| {helpers.PRINTED_BYTES >> 10} KiB, else it is ended |",
+        f"| {free_disk.ROOM_S:.0f} s | {overlay.INSTALL_S / 3600:.0f} hours |",
+        f"| {gpu_probe.PROBE_S:.0f} s | {overlay.INSTALL_S / 3600:.0f} hours |",
+        f"| a start without a word | {conversation.STARTUP_S:.0f} s |",
+        f"two answers ({2 * payload.ANSWER_TIMEOUT_S:.0f} s) + {conversation.STARTUP_S:.0f} s",
+        f"twice `timeout` + {2 * payload.ANSWER_TIMEOUT_S:.0f} s + {conversation.STARTUP_S:.0f} s",
+        f"{messages.LINE_LIMIT_BYTES // MIB} MiB; `hello` and `ready` {messages.FACTS_LIMIT_BYTES // MIB} MiB",
+        f"{exchange.ExchangeLimits().socket_s:.0f} s; {exchange.ExchangeLimits().answer_s:.0f} s",
+        f"{exchange.ExchangeLimits().attempts} (registry), {package_index.LIMITS.attempts} (package index)",
+        f"| redirects | {exchange.MOST_REDIRECTS} |",
+        f"{exchange.MOST_BYTES // MIB} MiB (registry), {package_index.MOST_BYTES // MIB} MiB (package index)",
+        f"| values in an answer | {exchange.MOST_VALUES:,} |",
+        f"| files of one package | {package_index.MOST_FILES:,} |",
+        f"| {package_index.MOST_CHARACTERS} characters; longer ones are left out |",
+        f"| a number in a version | {int(packages.TOO_LONG.pattern[3:-1]) - 1} digits |",
+        f"| {client.MOST_TAGS:,}, in {client.MOST_PAGES:,} pages |",
+        f"at most {library.MOST_BYTES // MIB} MiB that belongs to you",
+    ],
+)
+def test_a_limit_has_the_number_that_the_page_tells(told: str) -> None:
+    assert told in " ".join(PAGE.split())
