@@ -1,4 +1,4 @@
-"""What the columns of a CSV measure: the names that people give them, and the unit that each name tells."""
+"""Recognition of CSV columns: the quantity and the unit of a column, from the names in common use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ EXPLAINED = (
     "`_gb`, `_mib`, `_gib`; time: `step_s`, `step_ms`"
 )
 GPU = frozenset({"gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"})
+"""The judge's names of the columns of GPU memory."""
 JUDGED = GPU | {"rss_kib", "step_s"}
-"""What a verdict can be made of, by the names that the judge knows."""
+"""The judge's names of the columns from which it derives a verdict."""
 _BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -29,11 +30,11 @@ _MEMORY = {
     )
 }
 _STATS = {"allocated_bytes.all.current": "gpu_pool_kib", "reserved_bytes.all.current": "gpu_reserved_kib"}
-"""As torch.cuda.memory_stats names them; both are bytes."""
+"""Keys of torch.cuda.memory_stats; both are in bytes."""
 _NVIDIA_SMI = re.compile(r"(memory\.used|used_gpu_memory) \[(\w+)\]")
 _NVIDIA_MEMORY = {"memory.used": "gpu_kib", "used_gpu_memory": "gpu_process_kib"}
 _WHOSE = frozenset({"index", "name", "uuid", "pci_bus_id", "gpu_name", "gpu_uuid", "gpu_bus_id", "pid", "process_name"})
-"""Columns of nvidia-smi that tell whose a row is."""
+"""Columns of nvidia-smi that identify the GPU or the process of a row."""
 _TIME = re.compile(r"step(?:_time)?_([a-zµ]+)")
 _LIKE_MEMORY = re.compile(r"rss|mem|heap|(?:^|_)(?:bytes|[kmgt]i?b)$")
 _LIKE_RSS = re.compile(r"(?:.*_)?rss(?:_.*)?")
@@ -44,31 +45,32 @@ _LIKE_GPU = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnName:
-    """A column as the judge knows it: `known` is its name there, `factor` what its values are multiplied with."""
+    """A recognised column: `known` is the judge's name, `factor` converts its values to the judge's unit (KiB or s)."""
 
     name: str
     known: str
     factor: float = 1.0
     cell_unit: str = ""
-    """What nvidia-smi writes behind each number, unless it was asked not to."""
+    """Unit that nvidia-smi appends to each number, unless its option `nounits` is set."""
     is_decimal: bool = False
-    """In kB, MB or GB: 1000 bytes each here, as in a matrix file, though some programs mean 1024."""
+    """In kB, MB or GB: powers of 1000, as in a matrix file, although some programs mean powers of 1024."""
 
     @property
     def note(self) -> str:
+        """A message about a decimal unit and its binary alternative."""
         base, _, unit = _normal(self.name).rpartition("_")
         other = f"{unit[0]}ib"
         return f"{self.name}: 1 is {_DECIMAL[unit]:,} bytes; if {_BINARY[other]:,} are meant, name it {base}_{other}"
 
 
 def recognised(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[ColumnName]:
-    """The columns whose measure and unit their names tell, `RSS (MB)` as well as `rss_mb`; those `apart` stay as is."""
-    found = (_recognise(name) for name in names if name not in apart)
-    return [column for column in found if column is not None]
+    """Return the columns whose names state a quantity and a unit, such as `RSS (MB)`, except those in `apart`."""
+    columns = (_recognise(name) for name in names if name not in apart)
+    return [column for column in columns if column is not None]
 
 
 def overlooked(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
-    """What seems to be memory but in no unit that is known, where no column is memory that can be judged."""
+    """Return the names that suggest memory in an unknown unit; none if any memory column can be judged."""
     names = [name for name in names if name not in apart]
     if any(column.known in JUDGED - {"step_s"} for column in recognised(names)):
         return []
@@ -76,8 +78,8 @@ def overlooked(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
 
 
 def unjudged(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
-    """What seems to be a GPU's memory, or resident memory, but in no unit that is known, where no column of that kind
-    can be judged.
+    """Return the names that suggest GPU memory or resident memory in an unknown unit. A kind of which another column
+    can be judged is skipped.
     """
     names = [name for name in names if name not in apart]
     judged = {column.known for column in recognised(names)}
@@ -86,7 +88,7 @@ def unjudged(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
 
 
 def tells_whose(names: Iterable[str]) -> list[str]:
-    """Columns of an nvidia-smi export that must not differ between rows: the device's, or the process's."""
+    """Return the columns of an nvidia-smi export that identify a device or a process: all rows must agree in them."""
     names = list(names)
     if not any(column.cell_unit for column in recognised(names)):
         return []
@@ -103,8 +105,8 @@ def _recognise(name: str) -> ColumnName | None:
         return ColumnName(name=name, known=normal)
     if name.lower() in _STATS:
         return ColumnName(name=name, known=_STATS[name.lower()], factor=1 / 1024)
-    if (told := _NVIDIA_SMI.fullmatch(name)) and (size := _BINARY.get(told[2].lower())):
-        return ColumnName(name=name, known=_NVIDIA_MEMORY[told[1]], factor=size / 1024, cell_unit=told[2])
+    if (match := _NVIDIA_SMI.fullmatch(name)) and (size := _BINARY.get(match[2].lower())):
+        return ColumnName(name=name, known=_NVIDIA_MEMORY[match[1]], factor=size / 1024, cell_unit=match[2])
     for known, pattern in _MEMORY.items():
         if (memory := pattern.fullmatch(normal)) and (size := (_BINARY | _DECIMAL).get(memory["unit"])):
             return ColumnName(name=name, known=known, factor=size / 1024, is_decimal=memory["unit"] in _DECIMAL)
@@ -114,5 +116,5 @@ def _recognise(name: str) -> ColumnName | None:
 
 
 def _normal(name: str) -> str:
-    """`RSS (MB)` -> `rss_mb`."""
+    """Return the name in lower case with underscores: `RSS (MB)` -> `rss_mb`."""
     return re.sub(r"[^a-z0-9µ]+", "_", name.lower()).strip("_")

@@ -1,15 +1,17 @@
 """Errors that a user can cause or meet. Each is one or two lines: where, what, and what to do.
 
-`cli` turns them into an exit code; no other place ends the process.
+`cli` turns them into an exit code (`exit_codes`); no other place ends the process.
 """
 
 from __future__ import annotations
+
+from harness import exit_codes
 
 
 class HarnessError(Exception):
     """The base of all errors that are shown as a message, without a traceback."""
 
-    exit_code = 2
+    exit_code = exit_codes.USAGE
 
 
 class UsageError(HarnessError):
@@ -26,7 +28,7 @@ class InfrastructureError(HarnessError):
     Never bad and never good for the image under test.
     """
 
-    exit_code = 3
+    exit_code = exit_codes.UNAVAILABLE
 
 
 class EngineUnreachable(InfrastructureError):
@@ -40,4 +42,4 @@ class ImageUnavailable(InfrastructureError):
 class Interrupted(HarnessError):
     """Ctrl-C or SIGTERM: everything started was removed; the next call resumes."""
 
-    exit_code = 130
+    exit_code = exit_codes.INTERRUPTED

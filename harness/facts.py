@@ -1,5 +1,5 @@
-"""What differs between the environments of two launches, by what they said of themselves: Python, packages, libraries,
-variables, limits, the machine. Pure; for `harness diff`, bug reports and the page alike.
+"""Differences between the environments that two launches recorded: Python, packages, libraries, variables, limits and
+the machine. Pure; used by `harness diff`, bug reports and the page.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from harness.model.evidence import Changed, Section
 
 VERSIONED = re.compile(r"^(lib.+?)(?:-(\d[\w.]*))?\.so(?:\.(.+))?$")
 CUDA_PACKAGE = re.compile(r"^(nvidia|cuda|cudnn|cupy|nccl|tensorrt)")
-NEVER_RAN = "no launch of one side told of itself"
+NEVER_RAN = "no launch of one side recorded its environment"
 
 
 def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
-    """By kind, what changed from one launch to the other. None, or a launch that told nothing of itself: what that
-    leaves open is `unknown`.
+    """Return what changed between the launches, by kind; a section is `unknown` if one launch did not record what it
+    needs.
     """
     trials = (before, after)
     facts = [trial.facts if trial is not None else {} for trial in trials]
@@ -36,7 +36,7 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[Changed, ...], int]:
-    """What differs, by name; and how many are the same."""
+    """Return what differs, by name, and how many entries are the same."""
     found = tuple(
         Changed(name=name, before=before.get(name), after=after.get(name))
         for name in sorted(before.keys() | after.keys())
@@ -46,7 +46,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[
 
 
 def section(title: str, sides: Sequence[Mapping[str, str] | None], unknown: str = NEVER_RAN) -> Section:
-    """What differs between two mappings of texts; `unknown` is said where one of them is None."""
+    """Compare two mappings of texts; `unknown` is the section's text if one of them is None."""
     before, after = sides
     if before is None or after is None:
         return Section(title=title, unknown=unknown)
@@ -65,14 +65,14 @@ def _pairs(
 
 
 def _texts(value: Any, wanted: Callable[[str], bool]) -> dict[str, str] | None:
-    """A mapping as texts; None of anything else that an image may have sent in its place."""
+    """Convert a mapping to texts; return None for anything else that an image may have sent."""
     if not isinstance(value, Mapping):
         return None
     return {str(name): str(one) for name, one in value.items() if wanted(str(name))}
 
 
 def _wheels(facts: Sequence[Mapping[str, Any]]) -> Section:
-    """Of the packages that both sides have: a version that has no wheel for this Python is another thing altogether."""
+    """Compare the wheels of common packages: one without a wheel for this Python may be another program."""
     unknown = "what kind of wheel a package came from is known only of launches since this is recorded"
     sides = [_texts(one.get("wheels"), _any) for one in facts]
     before, after = ({} if side is None else side for side in sides)
@@ -81,9 +81,9 @@ def _wheels(facts: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def installed_as(trial: Trial, name: str) -> tuple[str, str] | None:
-    """As what a package was installed, and the tag of its wheel; None if the launch does not tell.
+    """Return how a package was installed and the tag of its wheel; None if the launch did not record it.
 
-    A wheel for `linux` alone was hardly an index's: those have `manylinux` or `musllinux`.
+    A wheel for `linux` alone rarely comes from an index, whose wheels have `manylinux` or `musllinux`.
     """
     tag = (_texts(trial.facts.get("wheels"), _any) or {}).get(re.sub(r"[-_.]+", "-", name).lower())
     if tag is None:
@@ -94,7 +94,7 @@ def installed_as(trial: Trial, name: str) -> tuple[str, str] | None:
 
 
 def installed_otherwise(one: Trial, other: Trial) -> tuple[Changed, ...]:
-    """The packages of both launches that are pure Python in one and compiled in the other, or compiled from source."""
+    """Return the packages of both launches that were installed differently: pure Python, compiled, or from source."""
     left, right = (_texts(trial.facts.get("wheels"), _any) or {} for trial in (one, other))
     both = {name: (installed_as(one, name), installed_as(other, name)) for name in sorted(left.keys() & right.keys())}
     return tuple(
@@ -113,7 +113,7 @@ def _set(value: Any) -> dict[str, str] | None:
 
 
 def _libraries(facts: Sequence[Mapping[str, Any]]) -> Section:
-    """`libcufft.so.10.3` is the library `libcufft` in version 10.3; one may be loaded in several."""
+    """Compare loaded libraries: `libcufft.so.10.3` is `libcufft` in version 10.3; several versions may be loaded."""
     unknown = "which libraries were loaded is known only of launches that came through setup"
     sides = [one.get("libraries") for one in facts]
     return section("loaded libraries", [_by_name(side) if isinstance(side, list) else None for side in sides], unknown)
@@ -143,14 +143,18 @@ def _any(name: str) -> bool:
 
 
 def _machine(trials: Sequence[Trial | None]) -> Section:
-    """Of one lane both sides should be of one machine; a driver may have been changed between two runs."""
+    """Compare the machines. Both sides of a lane share one, but its driver may change between two runs."""
     return section("host and GPU", [None if trial is None else _of_machine(trial) for trial in trials])
 
 
 def _of_machine(trial: Trial) -> dict[str, str]:
-    seen = trial.fingerprint
-    told = {name: str(seen[name]) for name in ("engine", "kernel", "cpu", "cpus", "memory_bytes") if seen.get(name)}
-    return told | {
+    fingerprint = trial.fingerprint
+    machine = {
+        name: str(fingerprint[name])
+        for name in ("engine", "kernel", "cpu", "cpus", "memory_bytes")
+        if fingerprint.get(name)
+    }
+    return machine | {
         f"GPU {number} {name}": str(gpu[name])
         for number, gpu in enumerate(trial.cards)
         for name in ("name", "driver", "cuda", "memory_mib", "power_limit_w")

@@ -1,4 +1,7 @@
-"""How often a bad version fails: learnt from its launches. A failure comes always, or at a rate that nobody knows."""
+"""Bayesian model of a flaky failure: the posterior of the rate at which launches of a bad version fail.
+
+The prior of the rate is a point mass at "always" and uniform on a grid below it.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ import numpy as np
 from harness.model import Floats
 
 ALWAYS = 0.9
-"""The prior chance that a failure comes in every launch; else all rates are alike."""
+"""Prior probability that a bad version fails in every launch; the rest is spread evenly over the lower RATES."""
 RATES: Floats = np.array([*np.arange(0.025, 1.0, 0.05), 0.999])
-"""The share of launches in which a failure comes; the last is that of one that always does."""
+"""Grid of failure rates, as shares of launches; the last stands for a version that always fails."""
 
 
 def weights(failed: int, fine: int) -> Floats:
-    """The prior chance of each rate, times the chance that so many launches of bad versions failed and ended well."""
+    """Return the unnormalised posterior of RATES, shape (21,), given `failed` and `fine` launches of bad versions."""
     prior = np.array([*np.full(20, (1 - ALWAYS) / 20), ALWAYS])
     return np.asarray(prior * RATES**failed * (1 - RATES) ** fine, dtype=np.float64)
 
 
 def luck(failed: int, fine: int, *, more: int) -> float:
-    """The chance that `more` launches of a bad version are all good, where others failed so often."""
+    """Return the posterior predictive probability that `more` launches of a bad version all end well."""
     known = weights(failed, fine)
     return float(known @ (1 - RATES) ** more / known.sum())

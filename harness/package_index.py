@@ -1,8 +1,8 @@
-"""What versions of a package there are, by the package index that pip and uv would ask.
+"""Versions of a package, from the package index that pip and uv would use.
 
 The index is that of UV_DEFAULT_INDEX, UV_INDEX_URL or PIP_INDEX_URL, else the public one; extra indexes and local
 folders of `--find-links` count too. Configuration files of pip and uv are not read. Environments are installed from the
-same (`harness.run.process.environments`).
+same index (`harness.run.process.environments`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from harness.errors import InfrastructureError
 PUBLIC_INDEX = "https://pypi.org/simple/"
 
 TIMEOUT_S = 10.0
-NEWEST_PATCH = 99  # of "3.11" the installed patch release is not known: the newest is the best guess
+NEWEST_PATCH = 99  # the patch release of "3.11" is not known: the newest is the best guess
 
 
 class IndexSilent(InfrastructureError):
-    """The package index does not answer, so that nothing is known about versions."""
+    """The package index does not answer, so nothing is known about versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """One file of a release. `requires_python` is the index's word, or None."""
+    """One file of a release. `requires_python` is what the index says, or None."""
 
     name: str
     requires_python: str | None = None
@@ -59,19 +59,19 @@ class PackageRelease:
         return all(file.yanked for file in self.files)
 
     def usable_by(self, python: str) -> bool:
-        """Whether a file of it fits CPython `python` ("3.11") on Linux, as far as names and metadata tell."""
+        """Whether a file of the release fits CPython `python` ("3.11") on Linux, judged by names and metadata."""
         return any(_fits(file, python) for file in self.files)
 
 
 class Index(Protocol):
-    """Something to ask for the releases of a package."""
+    """A source of the releases of a package."""
 
     def releases(self, name: str) -> tuple[PackageRelease, ...]:
-        """All releases, oldest first, none if there is no such package. Raises IndexSilent."""
+        """Return all releases, oldest first; none if there is no such package. Raises IndexSilent."""
 
 
 class PackageIndex:
-    """The package indexes of the environment; each is asked once for a package, and nothing is kept on disk."""
+    """The package indexes of the environment. Each is asked once for a package, and nothing is kept on disk."""
 
     def __init__(self, endpoints: Sequence[str], *, folders: Sequence[Path] = (), timeout_s: float = TIMEOUT_S) -> None:
         self._endpoints = tuple(endpoints)
@@ -90,7 +90,7 @@ class PackageIndex:
         return cls(urls, folders=[Path(link) for link in links if link and "://" not in link])
 
     def releases(self, name: str) -> tuple[PackageRelease, ...]:
-        """As Index says."""
+        """Return all releases, as described in Index."""
         if self._silent:
             raise self._silent  # one timeout is enough
         key = canonicalize_name(name)
@@ -122,7 +122,7 @@ class PackageIndex:
             pypi_simple.UnsupportedRepoVersionError,
             ValueError,
         ) as error:
-            # The error's own text may hold the URL with its password: only its kind is told.
+            # The error's own text may hold the URL with its password, so only its type is reported.
             raise IndexSilent(
                 f"{_public(endpoint)} does not answer as a package index ({type(error).__name__})"
             ) from None
@@ -137,7 +137,7 @@ def _words(environ: Mapping[str, str], *names: str) -> list[str]:
 
 
 def _public(endpoint: str) -> str:
-    """The index's host, without user and password."""
+    """Return the index's host, without user and password."""
     return urlsplit(endpoint).hostname or "the package index"
 
 
@@ -151,7 +151,7 @@ def _releases(name: str, files: Iterable[File]) -> tuple[PackageRelease, ...]:
 
 
 def _name_and_version(filename: str) -> tuple[str, Version] | None:
-    """None for eggs, installers and names that no tool of today would install."""
+    """Parse a file name; None for eggs, installers and names that no current tool would install."""
     try:
         if filename.endswith(".whl"):
             return parse_wheel_filename(filename)[:2]
@@ -173,7 +173,7 @@ def _allows(requires_python: str | None, python: str) -> bool:
 
 
 def _wheel_fits(filename: str, python: str) -> bool:
-    """By the tags of the file name; every Linux is one, since the machine may be far away."""
+    """Whether the tags of the file name fit. Every Linux platform counts, as the host may be a remote machine."""
     major, minor = (int(part) for part in python.split(".")[:2])
     short = f"cp{major}{minor}"
     abis = [short, f"{short}m"] if (major, minor) < (3, 8) else [short]
@@ -188,13 +188,13 @@ def _wheel_fits(filename: str, python: str) -> bool:
 
 
 def in_range(releases: Iterable[PackageRelease], specifier: SpecifierSet, *, python: str) -> list[PackageRelease]:
-    """The releases that a range names and `python` can use. Pre-releases only if the range itself names one."""
+    """Return the releases in a range that `python` can use; pre-releases only if the range itself names one."""
     early = bool(specifier.prereleases)
     return [r for r in releases if specifier.contains(r.version, prereleases=early) and r.usable_by(python)]
 
 
 def matching(releases: Iterable[PackageRelease], version: Version) -> PackageRelease | None:
-    """The release that `==version` means; without a local part it means any local part."""
+    """Return the release that `==version` means; without a local part, any local part matches."""
     found = [r for r in releases if r.version == version]
     if version.local is None:
         found += [r for r in releases if r.version.local is not None and Version(r.version.public) == version]
@@ -202,7 +202,7 @@ def matching(releases: Iterable[PackageRelease], version: Version) -> PackageRel
 
 
 def nearest(releases: Sequence[PackageRelease], version: Version, *, count: int = 4) -> list[str]:
-    """The versions around a version that is not there, oldest first."""
+    """Return the versions around a version that does not exist, oldest first."""
     below = [r for r in releases if r.version < version]
     above = [r for r in releases if r.version > version]
     half = count // 2

@@ -1,4 +1,4 @@
-"""Keeps from others what they should not read: people's folders, credentials, names of machines.
+"""Redaction: removes home folders, credentials and names of machines from texts that others may read.
 
 The texts come from images and copied files, so the work must grow with their length and no faster: no pattern here may
 begin again inside what it has already gone through.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 WITHHELD = "[withheld]"
-"""Stands for a credential in what a run writes."""
+"""Replaces a credential in what a run writes."""
 
 _HOME = re.compile(r"(?:/home/|/Users/|/var/home/)[^/\s\"':]+|(?<![\w./-])/root(?=[/\s\"':]|$)")
 _PATH = re.compile(r"/[^\s\"':]*")
@@ -20,13 +20,14 @@ _TOKENS = re.compile(r"\b(?:gh[pousr]_|github_pat_|hf_|nvapi-|sk-|glpat-|xox[abp
 _SECRET = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)?|CREDENTIAL|AUTH|COOKIE|(?<![A-Z])PAT)S?\d*(?![A-Z])", re.IGNORECASE
 )
-"""At the end of a word: HF_TOKEN and NGC_APIKEY, not TOKENIZERS_PARALLELISM."""
+"""Matches at the end of a word: HF_TOKEN and NGC_APIKEY, not TOKENIZERS_PARALLELISM."""
 
 
 def scrubbed(text: str) -> str:
-    """`/home/ada/x` becomes `~/x`, `https://ada:pw@host` `https://host`; what looks like a token `[token]`.
+    """Return `~/x` for `/home/ada/x`, `https://host` for `https://ada:pw@host`, and `[token]` for what looks like a
+    token.
 
-    A file of the scenario is named by its place in the scenario's folder, wherever that was.
+    A file of the scenario is named by its path in the scenario's folder, wherever that was.
     """
     return without_credentials(_HOME.sub("~", _PATH.sub(_in_scenario, text)))
 
@@ -38,20 +39,20 @@ def _in_scenario(path: re.Match[str]) -> str:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable holds a credential, by its name or by how its value looks."""
+    """Whether a variable holds a credential, by its name or by the form of its value."""
     return value == WITHHELD or bool(_SECRET.search(name) or _CREDENTIALS.search(value) or _TOKENS.search(value))
 
 
 def is_private(name: str, value: str) -> bool:
-    """Whether strangers should not read a variable: a credential, a person's folder, or an address."""
+    """Whether a variable must not be published: it holds a credential, a home folder or an address."""
     return is_secret(name, value) or "://" in value or "@" in value or scrubbed(value) != value
 
 
 def told(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Variables, or arguments of a build, as they may be written down: names, and values that are no credentials."""
+    """Return variables, or arguments of a build, in a form that may be stored: credentials are withheld."""
     return {name: WITHHELD if is_secret(name, value) else value for name, value in pairs}
 
 
 def without_credentials(text: str) -> str:
-    """`https://ada:pw@host` becomes `https://host`; what looks like a token `[token]`."""
+    """Return `https://host` for `https://ada:pw@host`, and `[token]` for what looks like a token."""
     return _TOKENS.sub("[token]", _CREDENTIALS.sub("", text))

@@ -1,21 +1,22 @@
-"""Tells the steps of a command from output that was held back in a buffer. Pure.
+"""Distinguishes the steps of a command from output that was held back in a buffer. Pure.
 
-All that is known of a step is when the line came that tells of it. A program that writes each line at once is heard of
-at each line; lines that it writes while we are still busy with those before come together, with no wait in between.
-Where we wait, and then several lines are there at once, they were held back: that is a burst. Rows are no steps if
+A step is known only by the time at which its line arrives. The lines of a program that writes each one at once arrive
+one by one; lines that it writes while the supervisor is busy with earlier ones arrive together, without a wait in
+between. If the supervisor waits and then several lines arrive at once, they were held back: that is a burst. Rows do
+not count as steps if
 
 - more than half of the steps came in bursts; or
 - the first step took nine tenths of the whole time or more, and most of the others came together in few reads: they
   were written line by line, but all at the end. A program that takes that long to start and then makes steps of a few
-  microseconds looks just the same: nothing is known of its steps either.
+  microseconds looks the same: its steps cannot be timed either.
 """
 
-WAIT_S = 0.01  # longer than we are kept from reading, by other work or by other processes
+WAIT_S = 0.01  # longer than other work or other processes keep the supervisor from reading
 FIRST_SHARE = 0.9
 
 
 class Bursts(object):
-    """Takes note of the steps as they come."""
+    """Records the steps as they arrive."""
 
     def __init__(self):
         self._first_s = self._all_s = 0.0
@@ -23,7 +24,7 @@ class Bursts(object):
         self._most = self._most_wait_s = 0
 
     def came(self, count, took_s, waited_s):
-        """`count` steps were told of in one read, so long after the one before, and after we had waited so long."""
+        """Record `count` steps that arrived in one read, `took_s` after the one before, after a wait of `waited_s`."""
         if not self._steps:
             self._first_s = took_s
         self._steps += count
@@ -35,7 +36,7 @@ class Bursts(object):
                 self._most, self._most_wait_s = max((self._most, self._most_wait_s), (count, waited_s))
 
     def words(self):
-        """Why its rows are no steps; "" if they are."""
+        """Return why the rows are not steps; "" if they are."""
         if 2 * self._bursts > self._steps:
             return "%d of %d steps came in bursts, up to %d at once after %.3g s: it holds its output back" % (
                 self._bursts, self._steps, self._most, self._most_wait_s,

@@ -1,9 +1,9 @@
-"""Counts what a trial holds besides memory, now and then, from outside: the steps pay nothing for it.
+"""Counts what a trial holds besides memory, at intervals and from outside, so that it costs the steps nothing.
 
 A row is taken after the first step, at every look (the scenario stands still: exact), when the trial ends, and between
-looks every 50 ms, or more rarely where that would take more than 1 % of the time. Files cost a walk through folders:
-they are counted at a pace of their own. Of the rows between looks MOST_PACED are kept: beyond, every second one goes,
-and from then on they come half as often.
+looks every 50 ms, or less often if that would take more than 1 % of the time. Counting files means walking through
+folders, so they are counted at a pace of their own. At most MOST_PACED rows between looks are kept: beyond that, every
+second one is dropped, and from then on rows are taken half as often.
 """
 
 import time
@@ -14,12 +14,12 @@ from .probes import holdings
 
 COUNTED = (*holdings.COUNTED, "shm", "disk")
 PERIOD_S = 0.05
-SHARE = 0.005  # each, of two paces
+SHARE = 0.005  # of the time, for each of the two paces
 MOST_PACED = 256
 
 
 class Census(object):
-    """The counts of the tree of process `pid`, and of the files in `places`. `steps()`: how many are made."""
+    """Counts the tree of process `pid` and the files in `places`. `steps()` returns the number of steps so far."""
 
     def __init__(self, pid, places, steps, clock=time.perf_counter):
         self._pid = pid
@@ -27,11 +27,11 @@ class Census(object):
         self._steps = steps
         self._clock = clock
         self._pace, self._files_pace = Pace(PERIOD_S, clock, SHARE), Pace(PERIOD_S, clock, SHARE)
-        self._rows = []  # (step, counts, whether it is kept whatever comes)
+        self._rows = []  # (step, counts, whether it is never dropped)
         self._is_new = False
 
     def beat_s(self, now, otherwise_s):
-        """Most seconds until `tick` should be called."""
+        """Return the maximum number of seconds until `tick` should be called."""
         return min(self._pace.left_s(now), otherwise_s) if self._rows else otherwise_s
 
     def look(self):
@@ -39,7 +39,7 @@ class Census(object):
         self._take(self._steps(), with_files=True, kept=True)
 
     def tick(self, now):
-        """Count if it is time to, and steps were made since."""
+        """Count if a count is due and steps were made since the last one."""
         if not self._rows or not self._pace.due(now):
             return
         step = self._steps()
@@ -49,13 +49,13 @@ class Census(object):
         self._pace.spent(now)
 
     def end(self):
-        """Count once more, if steps were made since: what it holds after its last step is not what the steps left."""
+        """Count once more if steps were made since: after the process has ended there is nothing left to count."""
         step = self._steps()
         if self._rows and step > self._rows[-1][0]:
             self._take(step, with_files=True, kept=True)
 
     def columns(self):
-        """All rows up to now, as columns; nothing if they are those of the last call."""
+        """Return all rows so far, as columns; {} if there are none since the last call."""
         if not self._is_new:
             return {}
         self._is_new = False
@@ -66,7 +66,7 @@ class Census(object):
     def _take(self, step, with_files, kept):
         counts = holdings.count(self._pid)
         if counts is None:
-            return  # it has ended, and holds nothing
+            return  # the process has ended
         if with_files:
             began = self._clock()
             counts.update(self._places.count())

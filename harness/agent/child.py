@@ -1,4 +1,4 @@
-"""The process under test and all that descend from it: started, watched for its end, and killed as a tree."""
+"""The process under test and all its descendants: starts it, notices its end, and kills the whole tree."""
 
 import collections
 import os
@@ -20,7 +20,7 @@ class Child(object):
     """A started process. `death` is None while it lives. `output` is a non-blocking fd with its stdout and stderr."""
 
     def __init__(self, command, folder, inherited=()):
-        """Raises OSError when the command cannot be started."""
+        """Start the command. Raises OSError if it cannot be started."""
         self.death = None
         self._process = subprocess.Popen(
             command,
@@ -37,7 +37,7 @@ class Child(object):
         os.set_blocking(self.output, False)
 
     def reap(self):
-        """Take note of all that died: the child, and orphans that it left to us."""
+        """Collect the exit status of every dead process: of the child, and of orphans that the supervisor adopted."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -50,7 +50,7 @@ class Child(object):
 
     def _note(self, status, usage):
         killed = os.WIFSIGNALED(status)
-        self._process.returncode = 0  # ours to say: Popen must not wait for it again
+        self._process.returncode = 0  # set here, so that Popen does not wait for it again
         self.death = Death(
             signal=os.WTERMSIG(status) if killed else None,
             exit_code=None if killed else os.WEXITSTATUS(status),
@@ -58,11 +58,11 @@ class Child(object):
         )
 
     def terminate(self):
-        """Ask the child alone to end."""
+        """Send SIGTERM to the child alone."""
         _send(self.pid, signal.SIGTERM)
 
     def kill(self):
-        """Kill every descendant of this supervisor, whatever session it moved to. False if one is still there."""
+        """Kill every descendant of this supervisor, whatever its session. Return False if one is still there."""
         for _ in range(KILL_ROUNDS):
             self.reap()
             pids = tree.descendants(os.getpid())
@@ -78,11 +78,11 @@ def _send(pid, number):
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        return  # it ended by itself, or became another user's: the container's end is its end
+        return  # gone, or another user's: it ends with the container
 
 
 def _prepare(parent):
-    """What the child does before it becomes the command."""
+    """Return the function that the child runs before it becomes the command."""
 
     def prepare():
         libc.die_with_parent(parent)
@@ -92,7 +92,7 @@ def _prepare(parent):
 
 
 def set_oom_score(score):
-    """Tell the kernel whom to kill first when memory runs out. Lowering is a privilege: then it stays as it is."""
+    """Set which process the kernel kills first when memory runs out. Without the privilege to lower it, do nothing."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(str(score))

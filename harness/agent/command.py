@@ -1,8 +1,8 @@
 """A command as scenario: any program, sampled from outside over its process tree.
 
-A row is taken at each line of its output that matches `step_pattern`, or every BEAT_S without a pattern: then it is a
-sample and no step. Lines that came in one read share the time since the one before. The command is not held up while
-the harness thinks about a look; what it does meanwhile is not counted.
+A row is taken at each line of its output that matches `step_pattern`, or every BEAT_S without a pattern: the row is
+then a sample, not a step. Lines that came in one read share the time since the one before. The command is not stopped
+while the harness judges a look; what it does meanwhile is not counted.
 """
 
 import os
@@ -32,7 +32,7 @@ class CommandWatch(Watch):
         self._cpu_before_s = 0.0
 
     def open(self):
-        os.environ.setdefault("PYTHONUNBUFFERED", "1")  # else the lines of all its steps may come at the end
+        os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
         try:
             self.start(self.job["command"])
         except wrapping.Missing as error:
@@ -60,7 +60,7 @@ class CommandWatch(Watch):
             self._last_at = now
 
     def _steps_came(self, count, now):
-        """So many steps were told of in one read."""
+        """Record `count` steps that arrived in one read."""
         if self._counts():
             took_s, resident_kib, before = now - self._last_at, self.resident(), self.steps()
             for _ in range(count):
@@ -70,11 +70,11 @@ class CommandWatch(Watch):
         self._last_at, self._heard_at = now, self.clock()
 
     def _counts(self):
-        """What it does while the harness thinks, or beyond the budget, is not counted."""
+        """Return whether a step counts: not while the harness judges a look, and not beyond the budget."""
         return self.asked_at is None and self.done is None and self.steps() < self.job["looks"][-1]
 
     def _step(self, now, took_s, resident_kib):
-        """One step more: a row at every stride-th, and perhaps a look."""
+        """Record one more step: a row at every stride-th, and a look if one is due."""
         number = self.steps() + 1
         row, rest = divmod(number, self.stride)
         if not rest and row <= self.rows:
@@ -90,7 +90,7 @@ class CommandWatch(Watch):
     def _sample(self, row, took_s, resident_kib):
         if self._pattern is not None:
             self.table.column(STEP_S)[row] = took_s
-        if resident_kib:  # nothing: it ended while we looked
+        if resident_kib:  # None: the command has just ended
             self.table.column(RSS_KIB)[row] = resident_kib
 
     def _take_look(self, last):
@@ -100,9 +100,9 @@ class CommandWatch(Watch):
             self.end("completed", "")
 
     def _fields(self):
-        """Those of a look. Of a command that has ended the memory is that of its last row.
+        """Return the fields of a look. If the command has ended, its memory is that of the last row.
 
-        The peak is the kernel's for the largest process, or the largest row: between rows nobody sees the sum.
+        The peak is the kernel's for the largest process, or the largest row: between rows the sum is unknown.
         """
         resident_kib = self.resident() or self.table.last(RSS_KIB)
         peaks = [status.read("/proc/%d/status" % pid) for pid in tree.descendants(os.getpid())]
@@ -110,7 +110,7 @@ class CommandWatch(Watch):
         cpu_s = cpu.children_s() - self._cpu_before_s
         return {"rss_kib": resident_kib, "rss_peak_kib": peak_kib or None, "cpu_s": cpu_s}
 
-    # -------------------------------------------------------------- what happens to it
+    # -------------------------------------------------------------- events
 
     def answered(self, answer):
         self.table.header[samples.STARTED] = self._last_at = self._next_at = self.clock()
@@ -142,7 +142,7 @@ class CommandWatch(Watch):
             )
 
     def _said(self):
-        """Its last words, without those that tell of steps."""
+        """Return its last words, without lines that report steps."""
         pattern = self.job["step_pattern"]
         return reason.last_words(self.output.tail.text(), re.compile(pattern) if pattern else None)
 

@@ -1,4 +1,4 @@
-"""From how a process ended to the `end` of a trial. Pure: numbers and words in, (end, message) out."""
+"""Derives the `end` of a trial from how a process ended. Pure: numbers and words in, (end, message) out."""
 
 import signal
 
@@ -13,10 +13,10 @@ def signal_name(number):
 
 
 def of_death(death, place, in_setup, oom_killed, said=""):
-    """For a process that ended by itself, without a word: a signal, or os._exit.
+    """Return the end for a process that died by a signal or os._exit, without reporting a failure.
 
-    `place` is where it was, in words; `said` why, if it said anything. SIGKILL comes from outside: from the kernel for
-    want of memory if the cgroup counted that, else from someone who says nothing about the image.
+    `place` is where it was, in words; `said` why, if it printed anything. SIGKILL comes from outside: from the kernel
+    for lack of memory if the cgroup counted that, else from someone else, which is no evidence about the image.
     """
     if death.signal == signal.SIGKILL and not oom_killed:
         return "infrastructure", "%s: killed by SIGKILL from outside, and the cgroup counted no OOM kill" % place
@@ -31,19 +31,19 @@ def of_death(death, place, in_setup, oom_killed, said=""):
 
 
 def is_bad(death):
-    """Whether a process that should have ended well did not."""
+    """Return whether a process that should have ended well did not."""
     return death.signal is not None or death.exit_code != 0
 
 
 def of_failure(event, oom_killed):
-    """For an exception that the scenario process told of. The kernel may have killed one of its workers."""
+    """Return the end for an exception in the scenario process. The kernel may have killed one of its workers."""
     if event["setup"]:
         return "setup", event["message"]
     return ("oom" if event["oom"] or oom_killed else "crash"), event["message"]
 
 
 def of_judged_command(death, oom_killed, said):
-    """For a command whose exit code alone decides, as `git bisect run` has it. `said`: its last words."""
+    """Return the end for a command whose exit code alone decides, as in `git bisect run`. `said`: its last words."""
     if death.exit_code == 0:
         return "completed", ""
     if death.exit_code == 125:
@@ -52,8 +52,8 @@ def of_judged_command(death, oom_killed, said):
 
 
 def of_command(death, steps, pattern, oom_killed, said):
-    """For a command that is measured. With a pattern, nothing counts before its first step; without one there are no
-    steps, only samples."""
+    """Return the end for a command that is measured. With a pattern, nothing counts before its first step; without
+    one there are no steps, only samples."""
     before_first_step = pattern is not None and steps == 0
     if death.exit_code != 0:
         place = "after %s %d" % ("sample" if pattern is None else "step", steps)

@@ -1,4 +1,4 @@
-"""What start.py calls. Imports all of the agent at once: afterwards its folder is no longer on sys.path."""
+"""The entry point for start.py. It imports all of the agent at once: later its folder is not on sys.path."""
 
 import json
 import sys
@@ -7,9 +7,9 @@ from . import gpu, scenario, supervisor
 
 
 def main(root, arguments):
-    """Run the scenario process when told its file descriptors, else the supervisor; returns the exit code.
+    """Run the scenario process if its file descriptors are given, else the supervisor; return the exit code.
 
-    With the argument `gpus` it only prints what `hello` would tell of the GPUs, as JSON, and ends.
+    With the argument `gpus`, only print the GPU fields of `hello` as JSON.
     """
     if arguments == ["gpus"]:
         sys.stdout.write(json.dumps(gpu.find().facts()) + "\n")

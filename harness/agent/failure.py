@@ -1,4 +1,4 @@
-"""An exception of the scenario, in words: its traceback, cut to what helps, with the most useful line last."""
+"""Describes an exception of the scenario: its traceback, cut to the useful part, with the most useful line last."""
 
 import os
 import re
@@ -21,32 +21,31 @@ OOM_TEXTS = (
 COLOUR = re.compile("\033\\[[0-9;]*m")
 ANNOUNCES = re.compile(r":$|^\d+ root error\(s\) found\.$|^Exception encountered when calling |^Caught \w+ in .*\.$")
 ASIDE = re.compile(r"\s+(?!\s|\(0\))|.*:$|<stack trace|Node: |\d+ root error\(s\) found\.$")
-"""Of the lines after that those without a reason: where an operation was made, its name. `  (0)` begins the first one
-of several."""
+"""Lines after those that contain no reason: where an operation was made, its name. `  (0)` begins the first of
+several reasons."""
 
 
 class Told(Exception):
-    """An error of the agent's own about the scenario: its text says all, with the place where there is one."""
+    """An error of the agent about the scenario: its text is complete, with the place if there is one."""
 
 
 def is_oom(error):
-    """Whether it says that memory ran out: Python's, TensorFlow's, torch's, JAX's or CUDA's way of saying so."""
+    """Return whether the error reports that memory ran out, in the words of Python, TensorFlow, torch, JAX or CUDA."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return isinstance(error, MemoryError) or bool(names & OOM_NAMES) or any(text in _text(error) for text in OOM_TEXTS)
 
 
 def line_of(function):
-    """` (table.py:12 in setup)`, the author's own line; nothing for what is not written in Python."""
+    """Return ` (table.py:12 in setup)`, the function's own line; "" if it is not written in Python."""
     code = getattr(function, "__code__", None)
     return " (%s:%d in %s)" % (os.path.basename(code.co_filename), code.co_firstlineno, code.co_name) if code else ""
 
 
 def describe(error, where, script, else_place=""):
-    """Text that ends with `where: TypeName: message (script.py:12 in function)`.
+    """Return text that ends with `where: TypeName: message (script.py:12 in function)`.
 
-    `else_place` stands where no line of the scenario was reached: it could not even be called.
-
-    Memory that the failed frames held is given back first: without it there may be none to write this with.
+    `else_place` is used if no line of the scenario was reached, because it could not even be called. The memory of the
+    failed frames is released first: otherwise there may be too little to write the text.
     """
     if isinstance(error, Told):
         return _text(error) if _text(error).startswith(where) else "%s: %s" % (where, _text(error))
@@ -65,13 +64,13 @@ def _described(error, where, script, else_place):
         return last
     lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()
     text = "\n".join(lines[-MOST_LINES:])[-MOST_CHARACTERS:]
-    if HEADER not in text:  # cut off, and what follows is to be known for a traceback
+    if HEADER not in text:  # the beginning was cut off: mark the rest as a traceback
         text = "%s:\n  ...\n%s" % (HEADER, text)
     return text + "\n" + last
 
 
 def _without_ours(trace):
-    """The traceback from the first frame that is not the agent's; None when it never got that far."""
+    """Return the traceback from the first frame outside the agent; None if there is none."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(HERE + os.sep):
         trace = trace.tb_next
     return trace
@@ -84,7 +83,7 @@ def _headline(error):
 
 
 def _with_reason(lines):
-    """The first line, and the reason where that one only announces it: TensorFlow, Keras and torch say first where."""
+    """Return the first line, and the reason if that line only announces it, as in TensorFlow, Keras and torch."""
     told = [line for line in lines[1:] if line] if ANNOUNCES.search(lines[0]) else []
     reason = next((line for line in told if not ASIDE.match(line)), told[0] if told else "")
     return ("%s %s" % (lines[0], reason.strip())).strip()
@@ -93,12 +92,12 @@ def _with_reason(lines):
 def _text(error):
     try:
         return str(error)
-    except Exception as problem:  # the scenario's own class may do anything
+    except Exception as problem:  # the scenario's own exception class may do anything
         return "(no text: its __str__ raised %s)" % type(problem).__name__
 
 
 def _place(error, trace, script):
-    """` (file:line in function)` of the innermost frame of the user's script, else of the innermost of all."""
+    """Return ` (file:line in function)` of the innermost frame of the user's script, else of the innermost of all."""
     if isinstance(error, SyntaxError) and trace is None:
         return " (%s:%s)" % (os.path.basename(error.filename or script), error.lineno)
     frames = traceback.extract_tb(trace)

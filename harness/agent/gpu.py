@@ -1,4 +1,4 @@
-"""The GPUs that this container sees: what they are, and which of them CUDA will use."""
+"""The GPUs that this container sees: their properties, and which of them CUDA will use."""
 
 import collections
 
@@ -11,7 +11,7 @@ Card.__doc__ = "A GPU, or a MIG instance of the card `parent`; `parent` is the d
 
 
 class Gpus(object):
-    """The GPUs that can be seen. `problem`: why the driver's library has none, or ""."""
+    """The visible GPUs. `problem`: why the driver's library has none, or ""."""
 
     def __init__(self, library=None, problem=""):
         self.library = library
@@ -19,7 +19,7 @@ class Gpus(object):
         self.cards = [] if library is None else _cards(library)
 
     def facts(self):
-        """The fields of `hello`: `gpus`, if there are any, or `gpu_problem`."""
+        """Return the fields of `hello`: `gpus`, if there are any, or `gpu_problem`."""
         if self.problem:
             return {"gpu_problem": self.problem}
         return {"gpus": [self._fact(card) for card in self.cards]} if self.cards else {}
@@ -44,7 +44,7 @@ class Gpus(object):
 
 
 def find(name=nvml.NAME):
-    """The GPUs of this container, asked of the driver's library; none where there is no such library."""
+    """Return the GPUs of this container, as the driver's library lists them; none if there is no such library."""
     try:
         return Gpus(nvml.load(name))
     except nvml.Unavailable as error:
@@ -52,7 +52,7 @@ def find(name=nvml.NAME):
 
 
 def _cards(library):
-    """Every card, or its MIG instances in its place: a card that is cut up can be used in no other way."""
+    """Return every card, or its MIG instances in its place: a card in MIG mode can be used only through them."""
     found = []
     for index, device in library.devices():
         instances = device.instances() if device.mig() else []
@@ -61,7 +61,7 @@ def _cards(library):
 
 
 def visible(cards, environment):
-    """Those that CUDA will use by CUDA_VISIBLE_DEVICES. All of them where its numbers could mean any."""
+    """Return the cards that CUDA will use by CUDA_VISIBLE_DEVICES; all of them if its numbers are ambiguous."""
     if SUBSET not in environment:
         return cards
     names = {card.parent.name() for card in cards}
@@ -69,10 +69,10 @@ def visible(cards, environment):
     chosen = []
     for word in [word.strip() for word in environment[SUBSET].split(",")]:
         if word.isdigit() and not numbered:
-            return cards  # CUDA counts the fastest card first, and does not say which that is
+            return cards  # CUDA numbers the fastest card first, and does not report which that is
         matching = [card for card in cards if _is_meant(card, word)]
         if not matching:
-            break  # CUDA ends at the first that it does not know
+            break  # CUDA stops at the first unknown entry
         chosen += [card for card in matching if card not in chosen]
     return chosen
 

@@ -1,4 +1,4 @@
-"""What the image is: everything that `hello` tells, found without importing anything of the image. Takes ms."""
+"""The facts about the image that `hello` reports, found in ms without importing anything of the image."""
 
 import fnmatch
 import os
@@ -14,7 +14,7 @@ NOTHING_COMPILED = ", nothing compiled"
 
 
 def facts(patterns, environment, cgroup):
-    """The fields of `hello`. `patterns`: fnmatch patterns of the variables whose values may be told."""
+    """Return the fields of `hello`. `patterns`: fnmatch patterns of the variables whose values may be reported."""
     shown = {
         name: value[:LONGEST_VALUE]
         for name, value in environment.items()
@@ -39,15 +39,15 @@ def facts(patterns, environment, cgroup):
 
 
 def packages(places):
-    """Normalised name -> version of what is installed. The names of the folders say it; hardly a file is opened."""
+    """Return normalised name -> version of the packages, mostly from the names of their folders."""
     return {name: version for name, version, _ in _installed(places)}
 
 
 def wheels(places):
-    """Normalised name -> the tag of the wheel it was installed from, such as `py3-none-any`; of several the first.
+    """Return normalised name -> the tag of its wheel, such as `py3-none-any`; if there are several tags, the first.
 
-    A wheel for this platform alone (`linux_x86_64`), mostly made by the installer itself, may have nothing compiled in
-    it, whatever its tag: that is told behind it. About 15 us a package.
+    A wheel for this platform alone (`linux_x86_64`) was mostly made by the installer, and may contain nothing compiled,
+    whatever its tag: NOTHING_COMPILED is then appended. About 15 us per package.
     """
     found = {}
     for name, _, path in _installed(places):
@@ -58,13 +58,13 @@ def wheels(places):
 
 
 def _is_hollow(tag, path):
-    """Whether a compiler should have made something of it, and there is no library in it: it failed, or was missing."""
+    """Return whether a package that should contain a compiled library has none: the compiler failed, or was missing."""
     record = _read(os.path.join(path, "RECORD")) if tag.split("-")[-1].startswith("linux_") else ""
     return bool(record) and re.search(r"\.so[.,]", record) is None
 
 
 def _installed(places):
-    """Normalised name, version and folder (or file) of what is installed; of one name the first that is found."""
+    """Yield normalised name, version and folder (or file) of each package; the first of several with one name."""
     seen = set()
     for place in places:
         for entry in _listed(place):
@@ -79,7 +79,7 @@ def _installed(places):
 
 
 def _split(stem, path):
-    """`name-version` of wheels, `name-version-pyX.Y` of eggs, `name` alone of development installs."""
+    """Split `name-version` of wheels, `name-version-pyX.Y` of eggs, `name` alone of development installs."""
     words = stem.split("-")
     if len(words) > 1:
         return words[0], words[1]
@@ -100,7 +100,7 @@ def _listed(place):
 
 
 def _libc():
-    """Asked of the C library itself where it answers; musl does not."""
+    """Return the C library and its version, from the library itself if it reports that; musl does not."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
     except (OSError, ValueError):
@@ -118,7 +118,7 @@ def _huge_pages():
 
 
 def _rlimits():
-    """Name -> "soft:hard"; -1 is no limit."""
+    """Return name -> "soft:hard"; -1 means unlimited."""
     names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
     return {name[len("RLIMIT_") :].lower(): "%d:%d" % resource.getrlimit(getattr(resource, name)) for name in names}
 

@@ -1,4 +1,4 @@
-"""The C library by ctypes, where there is one: some images have neither ctypes nor glibc."""
+"""Calls of the C library by ctypes. Some images have neither ctypes nor glibc; the calls then do nothing."""
 
 import fcntl
 import os
@@ -18,31 +18,31 @@ PR_SET_CHILD_SUBREAPER = 36
 MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
 
 
-HIGH_FD = 4000  # above the 1024 and 2048 up to which daemon libraries close what they inherit
+HIGH_FD = 4000  # above 1024 and 2048, up to which daemon libraries close inherited descriptors
 RESERVED_FDS = 32
 
 
 def symbol(name):
-    """The C function of that name, or None."""
+    """Return the C function of that name, or None."""
     return getattr(LIBRARY, name, None)
 
 
 def die_with_parent(parent):
-    """Have the kernel kill this process when its parent ends, also after exec. For the child, before exec."""
+    """Make the kernel kill this process when its parent ends, also after exec. Call it in the child, before exec."""
     if LIBRARY is not None:
         LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it was gone before the kernel had been asked
+    if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
 
 def adopt_orphans():
-    """Become the parent of grandchildren whose own parent ends, so that none can outlive us unseen."""
+    """Become the parent of grandchildren whose own parent ends, so that none can outlive the supervisor unnoticed."""
     if LIBRARY is not None:
         LIBRARY.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def memfd(name):
-    """A nameless file in memory, which no full or read-only file system can refuse; None where there are none."""
+    """Return an unnamed file in memory, which needs no writable file system; None if the kernel has none."""
     if hasattr(os, "memfd_create"):
         create = os.memfd_create
     elif symbol("memfd_create") is not None:
@@ -60,7 +60,7 @@ def _memfd_by_libc(name):
 
 
 def _memfd_by_number(name):
-    """For glibc before 2.27, which has no function for it."""
+    """Make the system call directly, for glibc before 2.27, which has no function for it."""
     number = MEMFD_CREATE.get(platform.machine())
     if LIBRARY is None or number is None:
         raise OSError("memfd_create is not known here")
@@ -74,10 +74,10 @@ def _checked(fd):
 
 
 def raised(fd, limit=None):
-    """The same file under a number out of the way, where programs that close all low ones do not meet it.
+    """Return a duplicate of `fd` with a high number, where programs that close all low descriptors do not reach it.
 
-    As high as HIGH_FD, or nearly as high as the limit allows; `fd` itself where no other number is to be had. It is
-    not inherited. `limit`: the soft RLIMIT_NOFILE.
+    The number is HIGH_FD, or just below the limit; `fd` itself is returned if no other number is available. It is not
+    inherited. `limit`: the soft RLIMIT_NOFILE.
     """
     if limit is None:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

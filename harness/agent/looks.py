@@ -1,4 +1,4 @@
-"""A look: what is measured around gc.collect, where the garbage of the scenario no longer blurs the figures."""
+"""A look: measurements around gc.collect, so that the scenario's uncollected garbage does not blur the figures."""
 
 import gc
 import os
@@ -7,7 +7,7 @@ from .probes import heap, status, tree
 
 
 class Looker(object):
-    """Takes looks with the readers that this process has; what cannot be read is missing in a look."""
+    """Takes looks with the available readers; anything unreadable is missing in a look."""
 
     def __init__(self, readers, cgroup, pool, cpu):
         names = ("rss%s_kib", "rss_kib"), ("heap%s_kib", "heap_kib"), ("blocks%s", "blocks")
@@ -17,7 +17,7 @@ class Looker(object):
         self._cpu = cpu
 
     def look(self):
-        """The fields of model.Look, but for its step."""
+        """Return the fields of model.Look, except its step."""
         fields = self._sample("_before")
         gc.collect()
         fields.update(self._sample(""))
@@ -29,7 +29,7 @@ class Looker(object):
         return fields
 
     def last_look(self):
-        """The same, and once more after the allocator gave back what is free: no step follows that this disturbs."""
+        """Return the same, and measure again after the allocator released free memory, which disturbs no later step."""
         fields = self.look()
         if heap.trim():
             fields.update(self._sample("_trimmed", until=2))

@@ -1,8 +1,8 @@
-"""What the GPUs do during a trial.
+"""Samples the GPUs during a trial.
 
-All of it is the supervisor's work: no call of NVML is made in the scenario process, and none between its steps. At a
-look the scenario stands still; between looks memory is sampled at most every 50 ms, and the rest every 250 ms, or
-more rarely where that would take more than 1 % of the time.
+Only the supervisor samples: the scenario process never calls NVML, not even between its steps. At a look the scenario
+stands still; between looks memory is sampled at most every 50 ms, and the rest every 250 ms, or less often if that
+would take more than 1 % of the time.
 """
 
 import collections
@@ -24,7 +24,8 @@ MOST_XIDS = 16
 
 
 class Pace(object):
-    """When something that costs is due again. Of its last two costs the smaller counts: the other was a neighbour's."""
+    """Decides when a costly action is due again. The smaller of its last two costs counts: the other was disturbed
+    from outside."""
 
     def __init__(self, period_s, clock, share=SHARE):
         self._period_s = period_s
@@ -40,18 +41,18 @@ class Pace(object):
         return max(0.0, self._due - now)
 
     def slow_down(self):
-        """From now on half as often."""
+        """Halve the rate from now on."""
         self._period_s *= 2
 
     def spent(self, began):
-        """It was done, and took from `began` until now."""
+        """Record that the action ran from `began` until now."""
         took_s = self._clock() - began
         cost_s, self._last_cost_s = min(took_s, self._last_cost_s), took_s
         self._due = began + max(self._period_s, cost_s / self._share)
 
 
 class Monitor(object):
-    """What the GPUs of a trial do. Fills the columns `gpu_kib` and `gpu_process_kib` of the table."""
+    """Samples the GPUs of a trial, and fills the columns `gpu_kib` and `gpu_process_kib` of the table."""
 
     def __init__(self, gpus, table, environment, clock=time.perf_counter):
         self._cards = visible(gpus.cards, environment)
@@ -70,11 +71,11 @@ class Monitor(object):
             self.columns = {"gpu_kib": MEMORY, "gpu_process_kib": OWN}
 
     def beat_s(self, otherwise_s):
-        """Most seconds until `tick` should be called."""
+        """Return the maximum number of seconds until `tick` should be called."""
         return min(MEMORY_PERIOD_S, otherwise_s) if self._cards else otherwise_s
 
     def tick(self, now, first_row):
-        """Sample what is due; rows before `first_row` are gone."""
+        """Take the samples that are due; rows before `first_row` are already sent."""
         if not self._cards:
             return
         row = self._table.taken() - 1
@@ -87,7 +88,7 @@ class Monitor(object):
             self._state_pace.spent(began)
 
     def look(self):
-        """The fields of a look, since the last one. Call while the scenario stands still."""
+        """Return the GPU fields of a look, since the last one. Call it while the scenario stands still."""
         if not self._cards:
             return {}
         row = self._table.taken() - 1
@@ -101,7 +102,7 @@ class Monitor(object):
         return fields
 
     def notes(self):
-        """What must be known whatever the trial's end: errors of the driver, a GPU that is gone."""
+        """Return what must be reported however the trial ends: errors of the driver, a lost GPU."""
         if not self._cards:
             return []
         self._drain_xids()
@@ -119,9 +120,9 @@ class Monitor(object):
         return used_kib, own_kib
 
     def _memory_kib(self):
-        """(used on the devices, used by our own processes): None for what the driver does not tell."""
+        """Return (used on the devices, used by this trial's processes), each None if the driver does not report it."""
         told = [card.device.memory_bytes() for card in self._cards]
-        if None in told:  # the sum of the others would be a fall that never was
+        if None in told:  # the sum of the others would look like a fall
             return None, self._own_kib()
         return sum(used for used, _ in told) / 1024.0, self._own_kib()
 
@@ -139,7 +140,7 @@ class Monitor(object):
         self._drain_xids()
 
     def _drain_xids(self):
-        """A driver that tells of one without end is not heard out."""
+        """Read the pending Xid errors, MOST_XIDS at most: a driver may report one without end."""
         for _ in range(MOST_XIDS):
             number = self._next_xid() if self._next_xid is not None else None
             if number is None:
@@ -158,7 +159,7 @@ def _state(device):
 
 
 class Window(object):
-    """States of the GPUs between two looks, reduced to what a look says. Of several cards the worst counts."""
+    """States of the GPUs between two looks, reduced to the fields of a look: those of the worst card."""
 
     def __init__(self):
         self.count = 0
@@ -171,7 +172,7 @@ class Window(object):
         self._most = {}
 
     def add(self, states):
-        """One sample of every card. Clocks and reasons count while a card works."""
+        """Add one sample of every card. Clocks and reasons count while a card works."""
         self.count += 1
         working = [state for state in states if not state.reasons & IDLE]
         reasons = 0

@@ -1,7 +1,7 @@
 """The driver's own library, libnvidia-ml, by ctypes. The container toolkit puts it into every container with a GPU.
 
-Nothing of CUDA is started by this. Functions and structures came and went with driver versions: of several names the
-newest that answers counts, and whatever the driver does not tell is None. Nothing here raises but `load`.
+These calls do not start CUDA. Functions and structures change with driver versions: of several names the newest that
+works is used, and anything that the driver does not report is None. Only `load` raises.
 """
 
 from . import libc
@@ -22,17 +22,17 @@ ERRORS = {
 NOT_TOLD = (1 << 64) - 1
 MOST_DEVICES = 64
 MOST_PROCESSES = 192
-ROOM = 256  # rows: drivers 535.43 to 535.86 write 32 bytes for each process and not 24, at their _v3
+ROOM = 256  # rows: drivers 535.43 to 535.86 write 32 bytes per process instead of 24, in their _v3
 XID = 8
 TEXT_BYTES = 96
 
 
 class Unavailable(Exception):
-    """The library is there, and has no GPU to tell of: the text says why."""
+    """The library exists, but reports no GPU: the text says why."""
 
 
 def load(name=NAME):
-    """The library, initialised; None where there is none. Raises Unavailable."""
+    """Return the library, initialised; None if it does not exist. Raises Unavailable."""
     if libc.ctypes is None:
         return None
     try:
@@ -50,7 +50,7 @@ def words(code):
 
 
 def _call(library, names, *arguments):
-    """The code of the first function of `names` that succeeds, else of the last that is there; None if none is."""
+    """Return the code of the first of `names` that succeeds, else of the last that exists; None if none does."""
     code = None
     for name in names:
         function = getattr(library, name, None)
@@ -62,7 +62,7 @@ def _call(library, names, *arguments):
 
 
 class Asked(object):
-    """What a library and a device have in common: calls that give one value, or None."""
+    """Base of library and device: calls that return one value, or None."""
 
     def __init__(self, library, *first):
         self._library = library
@@ -82,7 +82,7 @@ class Asked(object):
         return self._number((name,), libc.ctypes.c_uint, *arguments)
 
     def _pair(self, name):
-        """The first of the two values of a setting: what it is now, and what it will be."""
+        """Return the first of the two values of a setting: the current one; the second is the pending one."""
         now, pending = libc.ctypes.c_int(), libc.ctypes.c_int()
         done = self._done((name,), libc.ctypes.byref(now), libc.ctypes.byref(pending))
         return (now.value, pending.value) if done else None
@@ -103,7 +103,7 @@ class Library(Asked):
     """NVML itself."""
 
     def driver(self):
-        """`535.104.05`"""
+        """The driver's version: `535.104.05`."""
         return self._text("nvmlSystemGetDriverVersion")
 
     def cuda(self):
@@ -114,14 +114,14 @@ class Library(Asked):
         return "%d.%d" % (number // 1000, number % 1000 // 10) if number and number > 0 else None
 
     def devices(self):
-        """The devices that this process may see, with their index, in the order of their PCI addresses."""
+        """The visible devices, with their index, in the order of their PCI addresses."""
         count = self._number(("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"), libc.ctypes.c_uint) or 0
         names = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
         found = [(index, self._device(names, index)) for index in range(min(count, MOST_DEVICES))]
         return [(index, device) for index, device in found if device is not None]
 
     def xids(self, devices):
-        """A function that returns the next Xid error of these devices or None, without waiting; None if untold."""
+        """Return a function that gives the next Xid error or None without waiting; None if unsupported."""
         events = libc.ctypes.c_void_p()
         if not self._done(("nvmlEventSetCreate",), libc.ctypes.byref(events)):
             return None
@@ -130,7 +130,7 @@ class Library(Asked):
 
 
 class EventReader(Asked):
-    """Events of devices, as they come."""
+    """Events of devices, in order."""
 
     def __init__(self, library, events):
         Asked.__init__(self, library, events)
@@ -161,7 +161,7 @@ class Device(Asked):
         return self._text("nvmlDeviceGetName")
 
     def compute_capability(self):
-        """`8.9`"""
+        """The compute capability: `8.9`."""
         pair = self._pair("nvmlDeviceGetCudaComputeCapability")
         return pair and "%d.%d" % pair
 
@@ -170,7 +170,7 @@ class Device(Asked):
         return pair and bool(pair[0])
 
     def mig(self):
-        """Whether it is cut into MIG instances; None for a card that cannot be."""
+        """Whether the card is in MIG mode; None if it has no such mode."""
         pair = self._pair("nvmlDeviceGetMigMode")
         return pair and bool(pair[0])
 
@@ -196,30 +196,30 @@ class Device(Asked):
         return self._unsigned("nvmlDeviceGetTemperature", libc.ctypes.c_uint(0))
 
     def clock_mhz(self):
-        """Of the streaming multiprocessors, now."""
+        """The current clock of the streaming multiprocessors."""
         return self._unsigned("nvmlDeviceGetClockInfo", libc.ctypes.c_uint(1))
 
     def busy_percent(self):
-        """Of the time in the driver's last period in which a kernel ran."""
+        """The percentage of the driver's last sampling period in which a kernel ran."""
         done = self._done(("nvmlDeviceGetUtilizationRates",), libc.ctypes.byref(self._busy))
         return self._busy.gpu if done else None
 
     def reasons(self):
-        """The bits that say why the clock is not higher."""
+        """The bits of the reasons why the clock is not higher."""
         names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
         return self._number(names, libc.ctypes.c_ulonglong)
 
     def memory_bytes(self):
-        """(used, total), or None. What the driver keeps for itself is not used, where it tells that apart."""
+        """Return (used, total), or None. Memory reserved by the driver is not used, if reported separately."""
         for names, memory in self._memory:
             if self._done(names, libc.ctypes.byref(memory)) and 0 < memory.total < NOT_TOLD:
                 return min(memory.used, memory.total), memory.total
         return None
 
     def processes(self):
-        """pid -> bytes (None where the driver does not tell), of those that compute; None if it cannot be asked.
+        """Return pid -> bytes of the computing processes (None if the driver does not report it); None if unsupported.
 
-        The pids are those of the machine; a container has others.
+        The pids are the machine's, which differ from those inside a container.
         """
         for names, rows in self._processes:
             count = libc.ctypes.c_uint(MOST_PROCESSES)
@@ -229,7 +229,7 @@ class Device(Asked):
         return None
 
     def register(self, kind, events):
-        """Have events of a kind put into a set. False where the device has none."""
+        """Add events of a kind to a set. Return False if the device does not support them."""
         return self._done(("nvmlDeviceRegisterEvents",), libc.ctypes.c_ulonglong(kind), events)
 
 

@@ -1,7 +1,7 @@
-"""The samples of a trial, in memory that two processes share: what was measured survives the death of who did it.
+"""The samples of a trial, in memory shared by two processes: the samples survive the death of the scenario process.
 
-A block of float64: a header, then one column after another, `rows` numbers each. All of it is there before the
-first step, so that sampling retains nothing. Row i was sampled after step (i + 1) * stride.
+A block of float64: a header, then one column after another, `rows` numbers each. It is allocated completely before the
+first step, so that sampling retains no memory. Row i was sampled after step (i + 1) * stride.
 """
 
 import mmap
@@ -17,11 +17,11 @@ STARTED = 1  # when the step in progress, or the look, began (time.perf_counter)
 STOP = 2  # set by the supervisor: end at the next step boundary
 OVERHEAD_S = 3  # time spent on measuring, between the steps of the past looks
 BUSY_S = 4  # time spent in those steps
-LOST = 5  # set by the scenario process: it can no longer talk with the supervisor
-NOT_FINITE = 8  # of each metric two numbers: how many steps returned one that is not finite, and the first of them
+LOST = 5  # set by the scenario process: its connection to the supervisor is broken
+NOT_FINITE = 8  # two numbers per metric: how many steps returned a non-finite value, and the first of them
 
 COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib")
-ALWAYS = 4  # of them, which every process has; the others only where there is a GPU
+ALWAYS = 4  # columns that every process has; the others need a GPU
 MOST_METRICS = 16
 HEADER = NOT_FINITE + 2 * MOST_METRICS
 MOST_ROWS = 200000
@@ -30,19 +30,19 @@ NAN_PAGE = struct.pack("=d", float("nan")) * (PAGE // 8)
 
 
 def shape(budget):
-    """Rows and stride for a trial of `budget` steps."""
+    """Return rows and stride for a trial of `budget` steps."""
     stride = -(-budget // MOST_ROWS)
     return max(1, budget // stride), stride
 
 
 def size_bytes(rows):
-    """Room for all columns. Those that are never used are never touched, so they take no memory."""
+    """Return the size of all columns. Unused columns are never touched, so they take no memory."""
     numbers = HEADER + rows * (len(COLUMNS) + MOST_METRICS)
     return -(-numbers * 8 // PAGE) * PAGE
 
 
 def shared_file(name, size):
-    """An open file of `size` zero bytes without a name, for a process to inherit. Raises OSError."""
+    """Return an open file of `size` zero bytes without a name, which a child can inherit. Raises OSError."""
     fd = libc.memfd(name)
     if fd is not None:
         os.ftruncate(fd, size)
@@ -60,7 +60,7 @@ def _unlinked_file(folder, size):
     os.unlink(path)
     try:
         if size:
-            os.posix_fallocate(fd, 0, size)  # else a full /dev/shm would be a SIGBUS in the middle of a trial
+            os.posix_fallocate(fd, 0, size)  # otherwise a full /dev/shm would cause a SIGBUS in the middle of a trial
     except OSError:
         os.close(fd)
         raise
@@ -68,12 +68,12 @@ def _unlinked_file(folder, size):
 
 
 class Table(object):
-    """A view of the shared memory. `stride`: how many steps a row stands for."""
+    """A view of the shared memory. `stride`: number of steps per row."""
 
     def __init__(self, fd, rows, stride=1):
         self.rows = rows
         self.stride = stride
-        self._memory = mmap.mmap(fd, size_bytes(rows))  # fd -1: of this process alone
+        self._memory = mmap.mmap(fd, size_bytes(rows))  # fd -1: private to this process
         self._numbers = memoryview(self._memory).cast("d")
         self.header = self._numbers[:HEADER]
 
@@ -82,7 +82,7 @@ class Table(object):
         return self._numbers[start : start + self.rows]
 
     def clear(self, first, count):
-        """Fill whole columns with NaN, which also makes their pages resident now and not step by step."""
+        """Fill whole columns with NaN, which also makes their pages resident now instead of step by step."""
         start = (HEADER + first * self.rows) * 8
         end = start + count * self.rows * 8
         for place in range(start, end, PAGE):
@@ -90,11 +90,11 @@ class Table(object):
             self._memory[place:until] = NAN_PAGE[: until - place]
 
     def taken(self):
-        """How many rows are sampled."""
+        """Return the number of rows that are sampled."""
         return int(self.header[STEPS]) // self.stride
 
     def last(self, index):
-        """The newest number of a column that is not NaN, or None."""
+        """Return the newest number of a column that is not NaN, or None."""
         column = self.column(index)
         for row in range(self.taken() - 1, max(-1, self.taken() - 1000), -1):
             if column[row] == column[row]:
@@ -102,6 +102,6 @@ class Table(object):
         return None
 
     def largest(self, index):
-        """The largest number of a column, 0 when there is none."""
+        """Return the largest number of a column, 0 if there is none."""
         column = self.column(index)
         return max((column[row] for row in range(self.taken()) if column[row] == column[row]), default=0.0)

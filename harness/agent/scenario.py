@@ -1,6 +1,6 @@
-"""The scenario process: imports the user's script, steps it, samples itself, and tells the supervisor what happens.
+"""The scenario process: imports the user's script, steps it, samples itself, and reports to the supervisor.
 
-It has a process of its own because it may die in any way. It writes events, JSON lines, to one pipe and reads
+It is a separate process because it may die in any way. It writes events, JSON lines, to one pipe and reads
 answers from another; the samples lie in shared memory (samples.py).
 
     {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step; waits
@@ -28,11 +28,11 @@ CAME_BACK = "a process that it forked came back out of it; let that process end 
 
 
 class ScriptError(failure.Told):
-    """The script is no scenario."""
+    """The script is not a scenario."""
 
 
 class LinkLost(Exception):
-    """The supervisor cannot be talked with: it is gone, or the scenario closed what leads to it."""
+    """The connection to the supervisor is broken: the supervisor is gone, or the scenario closed its descriptors."""
 
 
 class Link(object):
@@ -52,10 +52,10 @@ class Link(object):
             raise LinkLost()
 
     def ask(self, kind, **fields):
-        """Tell of it and wait: "go" or "stop"."""
+        """Send an event and wait for the answer: "go" or "stop"."""
         self.tell(kind, **fields)
         try:
-            answer = os.read(self._answers_fd, 64)  # one line, written at once
+            answer = os.read(self._answers_fd, 64)  # one line, written in one piece
         except OSError:
             raise LinkLost()
         if not answer:
@@ -64,7 +64,7 @@ class Link(object):
 
 
 def main(root, fds):
-    """Run the job's script. The fds: events, answers, shared samples, stacks."""
+    """Run the job's script. `fds`: events, answers, shared samples, stacks."""
     events_fd, answers_fd, table_fd, stacks_fd = fds
     for fd in fds:
         os.set_inheritable(fd, False)
@@ -77,11 +77,11 @@ def main(root, fds):
     return Scenario(job, os.path.join(root, job["script"]), table, link).run()
 
 
-GENERATES, AWAITS = 0x20 | 0x200, 0x80  # of code.co_flags: inspect's CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
+GENERATES, AWAITS = 0x20 | 0x200, 0x80  # bits of code.co_flags: CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
 
 
 def _idle(function):
-    """Why a call of it would do nothing, or None: it would be measured, and found good."""
+    """Return why a call of the function would do nothing, or None: measured as it is, it would seem good."""
     flags = function.__code__.co_flags if hasattr(function, "__code__") else 0
     if flags & GENERATES:
         return "the step function has a yield, so a call of it runs none of it; let it return"
@@ -104,13 +104,13 @@ class Scenario(object):
         self.step_place = ""
 
     def run(self):
-        """The process's exit code: 0, or 1 after a failure that was told."""
+        """Run the script and return the exit code: 0, or 1 after a reported failure."""
         try:
             return self._run()
         except LinkLost:
             if os.getpid() == self.owner:
                 self.table.header[samples.LOST] = 1
-            os._exit(1)  # at once: nobody is there for whom to end well
+            os._exit(1)  # end at once: the supervisor is gone
 
     def _run(self):
         try:
@@ -123,7 +123,7 @@ class Scenario(object):
             os._exit(1)
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
             if os.getpid() != self.owner:
-                raise  # a child that the scenario forked: its end is its own
+                raise  # in a child that the scenario forked: its end is its own matter
             self._fail(error)
             return 1
         self._tear_down()
@@ -141,7 +141,7 @@ class Scenario(object):
         stepper = stepping.Stepper(step, self.table, readers)
         stepper.run(0, 1)
         pool = self._follow_pool(stepper)
-        self.link.ask(  # it waits, so that what is counted, and printed, by now is known
+        self.link.ask(  # wait here, so that the supervisor can count, and read the output, up to now
             "ready",
             setup_s=setup_s,
             first_step_s=stepper.busy_s,
@@ -160,9 +160,9 @@ class Scenario(object):
                 self.link.tell("file", name=name, text=piece)
 
     def _follow_pool(self, stepper):
-        """The frameworks' pools: for the looks, and for the steps too where one is in use that is cheap to ask."""
+        """Add the frameworks' pools to the looks, and also to the steps if one in use can be queried fast."""
         pool = pools.find()
-        pool.look()  # what asking allocates once, it allocates now
+        pool.look()  # so that one-time allocations of the query happen now
         read = pool.step_reader()
         if read is not None:
             self.table.clear(samples.COLUMNS.index("gpu_pool_kib"), 1)
@@ -170,7 +170,7 @@ class Scenario(object):
         return pool
 
     def _readers(self):
-        """Column -> function that reads it, None where there is nothing to read."""
+        """Return column -> function that reads it, None if there is nothing to read."""
         return {
             "rss_kib": rss.reader(),
             "heap_kib": heap.reader(libraries.foreign_allocator()),
@@ -194,7 +194,7 @@ class Scenario(object):
         return step
 
     def _load(self):
-        """The script as a module, found as `python script.py` would find what it imports."""
+        """Return the script as a module, with the import path that `python script.py` would have."""
         folder, name = os.path.split(self.script)
         sys.path.insert(0, folder)
         sys.argv = [self.script]
@@ -207,7 +207,7 @@ class Scenario(object):
         return module
 
     def _step_and_look(self, stepper, looker):
-        """Run to the budget, to an answer of stop, or to the supervisor's request; the way it ended."""
+        """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""
         budget = self.job["looks"][-1]
         for count in self.job["looks"]:
             stepper.run(stepper.steps, count)
@@ -226,7 +226,7 @@ class Scenario(object):
         self.link.tell("failed", setup=in_setup, oom=oom, message=message)
 
     def _tear_down(self):
-        """All the steps were made; a failure here is told."""
+        """Run the teardown after all steps; report its failure."""
         try:
             if hasattr(self.module, "teardown"):
                 self.module.teardown()

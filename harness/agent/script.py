@@ -1,4 +1,4 @@
-"""The supervisor's side of a script scenario: the scenario process (scenario.py) and what it tells."""
+"""The supervisor's side of a script scenario: starts the scenario process (scenario.py) and handles its events."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class ScriptWatch(Watch):
         self._lowest_fd = None
         self._answers_fd = None
         self._lines = wire.Lines()
-        self._verdict = None  # (end, message), by the scenario's own word
+        self._verdict = None  # (end, message), as the scenario process reported it
         self._made_its_steps = False
         self._failed_at_exit = False
         self._metrics = []
@@ -50,7 +50,7 @@ class ScriptWatch(Watch):
         inherited = (events, answers, self._table_fd, self._stacks_fd)
         self._lowest_fd = min(inherited)
         start = os.path.join(self.root, "start.py")
-        # -u: what it printed before a segmentation fault must not be lost in a buffer.
+        # -u: output before a segmentation fault must not be lost in a buffer.
         command = [sys.executable, "-B", "-u", start] + [str(fd) for fd in inherited]
         try:
             self.start(command, inherited)
@@ -60,7 +60,7 @@ class ScriptWatch(Watch):
         os.close(answers)
         self.listen(self._events_fd, self._events)
 
-    # -------------------------------------------------------------- what the scenario process tells
+    # -------------------------------------------------------------- events of the scenario process
 
     def _events(self):
         data = wire.read_available(self._events_fd)
@@ -80,7 +80,7 @@ class ScriptWatch(Watch):
     def _on_ready(self, setup_s, first_step_s, probes, metrics):
         self._setup_s = setup_s
         self._metrics = metrics
-        Watch.drain(self)  # it waits: this is all that it has printed up to now
+        Watch.drain(self)  # the scenario waits, so this is its complete output so far
         first = len(samples.COLUMNS)
         self.columns = {"step_s": 0}
         self.columns.update((name, samples.COLUMNS.index(name)) for name in probes)
@@ -91,7 +91,7 @@ class ScriptWatch(Watch):
     def _on_look(self, step, look, last):
         self.look(step, look, last)
         if last:
-            self.answered("stop")  # it waited, so that what its GPUs hold is not yet given back
+            self.answered("stop")  # it waited, so that its GPU memory was not yet released
 
     def _on_failed(self, **event):
         self._leave(ending.of_failure(event, self.oom_killed()))
@@ -112,25 +112,26 @@ class ScriptWatch(Watch):
         self.file(name, text)
 
     def _leave(self, verdict):
-        """By the first word: where a process came back that it had forked, its parent may yet say that all is well."""
+        """Record how the scenario ended. Only the first report counts: after a failure in a process that it forked,
+        the parent may still report a good end."""
         if self._verdict is not None:
             return
         self._verdict = verdict
         self._leave_by = self.clock() + self._ending_s()
 
     def _ending_s(self):
-        """Seconds for its threads, its children and its teardown to end. Under another program all of it is slow, but
-        hardly slower than setup was."""
+        """Return the seconds for its threads, children and teardown to end. Under another program all of that is
+        slow, but hardly slower than setup was."""
         limit_s = AFTER_END_S if self._made_its_steps else AFTER_FAILURE_S
         return limit_s if self.wrapper is None else max(limit_s, self._setup_s)
 
-    # -------------------------------------------------------------- what happens to it
+    # -------------------------------------------------------------- end
 
     def answered(self, answer):
         try:
             os.write(self._answers_fd, answer.encode("ascii") + b"\n")
         except BrokenPipeError:
-            return  # it died while it waited; its death is about to be noticed
+            return  # it died while it waited, which will be noticed next
 
     def tick(self, now):
         if self.done is not None or self._leave_by is None or now <= self._leave_by:
@@ -173,7 +174,7 @@ class ScriptWatch(Watch):
         self.end(end, message + self._place(stacks), death=death, stacks=stacks)
 
     def overdue(self, now):
-        """The time limit is reached: let it end between two steps if it makes any, else say where it hangs."""
+        """Handle the time limit: end the scenario between two steps if it makes any, else find where it hangs."""
         if self._verdict is not None:
             return
         limit_s = self.job["timeout_s"]
@@ -201,7 +202,7 @@ class ScriptWatch(Watch):
     # -------------------------------------------------------------- stacks
 
     def _ask_stacks(self):
-        """The stacks of all threads, which faulthandler writes even when the process is stuck in C."""
+        """Request the stacks of all threads, which faulthandler writes even if the process is stuck in C."""
         os.kill(self.child.pid, STACKS_SIGNAL)
         until = self.clock() + STACKS_S
         text = ""
@@ -213,12 +214,12 @@ class ScriptWatch(Watch):
         return text
 
     def _stacks(self):
-        """What faulthandler wrote, without the agent's own frames."""
+        """Return what faulthandler wrote, without the agent's own frames."""
         text = os.pread(self._stacks_fd, wire.TAIL_BYTES, 0).decode("utf-8", "replace")
         ours = ('File "%s/harness_agent/' % self.root, 'File "%s/start.py"' % self.root)
         return "".join(line for line in text.splitlines(True) if not line.strip().startswith(ours))
 
     def _place(self, stacks):
-        """` (file:line in function)` of the innermost frame in the user's files, or nothing."""
+        """Return ` (file:line in function)` of the innermost frame in the user's files, or ""."""
         frame = re.search(r'File "%s/scenario/(.+?)", line (\d+) in (\S+)' % re.escape(self.root), stacks)
         return " (%s:%s in %s)" % frame.groups() if frame else ""

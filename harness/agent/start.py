@@ -1,7 +1,7 @@
-"""Starts the agent: `python -B ROOT/start.py` is the supervisor, which starts the scenario process through here too.
+"""Starts the agent: `python -B ROOT/start.py` is the supervisor, which starts the scenario process in the same way.
 
-ROOT is on sys.path only while the agent's own modules are imported, so that nothing of ours shadows what the
-scenario imports.
+ROOT is on sys.path only while the agent's own modules are imported, so that none of them shadows what the scenario
+imports.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The loop that everything else is for: call the step, time it, sample, without leaving a trace of its own.
+"""The step loop: calls the step, times it and samples, without affecting the measurement.
 
-Nothing here may retain memory from one step to the next. The whole of it costs a few µs a step.
+Nothing here may retain memory from one step to the next. The overhead is a few µs per step.
 """
 
 import functools
@@ -11,17 +11,17 @@ import time
 from . import samples
 from .probes import cpu
 
-# A probe may cost this share of the step that it follows, or the floor where a step is too short for that. Every
-# verdict on memory needs the resident memory: it is left out only where it costs ten times what it does elsewhere.
+# A probe may cost this share of the step that it follows, or the floor if a step is too short for that. Every verdict
+# on memory needs the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
 SHARE = 0.0005
 FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
 
 
 CALIBRATIONS = 1000
-LARGEST = 1e30  # what is larger is no measurement: the harness takes it for missing
+LARGEST = 1e30  # a larger number is not a measurement: the harness treats it as missing
 
 
-LEAST_S = 1e-9  # no step takes less
+LEAST_S = 1e-9  # lower bound of a step's duration
 
 
 class CameBack(Exception):
@@ -50,12 +50,12 @@ class Stepper(object):
                 self.add(name, read)
 
     def add(self, name, read):
-        """Sample another column from the next step on. `probes` are the names of all of them."""
+        """Sample another column from the next step on. `probes` then holds its name too."""
         self.probes.append(name)
         self._probes.append(thinned(read, self._table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
 
     def run(self, start, stop):
-        """Make the steps from start to stop (0-based), fewer when the supervisor asks for an end."""
+        """Make the steps from start to stop (0-based); fewer if the supervisor requests an end."""
         self.cpu.resume()
         began = time.perf_counter()
         busy_s = self._loop(start, stop)
@@ -85,7 +85,7 @@ class Stepper(object):
             row_busy_s += took_s
             if result is not None:
                 metrics.record(row, number, result)
-                result = None  # the scenario's objects are not kept alive into the next step
+                result = None  # do not keep the scenario's objects alive into the next step
             if number == row_end and row <= last_row:
                 step_s[row] = row_busy_s / stride
                 for probe in probes:
@@ -101,14 +101,13 @@ class Stepper(object):
         return busy_s
 
     def aside(self, look):
-        """Do something that is no step; the supervisor sees when it began, as it does for a step."""
+        """Do something that is not a step; its begin is recorded for the supervisor, as for a step."""
         self._table.header[samples.STARTED] = time.perf_counter()
         return look()
 
 
 def clock_cost_s(clock=time.perf_counter):
-    """What would be measured between the two readings of the clock if there were no step: 0.1 us, which is much beside
-    a step of 0.3 us."""
+    """Return the time between two readings of the clock: 0.1 us, which matters for a step of 0.3 us."""
     header, least_s = memoryview(bytearray(8)).cast("d"), 1.0
     for _ in range(CALIBRATIONS):
         header[0] = started = clock()
@@ -118,9 +117,10 @@ def clock_cost_s(clock=time.perf_counter):
 
 
 def thinned(read, column, floor_s, clock=time.perf_counter):
-    """A probe that pays for itself: after a sample that cost c it rests until that many rows have earned c.
+    """Return a probe that limits its own cost: after a sample of cost c it pauses until its share of later steps
+    amounts to c.
 
-    The smaller of the last two costs counts, so that one interruption does not silence it for long.
+    The smaller of the last two costs counts, so that one interruption does not pause it for long.
     """
     due, last_cost_s = 0.0, 0.0
 
@@ -138,7 +138,7 @@ def thinned(read, column, floor_s, clock=time.perf_counter):
 
 
 def as_float(number):
-    """NaN for one that no float can hold: what a step returns is no reason for it to fail."""
+    """Return a float, NaN for a number that no float can hold: a step's return value must not make it fail."""
     try:
         return float(number)
     except OverflowError:
@@ -148,7 +148,7 @@ def as_float(number):
 class Metrics(object):
     """The scenario's own numbers: a dict that step returns, or one number, `items`. The first result names them.
 
-    Those that are not finite, or too large to reckon with, are counted in the table's header, where they survive.
+    Values that are not finite or exceed LARGEST are counted in the table's header, which survives a crash.
     """
 
     def __init__(self, table):
@@ -156,7 +156,7 @@ class Metrics(object):
         self._columns = None
 
     def record(self, row, number, result):
-        """Take the result of step `number`, which belongs to `row`."""
+        """Record the result of step `number`, which belongs to `row`."""
         if self._columns is None:
             self._learn(result)
         for place, (name, column) in enumerate(self._columns):
@@ -175,13 +175,14 @@ class Metrics(object):
         header[place] += 1
 
     def settle(self):
-        """The names, in the order of their columns, after the first step: there will be no others."""
+        """Return the names after the first step, in the order of their columns; no more are added."""
         if self._columns is None:
             self._columns = []
         return [name for name, _ in self._columns]
 
     def _learn(self, result):
-        """At most MOST_METRICS names, none of ours. Results that are neither a dict nor a number are no metrics."""
+        """Take the names from the first result: at most MOST_METRICS, none of the agent's own. A result that is
+        neither a dict nor a number has no metrics."""
         if isinstance(result, dict):
             names = [name for name in result if isinstance(name, str) and name not in (*samples.COLUMNS, "step")]
         else:

@@ -1,4 +1,4 @@
-"""The supervisor: reads the job, says hello, and watches one trial to its end."""
+"""The supervisor: reads the job, sends `hello`, and watches one trial to its end."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from .script import ScriptWatch
 
 
 def main(root):
-    """Run ROOT/job.json; 0 when `done` could be told, else 1."""
+    """Run ROOT/job.json; return 0 if `done` could be sent, else 1."""
     with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
     child.set_oom_score(-500)
@@ -19,7 +19,7 @@ def main(root):
     outbox = wire.Outbox(1, job["marker"])
     gpus = gpu.find()
     if gpu.visible(gpus.cards, os.environ):
-        # Else TensorFlow takes nearly all of the memory at once, and no figure of it means anything.
+        # Otherwise TensorFlow reserves nearly all GPU memory at once, and its figures mean nothing.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     outbox.send("hello", **dict(hello.facts(job["environment"], os.environ, cgroup.find()), **gpus.facts()))
     watch = (CommandWatch if job["command"] else ScriptWatch)(job, root, outbox, gpus)

@@ -1,11 +1,11 @@
-"""What the supervisor waits with: a clock that can stand still, and an fd that wakes it."""
+"""Tools for the supervisor's waiting: a clock that can be paused, and a file descriptor that signals wake."""
 
 import os
 import signal
 
 
 class Countdown(object):
-    """Seconds left, of a clock that can stand still."""
+    """Seconds left, on a clock that can be paused."""
 
     def __init__(self, seconds, now):
         self._end = now + seconds
@@ -23,7 +23,7 @@ class Countdown(object):
 
 
 def signals_as_fd():
-    """An fd that can be read when a signal came: the death of a child, or a request to end."""
+    """Return a file descriptor that becomes readable after a signal: the death of a child, or a request to end."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)

@@ -1,4 +1,4 @@
-"""One trial seen from outside: the conversation with the harness, the clock, and the child's end.
+"""Supervises one trial: the conversation with the harness, the time limits, and the child's end.
 
 `Watch` is the part that scripts and commands have in common; script.py and command.py complete it.
 """
@@ -51,21 +51,21 @@ class Watch(object):
         self.monitor = None
 
     def measure_in(self, table):
-        """Take `table` for the samples, those of the GPUs among them."""
+        """Use `table` for the samples, including those of the GPUs."""
         self.table = table
         self.monitor = monitor.Monitor(self._gpus, table, os.environ, clock=self.clock)
 
     # -------------------------------------------------------------- the loop
 
     def run(self):
-        """Until `done` is known and sent. Whatever happens, nothing that was started outlives this."""
+        """Run until `done` is decided and sent. In any case, every started process is ended."""
         self.listen(0, self._heard)
         self.listen(self._signals, self._signalled)
         try:
             self.open()
             while self.done is None:
                 self._turn(self._pause_s())
-        except Exception as error:  # our own fault: the harness hears of it, and the image is not blamed
+        except Exception as error:  # the agent's own bug: reported to the harness, and not counted against the image
             self.end("infrastructure", "%sthe agent failed: %r" % (traceback.format_exc(), error))
         self._finish()
         self._flush()
@@ -83,7 +83,7 @@ class Watch(object):
         if self.wrapper is not None:
             command = self.wrapper.command(command)
             os.environ.update(self.wrapper.environment)
-        places = files.Places(self.root, os.environ, self.output)  # it walks through them: nothing runs yet
+        places = files.Places(self.root, os.environ, self.output)  # walks through the places now, before anything runs
         self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
         self.countdown = waiting.Countdown(self.job["timeout_s"], self.clock())
         self.census = census.Census(self.child.pid, places, self.steps, clock=self.clock)
@@ -109,7 +109,7 @@ class Watch(object):
         self.tick(now)
 
     def _exchange(self, pause_s):
-        """Read and write what can be, waiting up to `pause_s` for it."""
+        """Read and write what is possible, waiting up to `pause_s` for it."""
         if self.outbox.pending and not self.gone:
             self._selector.register(self.outbox.fd, selectors.EVENT_WRITE, self.outbox.write_some)
         try:
@@ -121,7 +121,7 @@ class Watch(object):
             self.mute(self.outbox.fd)
 
     def _pause_s(self):
-        """Until the next thing that has a time: progress, the end of a wait, the deadline."""
+        """Return the seconds to the next timed event: progress, the end of a wait, the deadline."""
         now = self.clock()
         beat_s = self.monitor.beat_s(self.beat_s())
         if self.asked_at is None:
@@ -131,7 +131,7 @@ class Watch(object):
         return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, beat_s))
 
     def beat_s(self):
-        """Most seconds between two ticks."""
+        """Return the maximum number of seconds between two ticks."""
         return PROGRESS_S
 
     # -------------------------------------------------------------- what comes in
@@ -175,10 +175,10 @@ class Watch(object):
         return bool(data)
 
     def printed(self, data):
-        """The child wrote this."""
+        """Handle output of the child."""
 
     def drain(self):
-        """Read what the dead child left in its pipes; not for ever, as its children may go on writing."""
+        """Read what the dead child left in its pipes, for a limited time: its children may go on writing."""
         for _ in range(64):
             if not self._output():
                 return
@@ -198,7 +198,7 @@ class Watch(object):
         )
 
     def look(self, step, look, last):
-        """Tell of a look, after the samples that it covers; unless it is the last, wait for an answer."""
+        """Send a look, after the samples that it covers; unless it is the last, wait for an answer."""
         look = dict(look, **self.monitor.look())
         self.census.look()
         self._send_samples()
@@ -230,7 +230,7 @@ class Watch(object):
         return int(self.table.header[samples.STEPS])
 
     def stuck(self, now):
-        """Whether the step in progress takes longer than the steps before it give reason to wait."""
+        """Return whether the step in progress takes much longer than the earlier steps did."""
         patience_s = max(LEAST_PATIENCE_S, PATIENCE_STEPS * self.table.largest(self.columns["step_s"]))
         return now - self.table.header[samples.STARTED] > patience_s
 
@@ -238,10 +238,8 @@ class Watch(object):
         return self._group.oom_kills() > self._oom_kills
 
     def end(self, end, message, death=None, stacks="", at_exit=False):
-        """Decide how the trial ended; `death`, if it is what decided; `at_exit`: after all its steps were made.
-
-        The first word counts.
-        """
+        """Record how the trial ended; only the first call counts. `death`: the process's death, if that decided it;
+        `at_exit`: all steps were made before."""
         if self.done is None:
             self.done = {
                 "end": end,
@@ -267,13 +265,13 @@ class Watch(object):
             last_step=self.steps(),
             peak_rss_kib=wire.tidy(self._peak_rss_kib()),
             probe_cost=wire.tidy(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
-            # How it ended is the last word: what reads only the last line must not take a note for it.
+            # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
             **self.about_output(),
         )
 
     def about_output(self):
-        """The fields of `done` on what it printed and returned."""
+        """Return the fields of `done` about what it printed and returned."""
         return dict(self.output.fields(), not_finite={}, buffered="")
 
     def _send_files(self):
@@ -282,18 +280,19 @@ class Watch(object):
                 self.file(name, text)
 
     def file(self, name, text):
-        """Send what a wrapping probe found."""
+        """Send a result file of a wrapping probe."""
         for piece in wrapping.pieces(text):
             self.outbox.send("file", name=name, text=piece)
 
     def _peak_rss_kib(self):
-        """The largest sample, or what the kernel says when it lets go of the child: it sees between the samples."""
+        """Return the larger of the largest sample and the kernel's peak for the child, which covers the time
+        between."""
         death = self.child and self.child.death
         peak_kib = self.table.largest(self.columns["rss_kib"])
         return max(peak_kib, death.peak_rss_kib if death else 0) or None
 
     def _flush(self):
-        """Write out the rest, for as long as somebody may be reading."""
+        """Send the rest, as long as the harness reads."""
         until = self.clock() + FLUSH_S
         while self.outbox.pending and not self.gone and self.clock() < until:
             self._exchange(0.1)

@@ -1,4 +1,4 @@
-"""Lines to the harness and from the scenario. See the package's docstring for the messages."""
+"""Encodes messages to the harness and splits output into lines. The package's docstring lists the messages."""
 
 import collections
 import json
@@ -14,21 +14,21 @@ BYTES_A_NUMBER = 24
 
 
 def tidy(number):
-    """A float as JSON can say it: NaN and infinities are null, whole numbers are written without a fraction."""
+    """Return a number for JSON: null for NaN and infinities; whole numbers without a fraction."""
     if number is None or not math.isfinite(number):
         return None
     return int(number) if number == int(number) else round(number, 9)
 
 
 def chunks(start, stop, columns):
-    """Ranges of rows from start to stop, each small enough for one line."""
+    """Yield ranges of rows from start to stop, each small enough for one line."""
     rows = min(ROWS_A_CHUNK, LONGEST_LINE // (BYTES_A_NUMBER * (columns + 1)))
     for first in range(start, stop, rows):
         yield range(first, min(first + rows, stop))
 
 
 class Outbox(object):
-    """Messages on their way to the harness, which may read slowly or never: nothing here waits for it."""
+    """Queued messages to the harness, which may read slowly or never; sending never blocks."""
 
     def __init__(self, fd, marker):
         self.fd = fd
@@ -38,17 +38,17 @@ class Outbox(object):
     def send(self, kind, **fields):
         fields["type"] = kind
         line = json.dumps(fields, allow_nan=False).encode("ascii")
-        # The newline in front ends whatever the image left unfinished on the line.
+        # The leading newline ends an unfinished line of the image's output.
         self.pending += b"\n" + self._marker + b" " + line + b"\n"
 
     def write_some(self):
-        """Call when the fd can be written: then at least PIPE_BUF bytes go without blocking."""
+        """Write what is possible. Call it when the fd is writable: at least PIPE_BUF bytes then go without blocking."""
         written = os.write(self.fd, self.pending[: select.PIPE_BUF])
         del self.pending[:written]
 
 
 class Lines(object):
-    """Cuts a stream of bytes into lines; of a line over the limit only the beginning is kept."""
+    """Splits a stream of bytes into lines; of a line over the limit only the beginning is kept."""
 
     def __init__(self, ends=b"\n"):
         self._rest = bytearray()
@@ -89,11 +89,11 @@ class Tail(object):
 
 
 class Output(object):
-    """What the scenario printed: its beginning, its end, and how much of it came after the first step."""
+    """What the scenario printed: its beginning, its end, and the number of bytes after the first step."""
 
     def __init__(self):
         self.bytes = 0
-        self.told = 0  # bytes that it wrote to the agent
+        self.told = 0  # bytes written to the agent
         self.tail = Tail()
         self._head = b""
         self._first_step_at = None
@@ -105,11 +105,11 @@ class Output(object):
             self._head += data[: HEAD_BYTES - len(self._head)]
 
     def stepped(self):
-        """The first step is made."""
+        """Note that the first step is made."""
         self._first_step_at = self.bytes
 
     def fields(self):
-        """Those of `done`; output_bytes is null where no step was made."""
+        """Return the fields of `done`; output_bytes is null if no step was made."""
         return {
             "output_bytes": None if self._first_step_at is None else self.bytes - self._first_step_at,
             "output_head": self._head.decode("utf-8", "replace"),
@@ -118,7 +118,7 @@ class Output(object):
 
 
 def read_available(fd):
-    """What can be read now from a non-blocking fd: None when nothing is there yet, b"" at its end."""
+    """Return what a non-blocking fd has now: None if nothing is there yet, b"" at its end."""
     try:
         return os.read(fd, 1 << 16)
     except BlockingIOError:

@@ -1,1 +1,1 @@
-"""What a run asks of the judge, and what it keeps of the answers."""
+"""Assessment of a whole run: the noise, verdicts and changes of each block, and the findings of all blocks."""

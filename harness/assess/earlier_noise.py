@@ -1,4 +1,4 @@
-"""What earlier runs of a matrix measured of a host: how far two equal images are apart there."""
+"""A/A noise of a host, from earlier runs of a matrix: how far launches of one image differ there."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from harness.errors import UsageError
 from harness.judge.comparison.aa_noise import Pair, noise_of, pooled
 from harness.model import Block, Host, Noise, Plan, Trial
 from harness.store import read_trial
-from harness.store.trials import trial_files
+from harness.store.trial_json import trial_files
 
 NEWEST_RUNS = 5
+"""Number of earlier runs that are read, newest first."""
 
 
 def measured_noise(folder: Path, plan: Plan, host: Host) -> dict[str, Noise]:
-    """By scenario the noise of a host, from the twins (docs/verdicts.md) that the newest runs in `folder` launched."""
+    """Return the noise of a host by scenario, from the A/A pairs (docs/verdicts.md) of the newest runs in `folder`."""
     runs = sorted((path for path in folder.glob("[0-9]*") if _has_trials(path)), reverse=True)[:NEWEST_RUNS]
     found: dict[str, list[Noise | None]] = {}
     for block in plan.blocks:
@@ -32,7 +33,7 @@ def _has_trials(run: Path) -> bool:
 
 
 def _pairs(runs: Sequence[Path], block: Block) -> Iterator[Pair]:
-    """Launches of an image and of its twin that were side by side."""
+    """Yield the launches of an image and its A/A replicate (twin) that ran side by side."""
     for cell in block.cells:
         twins = _trials(runs, replace(cell, twin=True).id)
         ours = _trials(runs, cell.id) if twins else {}
@@ -40,7 +41,7 @@ def _pairs(runs: Sequence[Path], block: Block) -> Iterator[Pair]:
 
 
 def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Trial]:
-    """Those of a cell that were measured, by run and round; a trial that several runs have counts once."""
+    """Return the measured trials of a cell by run and round; a trial that several runs contain counts once."""
     paths = [path for run in runs for path in trial_files(run, of=cell_id)]
     trials = [trial for path in paths if (trial := _read(path)) is not None and trial.measured]
     return {(trial.run, trial.round): trial for trial in trials}
@@ -49,5 +50,5 @@ def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Tria
 def _read(path: Path) -> Trial | None:
     try:
         return read_trial(path)
-    except UsageError:  # edited, or of a later format: then it tells of no noise
+    except UsageError:  # the file was edited, or has a later format
         return None

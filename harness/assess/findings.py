@@ -1,4 +1,4 @@
-"""Findings of a whole run: what each block's history shows, and Holm's correction within a scenario."""
+"""Findings of a whole run: the changes of every block that pass Holm's correction within their scenario."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ class _Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """The findings of a run, and its blocks with what the findings say of each cell."""
+    """The findings of a run, and its blocks with the findings entered in the verdicts of their cells."""
 
     findings: tuple[Finding, ...]
     blocks: tuple[JudgedBlock, ...]
 
 
 def find(blocks: Sequence[JudgedBlock]) -> Findings:
-    """The findings of every block, in the order given.
+    """Return the findings of every block, in the order given.
 
-    A change of a level rests on its p-value alone, so it must also hold among all of its scenario's: Holm, family-wise
-    error FAMILY_ALPHA, in which each signal has the weight of the table of signals. A verdict (leak, crash) rests on
-    launches that agree. What another finding explains is marked so.
+    A change of a level rests on its p-value alone, so it must also pass Holm's correction over all comparisons of its
+    scenario: family-wise error FAMILY_ALPHA, each signal with its weight in the table of signals. A verdict (leak,
+    crash) rests on launches that agree and is not corrected. A finding that another one explains is marked as its
+    consequence.
     """
     found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
     held = _holm(found, blocks)
@@ -59,7 +60,7 @@ def _is_level(item: _Found) -> bool:
 
 
 def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
-    """The ids of those whose p survives the correction within their scenario. Comparisons that found nothing count."""
+    """Return the ids of the level changes that survive the correction. Comparisons that found no change count, too."""
     kept: set[int] = set()
     for scenario in {item.block.scenario for item in found}:
         family: dict[tuple[int, str], list[_Found]] = {
@@ -68,7 +69,7 @@ def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
         for item in found:
             if item.block.scenario == scenario and _is_level(item) and item.change.p is not None:
                 family.setdefault((id(item.block), item.change.metric), []).append(item)
-        # Each change of a level counts as a hypothesis of its own, with its signal's weight.
+        # Each change of a level is a hypothesis of its own, with its signal's weight.
         weighted = [(item, signal_of(name).weight) for (_, name), items in family.items() for item in items or (None,)]
         p_values = [1.0 if item is None or item.change.p is None else item.change.p for item, _ in weighted]
         held = holm(p_values, FAMILY_ALPHA, weights=[weight for _, weight in weighted])
@@ -77,14 +78,14 @@ def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
 
 
 def _confirmed(item: _Found) -> bool:
-    """Whether each side was measured in launches of its own, at least two, that agree (else it had no verdict)."""
+    """Whether each side has at least two launches of its own that agree; with fewer it has no verdict."""
     sides = [place for place in (item.change.before, item.change.after) if place is not None]
     return all(item.block.cells[place].verdict.trials >= 2 for place in sides)
 
 
 def _between(change: Change) -> Sequence[int]:
-    """All that lies between the two sides: what could not run, and what cannot be told apart from either. Between the
-    ends of a drift each has its part.
+    """Return all positions between the two sides: versions that could not run, and versions that resemble both sides.
+    Between the ends of a drift every version has its part, so only the untestable ones are returned.
     """
     if change.before is None or change.kind == "drift":
         return change.untestable
@@ -111,7 +112,7 @@ def _finding(item: _Found) -> Finding:
 
 
 def observations(blocks: Sequence[JudgedBlock]) -> tuple[Observation, ...]:
-    """What differs between neighbouring versions and is told, not judged."""
+    """Return the differences between neighbouring versions that are reported but not judged."""
     return tuple(
         Observation(
             series=block.cells[0].cell.image.series,

@@ -1,4 +1,4 @@
-"""One block, once its launches are done: its verdicts and the changes along it, without the weight of its traces."""
+"""Verdicts and changes of one block whose launches are done; its traces are thinned to save memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from harness import facts
 from harness.judge.comparison.compared import Compared, with_compared
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.history.changes import find_changes, not_comparable, refused
+from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
-from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values
 from harness.judge.signal_verdicts import Resolution, with_levels, with_values
 from harness.model import GOOD, Block, CellResult, Change, Install, Limits, Noise, Observed, Trace, Trial
@@ -23,24 +23,25 @@ from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.oracle import judge_run
 
 SHOWN_ROWS = 240
-"""How much of a trace reports show; the journal has all of it."""
+"""Most rows of a trace that reports show; the journal has all of them."""
 LEAST_ROWS = 16
+"""Fewest rows of a trace that reports show."""
 HELD_ROWS = 480_000
-"""Of all traces of a run together: some 30 MB."""
+"""Rows of all traces of a run that are held together: some 30 MB."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 def shown_rows(trials: int) -> int:
-    """How many rows of each trace are kept for the reports of a run of so many trials."""
+    """Return how many rows of each trace are kept for the reports of a run with `trials` trials."""
     return max(LEAST_ROWS, min(SHOWN_ROWS, HELD_ROWS // max(1, trials)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedBlock:
-    """What is known of a series on one lane for one variant, oldest image first. Its trials hold thinned traces.
+    """The judged cells and changes of one block, oldest image first. Its trials hold thinned traces.
 
-    `tested` are the signals whose levels were compared, be it that they changed or not.
+    `tested` are the signals whose levels were compared, whether they changed or not.
     """
 
     cells: tuple[CellResult, ...]
@@ -65,9 +66,11 @@ def judge_block(
     rows: int = SHOWN_ROWS,
     blocks: int = 1,
 ) -> JudgedBlock:
-    """Judge what became of a block. `least`: the trials of a good cell; `noise`: that of its lane and scenario;
-    `searched`: the search that chose its launches, if one did; `rows`: what is kept of each trace; `blocks`: how many
-    its scenario has.
+    """Judge a block whose launches are done.
+
+    `least` is the number of trials that a good cell needs, `noise` that of its lane and scenario, `searched` the
+    scheduler that chose its launches if it was bisected, `rows` the number of rows kept of each trace, and `blocks` the
+    number of blocks of its scenario.
     """
     cells = [judge_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
@@ -106,25 +109,25 @@ def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) ->
 
 
 def place_of(block: Block) -> tuple[str, str]:
-    """Where noise is the same: the lane and the scenario."""
+    """Return the lane and the scenario: blocks with the same two share their A/A noise."""
     return str(block.lane), block.variant.scenario.name
 
 
 def baseline_of(block: Block) -> int | None:
-    """The place of the image that bad is measured against, if the matrix names one."""
+    """Return the position of the image that bad is measured against; None if the matrix names none."""
     versions = [image.version for image in block.series.images]
     return versions.index(block.series.baseline) if block.series.baseline in versions else None
 
 
 def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:
-    """With the smallest change that the whole comparison could have shown, where the cell took part in it."""
+    """Return the cell with the minimum detectable effects of the whole comparison, if it took part in that."""
     if not cell.verdict.smallest_visible:
         return cell
     return replace(cell, verdict=replace(cell.verdict, smallest_visible=seen))
 
 
 def thinned(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
-    """The same with at most `rows` rows a trace, so that ten thousand cells fit in memory."""
+    """Return the cell with at most `rows` rows a trace, so that ten thousand cells fit in memory."""
     return replace(cell, trials=tuple(thinned_trial(trial, rows=rows) for trial in cell.trials))
 
 
@@ -138,7 +141,7 @@ def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
 
 
 def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
-    """Step times of a host whose lanes run side by side are its neighbours' business, too."""
+    """Warn of step times that were measured while other lanes of the host were at work."""
     if not block.lane.host.parallel or not any(change.metric == "step_time" for change in changes):
         return ()
     return (
@@ -150,8 +153,8 @@ def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
 def _changes(
     block: Block, compared: Compared, *, seed: int, noise: Noise | None, searched: BisectScheduler | None
 ) -> tuple[Change, ...]:
-    """What changed, by all launches. A search ended by its own chance of an error, and has launched nothing for that of
-    a whole history.
+    """Return what changed, judged on all launches. A bisection ends at its own chance of an error (`rules.alpha`), and
+    has not launched enough for that of a whole history (MISS).
     """
     scenario = block.variant.scenario
     found = find_changes(
@@ -169,7 +172,7 @@ def _changes(
 
 
 def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
-    """A search that found one change looks no further: another time of being bad may lie between two good versions."""
+    """Warn that a bisection ends at the change it finds: versions that it skipped may differ from their neighbours."""
     if not changes or not any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         return ()
     return (
@@ -179,7 +182,7 @@ def _not_launched(block: Block, cells: Sequence[CellResult], changes: Sequence[C
 
 
 def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
-    """Versions that look good in the table and that a finding does not rely on: too few launches."""
+    """Warn of versions that look good, but have too few launches for a finding to rely on."""
     doubted = sorted(
         {
             place
@@ -194,15 +197,16 @@ def _by_luck(block: Block, cells: Sequence[CellResult], changes: Sequence[Change
     versions = ", ".join(block.cells[place].image.version for place in doubted)
     return (
         f"{block.series.name} {versions} on {block.lane}, {block.variant}: ended well in so few launches that it may "
-        "have missed the failure beside it by luck, so the finding says between which versions; more launches "
-        "(`--trials`) tell",
+        "have missed the failure beside it by luck, so the finding names a range of versions; run more launches "
+        "(`--trials`) to narrow it",
     )
 
 
 def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[str, ...]:
-    """Where a package was pure Python on one side of a change and compiled on the other: it is two programs.
+    """Warn of a package that was pure Python on one side of a change and compiled on the other.
 
-    pip takes the source of a version that has no wheel for this Python, and some do without what cannot be compiled.
+    pip builds a version that has no wheel for this Python from source, and some packages then leave out what cannot be
+    compiled.
     """
     places = dict.fromkeys((one.before, one.after) for one in changes if one.before is not None)
     return tuple(
@@ -216,7 +220,7 @@ def _of_another_kind(block: Block, cells: Sequence[CellResult], changes: Sequenc
 
 
 def _installed(cell: CellResult) -> list[str]:
-    """The packages that the image's `install:` names."""
+    """Return the packages that the image's `install:` names."""
     source = cell.cell.image.source
     found = [_NAME.match(package) for package in source.packages] if isinstance(source, Install) else []
     return [match[0] for match in found if match is not None]
@@ -227,7 +231,7 @@ def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
 
 
 def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> tuple[str, ...]:
-    """What the findings are silent about, with the remedy: trials that were not measured alike, or not side by side."""
+    """Warn of trials that the findings leave out, with the remedy: not measured alike, or not side by side."""
     place = f"on {block.lane}, {block.variant}"
     scenario = block.variant.scenario
     compared = not searched and scenario.limits.step_time is not None
@@ -236,10 +240,10 @@ def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool
     left_out = "; ".join(map(str, refused(trials)))
     usual = baseline_of(block)
     lacking = usual is not None and any(trials) and not any(trial.measured for trial in trials[usual])
-    told = (
+    warnings = (
         lacking
         and f"{block.series.name} {place}: the baseline, {block.series.baseline}, was not measured, so bad is what is "
-        "worse than the version before, and a series that begins worse than the baseline is not told",
+        "worse than the version before, and a series that begins worse than the baseline is not reported",
         apart
         and f"{block.series.name} {versions} {place}: not measured in the same rounds as the others (another day), so "
         "step times are not compared; --fresh measures all side by side",
@@ -247,4 +251,4 @@ def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool
         and f"{block.series.name} {place}: some trials are not compared with the others, as they differ in: "
         f"{left_out}; --fresh measures all alike",
     )
-    return tuple(text for text in told if text)
+    return tuple(text for text in warnings if text)

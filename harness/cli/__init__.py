@@ -1,7 +1,7 @@
-"""The command line: thin. A command calls one flow and prints; errors become exit codes here and nowhere else.
+"""The command line. It is thin: a command calls one flow and prints; only this module turns errors into exit codes.
 
-Each command's module is imported when it is named, and what it needs when it runs: completion, `--help`, and a look at
-a registry must not wait for all of statistics.
+Each command's module is imported when the command is named, and its dependencies when it runs: completion, `--help` and
+a registry look must not wait for the import of the statistics.
 """
 
 from __future__ import annotations
@@ -19,33 +19,32 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from harness import __version__
+from harness import __version__, exit_codes
 from harness.cli.common import say
 from harness.errors import HarnessError
 from harness.report.text.clean import readable
 
-OUR_BUG = 70
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "sweep": ("sweep:sweep", "run every image with every scenario, and name the first bad version"),
-    "doctor": ("doctor:doctor", "look at the hosts, and at what can run where, before time is spent"),
-    "watch": ("watch:watch", "run what is new in a registry beside the last good image"),
-    "compare": ("compare:compare", "runs of several hosts or days side by side"),
-    "report": ("report:report", "make a report of a run again"),
-    "issue": ("evidence:issue", "a bug report on a finding, ready to paste"),
-    "repro": ("evidence:repro", "a script that runs one cell again, without the harness"),
-    "diff": ("evidence:diff", "what changed between the last good and the first bad version"),
-    "judge": ("judge:judge", "a verdict on traces from files"),
-    "probe": ("probe:probe", "look into scenarios from inside: ops, lines, valgrind, largest size"),
-    "frontier": ("probe:frontier", "peak memory against throughput of a run's variants"),
-    "new-scenario": ("authoring:new_scenario", "write a working scenario to start from"),
-    "schema": ("authoring:schema", "the JSON Schema of matrix files, for editors"),
+    "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
+    "doctor": ("doctor:doctor", "check the hosts, and which image can run where, before a sweep"),
+    "watch": ("watch:watch", "run new images of a registry beside the last good one"),
+    "compare": ("compare:compare", "compare runs of several hosts or days"),
+    "report": ("report:report", "print or write a report of an earlier run"),
+    "issue": ("evidence:issue", "write a bug report on a finding, ready to paste"),
+    "repro": ("evidence:repro", "write a script that runs one cell again, without the harness"),
+    "diff": ("evidence:diff", "show what changed between the last good and the first bad version"),
+    "judge": ("judge:judge", "judge traces or histories from files"),
+    "probe": ("probe:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
+    "frontier": ("probe:frontier", "plot peak memory against throughput of a run's variants"),
+    "new-scenario": ("authoring:new_scenario", "write a working scenario as a starting point"),
+    "schema": ("authoring:schema", "print the JSON Schema of matrix files, for editors"),
     "clean": ("clean:clean", "remove what killed runs left behind"),
 }
-"""Name -> module and function, and what it does, in the order of `harness --help`."""
+"""Name -> module and function, and the one-line help, in the order of `harness --help`."""
 
 
 def command(name: str) -> click.Command:
-    """The command of that name; imports what it needs."""
+    """Return the command of that name; this imports its module."""
     module, _, function = COMMANDS[name][0].partition(":")
     found: click.Command = getattr(import_module(f"{__name__}.{module}"), function)
     return found
@@ -61,7 +60,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but a mistyped name is told the nearest one: click looks only at commands already imported."""
+        """Suggest the nearest name for a mistyped command: click itself searches only imported commands."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             near = get_close_matches(name, COMMANDS, n=1)
@@ -69,12 +68,12 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Without importing any of them."""
+        """Complete the name of a command without importing any of them."""
         names = [CompletionItem(name, help=does) for name, (_, does) in COMMANDS.items() if name.startswith(incomplete)]
         return names or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Without importing any of them."""
+        """List the commands without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, does) for name, (_, does) in COMMANDS.items()])
 
@@ -89,20 +88,20 @@ def cli() -> None:
       130  interrupted
         2  wrong usage, or an error in the matrix file
         1  something is bad
-        3  something that should have run could not (no engine, no image, a lost host)
+        3  something could not run (no engine, no image, a lost host)
         4  nothing bad, but a cell is inconclusive or suspect
         0  nothing bad
     """
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The console script: run a command and end the process with its exit code."""
+    """Run a command and end the process with its exit code (the console script)."""
     _open_closed_streams()
     sys.exit(run(arguments if arguments is not None else sys.argv[1:]))
 
 
 def _open_closed_streams() -> None:
-    """A stream that was closed (`2>&-`) is /dev/null: the next file to be opened would be taken for it."""
+    """Open /dev/null in place of a closed stream (`2>&-`); the next opened file would get its number."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(handle)
@@ -111,30 +110,30 @@ def _open_closed_streams() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code; what a user can cause is a message, never a traceback."""
+    """Run a command and return its exit code. An error that a user can cause gives a message, never a traceback."""
     try:
         cli.main(args=arguments, prog_name="harness", standalone_mode=False)
-        code = 0
+        code = exit_codes.OK
     except HarnessError as error:
         say(str(error))
         code = error.exit_code
     except click.ClickException as error:
         _show(error)
-        code = 2
+        code = exit_codes.USAGE
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")
-        code = 130
+        code = exit_codes.INTERRUPTED
     except SystemExit as error:
         code = _code(error.code)
     except Exception:  # noqa: BLE001 - the one place that turns our own bugs into a report
         traceback.print_exc()
         say("this is a bug of the harness; please report the lines above")
-        code = OUR_BUG
+        code = exit_codes.OUR_BUG
     return code
 
 
 def _show(error: click.ClickException) -> None:
-    """Print a wrong call, which names what was given: a file's name may hold what acts on a terminal."""
+    """Print a wrong call. It names what was given: a file's name may contain escape sequences."""
     shown = io.StringIO()
     error.show(file=shown)
     with suppress(OSError):

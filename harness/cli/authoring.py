@@ -1,4 +1,4 @@
-"""`harness new-scenario` and `schema`: for those who write scenarios and matrix files."""
+"""`harness new-scenario` and `schema`: help with writing scenarios and matrix files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUMMARY = files("harness") / "data" / "summary.schema.json"
 
 @click.command("new-scenario")
 @click.argument("name")
-@click.option("--folder", type=FILE, default=Path(), show_default="here", help="Where the files are put.")
+@click.option("--folder", type=FILE, default=Path(), show_default="current folder", help="Folder for the files.")
 def new_scenario(*, name: str, folder: Path) -> None:
     """Write NAME.py, a working scenario to start from, and NAME.yaml, a matrix that runs it.
 
@@ -24,7 +24,7 @@ def new_scenario(*, name: str, folder: Path) -> None:
       harness new-scenario mine
       harness new-scenario mine --folder experiments
 
-    Ends with 0; 2 if the files are there already.
+    Exit status: 0; 2 if the files exist already.
     """
     from harness.flows import new_scenario as new_scenario_flow
 
@@ -44,7 +44,7 @@ def schema(*, of: str) -> None:
       harness schema > matrix.schema.json
       harness schema summary
 
-    Ends with 0.
+    Exit status: 0.
     """
     from harness.matrix import schema as matrix_schema
 

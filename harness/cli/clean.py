@@ -15,22 +15,24 @@ from harness.flows.parts import old_runs
 
 @click.command()
 @click.argument("matrix", type=FILE, required=False)
-@click.option("--images", is_flag=True, help="Also images and environments that the harness pulled or made.")
-@click.option("--runs", metavar="OLDER_THAN", help="Also directories of runs that began longer ago: 12h, 30d, 8w.")
+@click.option("--images", is_flag=True, help="Also remove images and environments that the harness pulled or made.")
+@click.option(
+    "--runs", metavar="OLDER_THAN", help="Also remove directories of runs that began longer ago: 12h, 30d, 8w."
+)
 @OUT
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry_run: bool) -> None:
     """Remove what killed runs left behind on the hosts of MATRIX (default: this machine).
 
-    Never touches what is not the harness's own, or of a run that lives. Images that were there before stay, and so does
-    the newest run of each matrix.
+    Nothing is removed that belongs to others or to a living run. Images that were there before the harness stay, and so
+    does the newest run of each matrix.
 
     \b
     For example:
       harness clean --dry-run
       harness clean matrix.yaml --images --runs 30d
 
-    Ends with 0; 3 if a host of MATRIX cannot be reached.
+    Exit status: 0; 3 if a host of MATRIX cannot be reached.
     """
     older_than = None if runs is None else option("--runs", old_runs.age, runs)
     if older_than is not None and not out.is_dir():

@@ -1,11 +1,9 @@
-"""What several commands share: arguments, signals, the standard streams, and files that a user names."""
+"""Code that several commands share: arguments, the standard streams, and files that a user names."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,28 +16,15 @@ from harness.errors import InfrastructureError, UsageError
 from harness.report.text.clean import readable
 
 Parsed = TypeVar("Parsed")
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FILE = click.Path(path_type=Path)
-OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 WIDE = click.option(
-    "--wide", is_flag=True, help="Tell every signal of every row: figures, limit, what would have shown."
+    "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
 )
 
 
-@contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process where it stands."""
-    stopped = threading.Event()
-    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPPING}
-    try:
-        yield stopped
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
 class Terminal(Console):
-    """Leaves it to us what the end of a pipe means: nothing, the exit code is the run's."""
+    """A console that leaves the end of a pipe to `to_stdout`: it does not change the exit code of a run."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -47,9 +32,8 @@ class Terminal(Console):
 
 @contextmanager
 def to_stdout() -> Iterator[None]:
-    """Whoever reads our output may stop reading: the rest is dropped, and the exit code stays. A disk that is full is
-    told: InfrastructureError.
-    """
+    """Drop the rest of the output if its reader stops reading; the exit code stays. Raises InfrastructureError if
+    stdout cannot be written, for example on a full disk."""
     try:
         yield
         sys.stdout.flush()
@@ -61,7 +45,7 @@ def to_stdout() -> Iterator[None]:
 
 
 def _drop_stdout() -> None:
-    """What is still to be written, too: Python would try again at its end."""
+    """Redirect stdout to /dev/null, so that Python does not try to write its buffer again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -79,10 +63,8 @@ def show(text: str) -> None:
 
 
 def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:
-    """Write to where the user said: a file becomes the new one whole; a pipe or a device gets it, and stays what it is.
-
-    `in_new_folder`: its folder is made if need be. Raises UsageError.
-    """
+    """Write to a path that the user named. A file is replaced atomically; a pipe or a device is written to. With
+    `in_new_folder` the folder is made if it is missing. Raises UsageError."""
     from harness.store import write_atomically
 
     try:
@@ -98,6 +80,7 @@ def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False)
 
 
 def option(name: str, parse: Callable[[str], Parsed], text: str) -> Parsed:
+    """Parse the value of a command-line option. Raises UsageError with the option's name."""
     try:
         return parse(text)
     except ValueError as error:

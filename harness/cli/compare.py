@@ -16,17 +16,17 @@ from harness.cli.common import OUT, Terminal, to_stdout
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON instead of the table.")
 @OUT
 def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
-    """Put runs that were made apart side by side: other hosts, other days. Of one RUN, its hosts.
+    """Compare separate runs, from several hosts or days; of one RUN, compare its hosts.
 
-    A RUN is the directory of a run, which may have been copied from another machine, an id, a matrix's name or
-    `latest`. What differs in more than host, GPU and day is not compared.
+    A RUN is the directory of a run (which may be a copy from another machine), an id, a matrix's name or `latest`.
+    Cells are compared only if nothing but host, GPU and day differs.
 
     \b
     For example:
       harness compare reports/m/latest old/reports/m/latest
       harness compare reports/m/latest
 
-    Ends with 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
+    Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
     from harness.flows.compare import compare_runs
     from harness.flows.parts.lookup import find_run

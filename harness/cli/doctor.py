@@ -9,25 +9,27 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, Terminal, stop_on_signals, to_stdout
+from harness.cli.common import FILE, Terminal, to_stdout
+from harness.cli.interrupt import stop_on_signals
 
 
 @click.command()
 @click.argument("matrix", type=FILE)
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. May be given again.")
-@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where earlier runs are kept.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Check only this host. Repeatable.")
+@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the earlier runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
 def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Look at the hosts of MATRIX, side by side, and which image can run where, before time is spent.
+    """Check the hosts of MATRIX, all at once, and which image can run where, before a sweep.
 
-    Reachable, engine, GPUs, lease, room for images, noise, what killed runs left. Runs no trial.
+    Shows for each host: reachability, engine, GPUs, lease, free disk space, noise, and leftovers of killed runs. No
+    trial is run.
 
     \b
     For example:
       harness doctor matrix.yaml
       harness doctor matrix.yaml --host new --json
 
-    Ends with 0; 3 if a host cannot be used.
+    Exit status: 0; 3 if a host cannot be used.
     """
     from harness.flows import doctor as doctor_flow
     from harness.flows.parts.context import RunContext

@@ -1,4 +1,4 @@
-"""`harness repro`, `issue` and `diff`: what one finding or cell of a run is made of."""
+"""`harness repro`, `issue` and `diff`: the evidence behind one finding or cell of a run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ ASK_ENGINE = click.option(
 @click.command()
 @click.argument("run")
 @click.argument("cell", nargs=-1, required=True)
-@click.option("--script", type=FILE, metavar="FILE", help="Write the script there; of FILE.py, its Python part alone.")
+@click.option(
+    "--script", type=FILE, metavar="FILE", help="Write the script to FILE; for FILE.py, only its Python part."
+)
 @OUT
 def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) -> None:
     """Print a shell script that runs a CELL of RUN again, without the harness.
 
-    RUN is a run's directory, its id, or `latest`. CELL is the cell's id, or words that fit no other cell: series,
+    RUN is a run's directory, its id, or `latest`. CELL is the cell's id, or words that match only this cell: series,
     version, host, scenario, params as name=value.
 
     \b
@@ -37,7 +39,7 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
       harness repro latest multidict 6.3.0
       harness repro latest multidict 6.3.0 --script again.sh
 
-    Ends with 0; 2 if there is no such cell.
+    Exit status: 0; 2 if there is no such cell.
     """
     from harness.flows import repro as repro_flow
     from harness.flows.parts import lookup
@@ -63,21 +65,21 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
 @click.command()
 @click.argument("run")
 @click.argument("finding", nargs=-1, required=True)
-@click.option("--folder", type=FILE, metavar="FOLDER", help="Where its files are put.  [default: RUN/issue-NUMBER]")
+@click.option("--folder", type=FILE, metavar="FOLDER", help="Folder for its files.  [default: RUN/issue-NUMBER]")
 @ASK_ENGINE
 @OUT
 def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine: bool, out: Path) -> None:
-    """Print a bug report on a FINDING of RUN, ready to paste; its plots and script are put into a folder.
+    """Print a bug report on a FINDING of RUN, ready to paste, and write its plots and script to a folder.
 
-    RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
-    metric, scenario, host. Nothing private is in it: no credentials, home folders or names of machines.
+    RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that match no other: series, version,
+    metric, scenario, host. The report contains nothing private: no credentials, home folders or names of machines.
 
     \b
     For example:
       harness issue latest 1
       harness issue latest multidict memory --folder bug
 
-    Ends with 0; 2 if there is no such finding.
+    Exit status: 0; 2 if there is no such finding.
     """
     from harness.flows import diff as diff_flow
     from harness.flows import issue as issue_flow
@@ -127,15 +129,15 @@ def _write_into_run(run: Path, folder: str, files: Mapping[str, bytes]) -> None:
 def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool, out: Path) -> None:
     """Show what changed across a FINDING of RUN: packages, libraries, environment, limits, layers.
 
-    RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that fit no other: series, version,
-    metric, scenario, host. What is not known is said.
+    RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that match no other: series, version,
+    metric, scenario, host. Unknown facts are listed as unknown.
 
     \b
     For example:
       harness diff latest 1
       harness diff latest multidict 6.3.0 --json
 
-    Ends with 0; 2 if there is no such finding.
+    Exit status: 0; 2 if there is no such finding.
     """
     from harness.flows import diff as diff_flow
     from harness.flows.parts import lookup

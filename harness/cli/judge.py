@@ -14,17 +14,17 @@ from harness.errors import UsageError
 
 @click.command()
 @click.argument("traces", type=FILE, nargs=-1, required=True)
-@click.option("--history", is_flag=True, help="The files are histories: a CSV of version,value[,round] each.")
-@click.option("--limit", metavar="SHARE", help="Of a history: the least change that counts (default 10%).")
-@click.option("--falls", is_flag=True, help="Of a history: less is worse.")
-@click.option("--json", "as_json", is_flag=True, help="Of a history: print a JSON object, as of traces always.")
-@click.option("--leak", default="0.5KiB", show_default=True, help="The least growth a step that is a leak.")
+@click.option("--history", is_flag=True, help="Judge histories: each file is a CSV of version,value[,round].")
+@click.option("--limit", metavar="SHARE", help="For a history: smallest change that counts (default 10%).")
+@click.option("--falls", is_flag=True, help="For a history: a lower value is worse.")
+@click.option("--json", "as_json", is_flag=True, help="For a history: print a JSON object, as traces always do.")
+@click.option("--leak", default="0.5KiB", show_default=True, help="Smallest growth per step that counts as a leak.")
 @click.option(
-    "--slowdown", default="10%", show_default=True, help="The least rise of the step time that is a slowdown."
+    "--slowdown", default="10%", show_default=True, help="Smallest rise of the step time that counts as a slowdown."
 )
 @click.option(
     "--metric", multiple=True, metavar="COLUMN[=LIMIT]",
-    help="Judge this column too; LIMIT is the least growth a step, in its own unit (default 0).",
+    help="Judge this column too; LIMIT is the smallest growth per step that counts, in the column's unit (default 0).",
 )  # fmt: skip
 @click.pass_context
 def judge(
@@ -39,10 +39,10 @@ def judge(
     slowdown: str,
     metric: tuple[str, ...],
 ) -> None:
-    """Print a verdict on each trace, one JSON object a line; or on each history of figures.
+    """Print a verdict on each trace, as one JSON object per line, or on each history of figures.
 
     A trace is a CSV with a header `step,rss_kib,step_s,gpu_kib` (all but one may be absent; also rss_mb, step_ms,
-    gpu_pool_mib and such), what nvidia-smi exports as CSV, a trial of a run, an mprof or a psrecord log. All its steps
+    gpu_pool_mib and similar), a CSV export of nvidia-smi, a trial of a run, an mprof or a psrecord log. All its steps
     are used.
 
     \b
@@ -52,7 +52,7 @@ def judge(
       harness judge trace.csv --metric handles=0.1
       harness judge --history throughput.csv --falls --limit 5%
 
-    Ends with 0 on readable input, whatever the verdicts; with 2 if a trace cannot be read. The others are judged.
+    Exit status: 0 for readable input, whatever the verdicts; 2 if a trace cannot be read (the others are still judged).
     """
     _check_options(context, history=history)
     if history:
@@ -81,7 +81,7 @@ def _note(text: str) -> None:
 
 
 def _check_options(context: click.Context, *, history: bool) -> None:
-    """An option that says nothing would be taken for one that was obeyed."""
+    """Raise UsageError for an option that has no effect; otherwise the user would believe that it was applied."""
     others = ("leak", "slowdown", "metric") if history else ("limit", "falls")
     for name in others:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
@@ -114,6 +114,6 @@ def _metric(text: str) -> tuple[str, float]:
         least = float(limit or 0)
     except ValueError:
         least = math.nan
-    if not math.isfinite(least):  # with which nothing would ever grow
+    if not math.isfinite(least):  # with such a limit no growth would count
         raise UsageError(f"--metric: {text!r} is not COLUMN or COLUMN=LIMIT with a number as limit")
     return name, least

@@ -1,4 +1,4 @@
-"""`harness probe` and `frontier`: a look into scenarios, which reaches no verdict."""
+"""`harness probe` and `frontier`: measurements inside scenarios, which do not affect any verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, OUT, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, to_stdout
+from harness.cli.interrupt import stop_on_signals
 from harness.errors import InfrastructureError
 
 PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")
@@ -21,27 +22,27 @@ PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")
     "names",
     multiple=True,
     type=click.Choice(PROBES),
-    help="Only this probe. May be given again.",
+    help="Run only this probe. Repeatable.",
 )
-@click.option("--only", multiple=True, metavar="PATTERN", help="Only scenarios or variants like this.")
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. May be given again.")
-@click.option("--series", multiple=True, metavar="NAME", help="Only this series. May be given again.")
-@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Where what is found is kept.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only scenarios or variants that match.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
+@click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
+@click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder for the results.")
 def probe(
     *, matrix: Path, names: tuple[str, ...], only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],
     out: Path,
 ) -> None:  # fmt: skip
-    """Look into the scenarios of MATRIX from inside, with the probes that they ask for.
+    """Examine the scenarios of MATRIX from inside, with the probes that they request.
 
-    Op traces, tables by line, leaks by valgrind, the largest size that fits. Each has launches of its own, whose
-    figures reach no verdict.
+    Probes: op traces, tables by line, leaks by valgrind, the largest size that fits. Each probe has launches of its
+    own, which no verdict uses.
 
     \b
     For example:
       harness probe matrix.yaml
       harness probe matrix.yaml --with optrace --only signal
 
-    Ends with 0; 3 if one could not look.
+    Exit status: 0; 3 if a probe failed.
     """
     from harness.cli.results import write_readable
     from harness.flows import probe as probing
@@ -73,7 +74,7 @@ def probe(
 @click.argument("run")
 @OUT
 def frontier(*, run: str, out: Path) -> None:
-    """Peak memory against throughput of the variants of RUN: which settings no other beats in both.
+    """Print and plot peak memory against throughput of the variants of RUN, and mark those that no other beats in both.
 
     Writes the plot frontier.svg into RUN: a directory, an id, a matrix's name or `latest`.
 
@@ -81,7 +82,7 @@ def frontier(*, run: str, out: Path) -> None:
     For example:
       harness frontier pressure
 
-    Ends with 0; 2 if there is no such run.
+    Exit status: 0; 2 if there is no such run.
     """
     from harness.flows import frontier as frontier_flow
     from harness.flows.parts import lookup

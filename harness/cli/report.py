@@ -15,29 +15,34 @@ FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
 @click.command()
 @click.argument("run")
 @click.option(
-    "--format", "wanted", type=click.Choice(FORMATS), default="terminal", show_default=True, help="Of what kind."
+    "--format",
+    "wanted",
+    type=click.Choice(FORMATS),
+    default="terminal",
+    show_default=True,
+    help="Format of the report.",
 )
 @WIDE
-@click.option("--out", type=FILE, help="Write it to this file instead of stdout.")
-@click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Where runs are kept.")
+@click.option("--out", type=FILE, help="Write the report to this file instead of stdout.")
+@click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path) -> None:
-    """Make a report of RUN again: a directory, an id, a matrix's name, or `latest`.
+    """Print or write a report of RUN: a directory, an id, a matrix's name, or `latest`.
 
-    Nothing is measured or judged anew, and nothing of the run is changed.
+    Nothing is measured or judged again, and the run is not changed.
 
     \b
     For example:
       harness report latest
       harness report latest --format md --out report.md
 
-    Ends with 0, whatever the run found; 2 if there is no such run.
+    Exit status: 0, whatever the run found; 2 if there is no such run.
     """
     from harness.cli import results
     from harness.flows.parts import lookup, reread
     from harness.report.terminal import run_report
 
     if wide and wanted != "terminal":
-        raise UsageError("--wide: goes with --format terminal alone; html, json and csv tell every signal anyway")
+        raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
     result = reread.read_result(lookup.find_run(run, out=folder))
     if out is not None:
         write_file(out, run_report.text(result, wide=True) if wide else results.FORMATS[wanted](result))

@@ -1,4 +1,4 @@
-"""What a run leaves: its reports in its directory, and one of them on stdout."""
+"""Writes the reports of a run into its directory, and prints one of them on stdout."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_result(result: RunResult, directory: RunDirectory) -> None:
 
 
 def write_readable(result: RunResult, directory: RunDirectory) -> None:
-    """Those for people, which have what was probed since."""
+    """Write the reports for people, which also contain the results of later probes."""
     directory.write("report.md", markdown.render(result))
     directory.write("report.html", FORMATS["html"](result))
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, OUT, WIDE, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, WIDE, to_stdout
+from harness.cli.interrupt import stop_on_signals
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -20,27 +21,29 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("matrix", type=FILE)
-@click.option("--dry-run", is_flag=True, help="Print the plan (launches, images, time at most) and start nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the plan (launches, images, maximum time) and start nothing.")
 @click.option(
     "--only",
     multiple=True,
     metavar="PATTERN",
-    help="Only scenarios or variants like this: 'signal', 'signal op=rfft*'.",
+    help="Only scenarios or variants that match: 'signal', 'signal op=rfft*'.",
 )
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. May be given again.")
-@click.option("--series", multiple=True, metavar="NAME", help="Only this series. May be given again.")
-@click.option("--trials", metavar="LEAST[:MOST]", help="Launches a cell, instead of the matrix's own `trials`.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
+@click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
+@click.option("--trials", metavar="LEAST[:MOST]", help="Launches per cell, instead of the matrix's `trials`.")
 @click.option(
     "--search",
     type=click.Choice(["full", "bisect", "auto"]),
     default="full",
     show_default=True,
-    help="Run every image; or halve the series, which is quicker but sees only where its ends differ; "
-    "auto: halve from 9 images on.",
+    help="full: run every image; bisect: halve the series, which is faster but finds only a change between its ends; "
+    "auto: bisect series of 9 images or more.",
 )
-@click.option("--seed", type=int, help="Of the order of launches; printed by every run, so that one can be repeated.")
-@click.option("--decide", is_flag=True, help="Run only the cells that would settle an undecided cause.")
-@click.option("--fresh", is_flag=True, help="Run everything again, whatever is known from earlier runs.")
+@click.option(
+    "--seed", type=int, help="Random seed for the launch order. Every run prints its seed, so that it can be repeated."
+)
+@click.option("--decide", is_flag=True, help="Run only the cells that can settle an undecided cause.")
+@click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")
 @OUT
 @WIDE
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
@@ -49,9 +52,9 @@ def sweep(
     trials: str | None, search: SearchMode, seed: int | None, decide: bool, fresh: bool, out: Path, wide: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Run every image of MATRIX with every scenario, and name the first bad version.
+    """Run every image of MATRIX with every scenario, and find the first bad version.
 
-    What is known from an earlier run is not run again. Ctrl-C ends cleanly; the same command resumes.
+    Trials of earlier runs are reused. Ctrl-C ends cleanly; the same command resumes.
 
     \b
     For example:
@@ -59,7 +62,7 @@ def sweep(
       harness sweep matrix.yaml --host new --only 'signal op=rfft'
       harness sweep matrix.yaml --search bisect
 
-    Ends with 0 nothing bad, 1 something bad, 2 wrong usage, 3 something could not run, 4 undecided, 130 interrupted.
+    Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 3 something could not run, 4 undecided, 130 interrupted.
     """
     from harness.cli.results import print_result, run_plan
     from harness.flows import deciding
@@ -85,7 +88,7 @@ def sweep(
 
 
 def _trials(text: str | None) -> Trials | None:
-    """`3` or `3:8`."""
+    """Parse `3` or `3:8`."""
     from harness.model import MOST_TRIALS, Trials
 
     if text is None:
@@ -101,7 +104,7 @@ def _trials(text: str | None) -> Trials | None:
 
 
 def _print_settled(result: RunResult, *, as_json: bool) -> None:
-    """A line, of which a program that reads JSON learns on stderr."""
+    """Print that nothing is left to decide; with `as_json` to stderr, because stdout is for the JSON."""
     from harness.cli.results import print_result
 
     is_open = any(one.cause == "undecided" for one in result.attribution)

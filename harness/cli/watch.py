@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from harness.cli.common import FILE, OUT, option, stop_on_signals, to_stdout
+from harness.cli.common import FILE, OUT, option, to_stdout
+from harness.cli.interrupt import stop_on_signals
 
 if TYPE_CHECKING:
     from harness.model import Plan, RunResult
@@ -21,31 +22,34 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("matrix", type=FILE)
-@click.option("--once", is_flag=True, help="Look once and end: for cron, timers and CI.")
-@click.option("--interval", default="1h", show_default=True, metavar="TIME", help="From one look to the next: 90s, 6h.")
+@click.option("--once", is_flag=True, help="Look once and exit: for cron, timers and CI.")
+@click.option("--interval", default="1h", show_default=True, metavar="TIME", help="Time between two looks: 90s, 6h.")
 @click.option(
     "--digests",
     type=click.Choice(["some", "all"]),
     default="some",
     show_default=True,
-    help="Of how many known tags to ask what they point to now, where a repository has more than 100; "
-    "some: in turns, with at most 5 requests a look.",
+    help="For a repository of more than 100 known tags: check all of them for republished images at each look, or some "
+    "in turn, with at most 5 requests per look.",
 )
 @OUT
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a look, and the summary.json of its run.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per look, and the summary.json of its run."
+)
 def watch(
     *, matrix: Path, once: bool, interval: str, digests: Literal["some", "all"], out: Path, as_json: bool
 ) -> None:  # fmt: skip
-    """Look for new tags and republished images of MATRIX, and run just those, beside the last good one.
+    """Look for new tags and republished images of MATRIX, and run only those, beside the last good one.
 
-    Nothing new: a line, and exit code 0. At the first look everything is new that no sweep has measured.
+    If nothing is new, it prints one line and exits with 0. At the first look, every image is new that no sweep has
+    measured.
 
     \b
     For example:
       harness watch matrix.yaml --once
       harness watch matrix.yaml --interval 6h
 
-    Ends with 0 if nothing is new, else as a sweep does.
+    Exit status: 0 if nothing is new, else that of the sweep.
     """
     from harness.flows import watch as watch_flow
     from harness.flows.parts.registries import open_registries
@@ -73,7 +77,7 @@ def _tell(seen: RegistryLook, *, as_json: bool) -> None:
 
 
 def _sweep(plan: Plan, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
-    # Only where something is new: to import all that a sweep needs takes longer than to look.
+    # Imported only if something is new: importing everything that a sweep needs takes longer than a look.
     from harness.cli.results import print_result, run_plan
     from harness.flows.sweep import SweepOptions
 

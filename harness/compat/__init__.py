@@ -1,6 +1,6 @@
-"""Whether an image can run on a GPU: before time is spent, and from what a trial left when it could not. Pure.
+"""Whether an image can run on a GPU: judged before it starts, and from the output of a trial that failed. Pure.
 
-`docs/compatibility.md` says what is known and where from. What is not known is never a reason to leave a cell out.
+`docs/compatibility.md` lists what is known, with its sources. A cell is never left out because something is unknown.
 """
 
 from harness.compat.doctor import DoctorRow, doctor_rows

@@ -1,4 +1,4 @@
-"""What kind of card a GPU is, by its name."""
+"""The kind of card that a GPU is, by its name: data centre, consumer, or unknown."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DATA_CENTRE = frozenset({
 
 
 def is_data_centre(name: str) -> bool | None:
-    """Whether the driver lets forward compatibility packages work on it. None for workstation cards and unknown names:
-    some of them are let, and the driver alone knows which.
+    """Whether the driver supports forward compatibility packages on the card. None for workstation cards and unknown
+    names: some of them are supported, and only the driver knows which.
     """
     if CONSUMER.search(name):
         return False

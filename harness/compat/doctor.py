@@ -1,4 +1,4 @@
-"""The host × image table of `harness doctor`: what can run where, before anything is pulled."""
+"""The host × image table of `harness doctor`: which images can run where, before anything is pulled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.model.gpus import Gpu
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorRow:
-    """One image on one GPU of one host. `gpu`: None for a host that is asked to use none, or whose GPUs are unknown."""
+    """One image on one GPU of one host. `gpu` is None for a host that uses none, or whose GPUs are unknown."""
 
     host: str
     gpu: Gpu | None
@@ -30,8 +30,8 @@ def doctor_rows(
     gpus: Mapping[str, Sequence[Gpu]],
     table: CompatibilityTable | None = None,
 ) -> tuple[DoctorRow, ...]:
-    """A row for every host, GPU and image, in their order. `images` by the names they have in the matrix; `gpus` are
-    those that the hosts' lanes use, by host name.
+    """Return a row for every host, GPU and image, in their order. `images` has the names of the matrix as keys; `gpus`
+    has the GPUs that the lanes of each host use, by host name.
     """
     rows = []
     for state in hosts:
@@ -49,4 +49,4 @@ def _found(state: HostState, gpu: Gpu | None, image: DescribedImage, table: Comp
         return compatibility(image, gpu, table=table)
     if state.host.gpus == "none":
         return Compatibility(state="runs", why="without a GPU")
-    return Compatibility(state="unknown", why="the host told of no GPU")
+    return Compatibility(state="unknown", why="the host reported no GPU")

@@ -1,4 +1,4 @@
-"""What an image needs of a GPU: by its own labels and environment, and where these are silent, by the table."""
+"""What an image needs of a GPU: by its own labels and environment, else by the compatibility table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ ARCHITECTURE = re.compile(r"(\d+\.\d)[a-z]?(\+PTX)?")
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedImage:
-    """An image as the engine or the registry describes it, with what is known without either.
-
-    `reference` is what it is pulled by, `version` its name within the series.
+    """An image as the engine or registry describes it. `reference` is what it is pulled by, `version` its name in the
+    series.
     """
 
     reference: str = ""
@@ -28,7 +27,7 @@ class DescribedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """A compute capability that code was compiled for; with `ptx` newer GPUs can compile it anew when it is loaded."""
+    """A compute capability that code was compiled for. With `ptx`, newer GPUs compile the code when it is loaded."""
 
     capability: str
     ptx: bool = False
@@ -36,11 +35,12 @@ class Architecture:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What is known of an image's needs; None and empty for what is not.
+    """What is known of an image's needs; None or empty where nothing is known.
 
-    `cuda` is the toolkit that it was built with; where only a span is known, it begins there and ends at
-    `cuda_newest`. `driver` is the oldest that it was built for. `said_cuda` and `said_driver`: by the image itself or
-    by release notes, and not by guess. `requirements`: variable -> condition that the container runtime checks.
+    `cuda` is the toolkit that the image was built with; where only a span is known, it is the oldest of the span and
+    `cuda_newest` the newest. `driver` is the oldest driver that the image was built for. `said_cuda` and `said_driver`
+    are true if the image itself or release notes state the version, false if it is a guess. `requirements` maps a
+    variable to the condition that the container runtime checks.
     """
 
     cuda: str | None = None
@@ -58,7 +58,7 @@ class Needs:
 
 
 def needs_of(image: DescribedImage, table: CompatibilityTable) -> Needs:
-    """What `image` needs. Its environment wins over its labels, and both over the table."""
+    """Return what `image` needs. Its environment wins over its labels, and both win over the table."""
     release = _release(image, table)
     cuda = _version(image.environment.get("CUDA_VERSION")) or _version(image.labels.get("com.nvidia.cuda.version"))
     driver = _version(image.environment.get("CUDA_DRIVER_VERSION"))
@@ -76,7 +76,7 @@ def needs_of(image: DescribedImage, table: CompatibilityTable) -> Needs:
 
 
 def _release(image: DescribedImage, table: CompatibilityTable) -> Release | None:
-    """By what the image says of itself, else by its names."""
+    """Return the release by what the image says of itself, else by its reference or its version."""
     said = image.environment.get("NVIDIA_TENSORFLOW_VERSION", "")
     if said and ("tf1" in said or image.environment.get("TENSORFLOW_VERSION", "").startswith("1.")):
         return table.release(said)
@@ -88,7 +88,7 @@ def _version(text: str | None) -> str | None:
 
 
 def _architectures(image: DescribedImage) -> tuple[Architecture, ...]:
-    """Of the list that torch and its extensions are built by; names of families (`Ampere`) say nothing here."""
+    """Return the architectures that torch and its extensions are built for; none if one is a family (`Ampere`)."""
     listed = image.environment.get("TORCH_CUDA_ARCH_LIST", "") or image.labels.get("harness.cuda_architectures", "")
     found = [ARCHITECTURE.fullmatch(word) for word in re.split(r"[\s;,]+", listed) if word]
     if None in found:

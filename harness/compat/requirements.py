@@ -1,7 +1,7 @@
-"""What the container runtime checks before it starts a container: `cuda>=11.8 brand=tesla,driver>=470`.
+"""Requirements that the container runtime checks before it starts a container: `cuda>=11.8 brand=tesla,driver>=470`.
 
-Conditions with commas between them must all hold, of those with spaces between them one must. Each holds (True), does
-not (False), or cannot be told here (None).
+Conditions that are joined by commas must all hold; of groups that are separated by spaces, one must hold. A condition
+holds (True), does not hold (False), or cannot be evaluated here (None).
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def _condition(text: str, gpu: Gpu) -> bool | None:
 
 
 def _brand(wanted: str, gpu: Gpu) -> bool | None:
-    """A driver calls cards of the data centre `tesla` or, later, otherwise; those of consumers never."""
+    """Evaluate a brand. Drivers report data-centre cards as `tesla` or, later, otherwise, but never consumer cards."""
     return False if wanted == "tesla" and is_data_centre(gpu.name) is False else None
 
 
 def _all(results: Iterable[bool | None]) -> bool | None:
-    told = list(results)
-    if False in told:
+    values = list(results)
+    if False in values:
         return False
-    return None if None in told else True
+    return None if None in values else True
 
 
 def _any(results: Iterable[bool | None]) -> bool | None:
-    told = list(results)
-    if True in told or not told:
+    values = list(results)
+    if True in values or not values:
         return True
-    return None if None in told else False
+    return None if None in values else False

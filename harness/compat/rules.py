@@ -1,4 +1,4 @@
-"""Image × GPU, before anything is started: it runs, it cannot, or nobody knows yet."""
+"""Compatibility of an image with a GPU, before anything is started: it runs, it cannot run, or that is unknown."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ State = Literal["runs", "incompatible", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class Compatibility:
-    """`why` says what the state rests on, in a few plain words."""
+    """Whether an image runs on a GPU; `why` gives the reason in a few plain words."""
 
     state: State
     why: str
 
 
 def can_run(image: DescribedImage, gpu: Gpu, *, table: CompatibilityTable | None = None) -> str | None:
-    """Why `image` cannot run on `gpu`: "CUDA 11.1 has no code for sm_89"; None if it can, or if nobody knows."""
+    """Return why `image` cannot run on `gpu` ("CUDA 11.1 has no code for sm_89"); None if it can or may."""
     found = compatibility(image, gpu, table=table)
     return found.why if found.state == "incompatible" else None
 
 
 def compatibility(image: DescribedImage, gpu: Gpu, *, table: CompatibilityTable | None = None) -> Compatibility:
-    """What is known of `image` on `gpu`. The first thing that forbids it counts, then the first that leaves doubt."""
+    """Judge `image` on `gpu`: by the first check that forbids it, else by the first that leaves doubt."""
     table = table or shipped()
     needs = needs_of(image, table)
     if not needs.known:
         return _unknown("nothing is known of what it needs")
     checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu, table))
-    told = [check for check in checks if check is not None]
-    forbidden = [check for check in told if check.state == "incompatible"]
-    return (forbidden or told or [Compatibility(state="runs", why=_met(needs, gpu))])[0]
+    objections = [check for check in checks if check is not None]
+    forbidden = [check for check in objections if check.state == "incompatible"]
+    return (forbidden or objections or [Compatibility(state="runs", why=_met(needs, gpu))])[0]
 
 
 def _unknown(why: str) -> Compatibility:
@@ -55,11 +55,11 @@ def _met(needs: Needs, gpu: Gpu) -> str:
     return ", ".join(part for part in (cuda, driver) if part) or "its requirements are met"
 
 
-# ---------------------------------------------------------------- each check: None where all is well
+# ---------------------------------------------------------------- the checks: None where nothing is wrong
 
 
 def _requirements(needs: Needs, gpu: Gpu) -> Compatibility | None:
-    """What the container runtime refuses to start."""
+    """Check the conditions under which the container runtime refuses to start the image."""
     for name, text in needs.requirements.items():
         if holds(text, gpu) is False:
             return _incompatible(f"{name} asks for {text}; {_host(gpu)}")
@@ -67,7 +67,7 @@ def _requirements(needs: Needs, gpu: Gpu) -> Compatibility | None:
 
 
 def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
-    """A driver older than the one that the image was built for needs a forward compatibility package."""
+    """Check the driver: one that is older than the image was built for needs a forward compatibility package."""
     had, wanted = numbers(gpu.driver), numbers(needs.driver)
     if wanted is None:
         return None
@@ -82,7 +82,7 @@ def _driver(needs: Needs, gpu: Gpu) -> Compatibility | None:
 
 
 def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
-    """Within one major version an older driver may do; beyond it, and without such a package, none does."""
+    """Check the driver's CUDA: an older one may do within a major version, beyond it only with such a package."""
     had, wanted = numbers(gpu.cuda), numbers(needs.cuda)
     if had is None or wanted is None or had[:1] >= wanted[:1]:
         return None
@@ -93,19 +93,19 @@ def _runtime(needs: Needs, gpu: Gpu) -> Compatibility | None:
 
 
 def _code(needs: Needs, gpu: Gpu, table: CompatibilityTable) -> Compatibility | None:
-    """Whether anything in the image was compiled for the GPU."""
+    """Check whether anything in the image was compiled for the GPU."""
     if gpu.compute_capability is None:
         return _unknown("the GPU's compute capability is not known")
     if needs.architectures:
         return _built_code(needs, gpu.compute_capability)
     least = table.capabilities.get(gpu.compute_capability)
     if needs.cuda is None or least is None:
-        return _unknown(f"nobody knows whether it has code for {sm(gpu.compute_capability)}")
+        return _unknown(f"it is not known whether it has code for {sm(gpu.compute_capability)}")
     return _code_of(needs.cuda, needs, gpu.compute_capability, table)
 
 
 def _code_of(cuda: str, needs: Needs, capability: str, table: CompatibilityTable) -> Compatibility | None:
-    """Whether that CUDA, the oldest that the image may have, has code for a GPU that the table knows."""
+    """Check whether `cuda`, the oldest version that the image may have, has code for a GPU that the table lists."""
     lacks = f"CUDA {short(cuda)} has no code for {sm(capability)}"
     least, dropped = table.capabilities[capability], numbers(table.dropped.get(capability))
     if dropped is not None and (numbers(cuda) or ()) >= dropped:
@@ -120,7 +120,7 @@ def _code_of(cuda: str, needs: Needs, capability: str, table: CompatibilityTable
 
 
 def _built_code(needs: Needs, capability: str) -> Compatibility | None:
-    """Machine code runs on later GPUs of its major version; PTX is compiled anew for any later one."""
+    """Check listed code: machine code runs on later GPUs of its major version, PTX is compiled for any later one."""
     card = numbers(capability) or ()
     listed = [(numbers(one.capability) or (), one.ptx) for one in needs.architectures]
     if any(built[:1] == card[:1] and built <= card for built, _ in listed):

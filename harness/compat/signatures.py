@@ -1,5 +1,5 @@
-"""After the fact: what a failed trial printed says that it was not the image's own failure, or that it ran out of
-memory. The table below is all there is; the tests hold it to texts that people really met.
+"""Known failure messages: whether a failed trial was out of memory, incompatible with the GPU, or disturbed by the
+machine. SIGNS is the whole table; the tests check it against messages of real systems.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FAILURES = ("crash", "hang", "setup", "infrastructure")
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """What a text says: `infrastructure` (ask again), `incompatible` (cannot run there), `oom` (bad)."""
+    """What a text means: `infrastructure` (try again), `incompatible` (cannot run there), `oom` (bad)."""
 
     kind: Kind
     why: str
@@ -26,8 +26,8 @@ class Signature:
 
 @dataclass(frozen=True)
 class Sign:
-    """One form of words. `{1}` in `why` is the pattern's first group. `at_start`: it counts only where no step was
-    made, as what makes steps on a GPU can run there.
+    """A pattern of failure messages. `{1}` in `why` is the pattern's first group. `at_start`: the pattern counts only
+    if no step was made, because an image that makes steps on a GPU can run there.
     """
 
     kind: Kind
@@ -43,10 +43,10 @@ class Sign:
 
 
 BROKEN_XIDS = "48|62|63|64|74|79|92|94|95|119|120|140|154"
-"""Errors of the hardware or of the driver itself; the others (13, 31, 43, 45, …) a program can cause."""
+"""Xid numbers of faults of the hardware or of the driver itself; a program can cause the others (13, 31, 43, 45, …)."""
 
 SIGNS = (
-    # The first that fits counts: a card that is gone causes errors of every other kind.
+    # The first match counts: a GPU that is lost causes errors of every other kind.
     Sign(
         "infrastructure", r"fallen off the bus|\bGPU is lost",
         "the GPU has fallen off the bus; see `dmesg` of the host", at_start=False,
@@ -135,7 +135,7 @@ SIGNS = (
 
 
 def signature(text: str, *, steps: int = 0) -> Signature | None:
-    """What the output or message of a trial says that failed after `steps` steps; None: it may be the image's fault."""
+    """Return what the output or message of a trial that failed after `steps` steps means; None if no sign fits."""
     for sign in SIGNS:
         found = sign.read(text) if steps == 0 or not sign.at_start else None
         if found is not None:
@@ -144,8 +144,8 @@ def signature(text: str, *, steps: int = 0) -> Signature | None:
 
 
 def explain(trial: Trial) -> Signature | None:
-    """What a trial's message and output say of its failure. A trial that ended well, or by the word of the kernel or of
-    Python, needs no explanation: NVIDIA's images print some of these warnings and then run.
+    """Return what a trial's message and output mean for its failure. A trial that ended well, or whose end the kernel
+    or Python reported, needs no explanation: NVIDIA's images print some of these warnings and then run.
     """
     if trial.end not in FAILURES:
         return None
@@ -153,7 +153,7 @@ def explain(trial: Trial) -> Signature | None:
 
 
 def _steps(trial: Trial) -> int:
-    """The steps that were made; 0 for a command that is sampled in time alone: its rows have no durations."""
+    """Return the number of steps; 0 for a command that is sampled in time alone, whose rows have no durations."""
     durations = trial.trace.column("step_s") if trial.trace is not None else None
     timed = durations is not None and bool(np.isfinite(durations).any())
     return trial.last_step if timed or trial.trace is None else 0

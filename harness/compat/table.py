@@ -1,4 +1,4 @@
-"""The table of what is known about images that do not say it themselves: `harness/data/ngc.yaml`."""
+"""The compatibility table of images that do not state their own needs: `harness/data/ngc.yaml`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHEEL = re.compile(r"\b1\.\d+(?:\.\d+)?\+nv(\d\d\.\d\d?)\b")
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """Releases that need the same. `cuda_newest`: where the version is only known to lie between two."""
+    """Releases with the same needs. `cuda_newest` is set where the CUDA version is only known to lie between two."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -39,8 +39,9 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True)
 class CompatibilityTable:
-    """`capabilities`: compute capability -> the oldest CUDA that has code for it; `dropped`: -> the first that has none
-    any more, where there is one."""
+    """`capabilities` maps a compute capability to the oldest CUDA that has code for it; `dropped` maps it to the first
+    that has none any more, where there is one.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -50,12 +51,12 @@ class CompatibilityTable:
     dropped: Mapping[Version, Version] = field(default_factory=dict)
 
     def named(self, text: str) -> Release | None:
-        """The release that a reference, tag, or version of a wheel names: `…:20.12-tf1-py3`, `1.15.5+nv22.12`."""
+        """Return the release that a reference, tag or wheel version names: `…:20.12-tf1-py3`, `1.15.5+nv22.12`."""
         found = TAG.search(text) or WHEEL.search(text)
         return None if found is None else self.release(found[1])
 
     def release(self, name: str) -> Release | None:
-        """`20.12`; wheels call `21.02` also `21.2`."""
+        """Return the release named `20.12`; wheels also write `21.2` for `21.02`."""
         return self._by_number.get(numbers(name) or ())
 
     @functools.cached_property
@@ -64,7 +65,7 @@ class CompatibilityTable:
 
 
 def load(text: str, *, source: str = "ngc.yaml") -> CompatibilityTable:
-    """The table in a YAML text. Raises UsageError with the place of what is wrong."""
+    """Parse a YAML text. Raises UsageError with the place of the first error."""
     try:
         table = TypeAdapter(CompatibilityTable).validate_python(yaml.safe_load(text))
     except ValidationError as error:
@@ -88,5 +89,5 @@ def _checked(table: CompatibilityTable, *, source: str) -> CompatibilityTable:
 
 @functools.cache
 def shipped() -> CompatibilityTable:
-    """The table of this version of the harness."""
+    """Return the table that this version of the harness ships."""
     return load((resources.files("harness") / "data/ngc.yaml").read_text(encoding="utf-8"))

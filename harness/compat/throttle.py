@@ -1,26 +1,25 @@
-"""Whether a GPU's clocks were held down in a trial: its step times then say nothing about the image."""
+"""GPU throttling: whether the clocks were held down in a trial, so that its step times say nothing about the image."""
 
 from __future__ import annotations
 
 from harness.model import Look, Trial
 
 LEAST_SHARE = 0.05
-"""Of the working time between two looks: less moves no median."""
+"""Least share of the time between two looks that counts as throttling: less moves no median."""
 CLOCK_FELL = 0.9
-"""Of the highest clock in the trial. Most cards run at their power cap all the time, in every trial alike: that holds
-nothing down as long as the clock stays.
-"""
+"""Share of a trial's highest clock below which the clock has fallen. Most cards run at their power cap all the time, in
+every trial alike; that does no harm as long as the clock stays."""
 HARDWARE = 0x08 | 0x80
-"""The bits of NVML for the hardware's own brakes: draw, power supply or an external signal."""
+"""NVML's bits for hardware slowdown: by power draw, power supply or an external signal."""
 
 
 def throttled(trial: Trial) -> str | None:
-    """Why the step times of `trial` must not be compared, in a few words; None where nothing held the clocks down."""
+    """Return in a few words why the step times of `trial` must not be compared; None if no clock was held down."""
     looks = trial.trace.looks if trial.trace is not None else ()
     clocks = [look.gpu_clock_mhz for look in looks if look.gpu_clock_mhz is not None]
     highest = max(clocks, default=0.0)
-    told = (_told(look, highest_mhz=highest) for look in looks)
-    return next((words for words in told if words is not None), None)
+    reasons = (_told(look, highest_mhz=highest) for look in looks)
+    return next((words for words in reasons if words is not None), None)
 
 
 def _told(look: Look, *, highest_mhz: float) -> str | None:

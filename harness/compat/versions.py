@@ -1,4 +1,4 @@
-"""Versions of drivers, CUDA and compute capabilities: numbers with dots, compared number by number."""
+"""Versions of drivers, CUDA and compute capabilities, compared number by number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LEADING = re.compile(r"\s*[vVrR]?(\d{1,9}(?:\.\d{1,9})*)")
 
 
 def numbers(text: str | None) -> Numbers | None:
-    """`535.104.05-server` -> (535, 104, 5); zeros at the end say nothing: `11.8.0` is `11.8`. None for no version."""
+    """Parse `535.104.05-server` into (535, 104, 5). Trailing zeros are dropped: `11.8.0` is `11.8`. None if none."""
     found = LEADING.match(text or "")
     if found is None:
         return None
@@ -21,11 +21,11 @@ def numbers(text: str | None) -> Numbers | None:
 
 
 def short(text: str) -> str:
-    """`11.1.1` -> `11.1`: as people name a CUDA version."""
+    """Shorten a CUDA version to its usual name: `11.1.1` -> `11.1`."""
     found = LEADING.match(text)
     return ".".join(found[1].split(".")[:2]) if found else text
 
 
 def sm(capability: str) -> str:
-    """`8.9` -> `sm_89`, as the compiler names it."""
+    """Return the compiler's name of a compute capability: `8.9` -> `sm_89`."""
     return f"sm_{capability.replace('.', '')}"

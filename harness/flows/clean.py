@@ -12,7 +12,7 @@ from harness.model import Host, Where
 from harness.run import open_engine
 from harness.run.engine import Engine, Say
 
-HERE = Where(file="harness clean", line=0, key="hosts.here")
+HERE = Where(file="harness clean", line=0, key="hosts.local")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import exit_codes
 from harness.errors import UsageError
 from harness.facts import installed_otherwise
 from harness.flows.parts.merge_runs import called, put_together
@@ -280,7 +281,7 @@ def _nothing(pairs: Sequence[Pair]) -> str:
 
 
 def _exit_code(pairs: Sequence[Pair], together: RunResult | None) -> int:
-    """1: something is bad, or worse on the machine where it was measured before; 4: undecided; else 0."""
+    """Return BAD if something is bad, or worse on the machine where it was measured before; else UNDECIDED or OK."""
     results = together.cells if together is not None else ()
     verdicts = {verdict.verdict for pair in pairs for verdict in pair.verdicts} | {
         one.verdict.verdict for one in results
@@ -289,5 +290,5 @@ def _exit_code(pairs: Sequence[Pair], together: RunResult | None) -> int:
         one.standing == "more" for pair in pairs if pair.one.machine == pair.other.machine for one in pair.measured
     )
     if verdicts & BAD or worse:
-        return 1
-    return 4 if verdicts & UNSURE else 0
+        return exit_codes.BAD
+    return exit_codes.UNDECIDED if verdicts & UNSURE else exit_codes.OK

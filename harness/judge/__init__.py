@@ -1,1 +1,1 @@
-"""The statistics: pure functions over traces and trials. Neither prints nor knows Docker."""
+"""The statistics: pure functions over traces and trials, which neither print nor depend on Docker."""

@@ -1,7 +1,8 @@
-"""Which trials may be compared: only those that differ in nothing but what the comparison is about.
+"""Select the trials that may be compared: their conditions may differ only along the axis under comparison.
 
-A trial's conditions are a flat mapping of field to value, by axis: `host.kernel`, `gpu.driver`, `image.libc`,
-`settings.agent`. Versions of one series are compared along the axis `image`, hosts along `host` (and `gpu`).
+A trial's conditions are a flat mapping of field to value. The first part of a field is its axis: `host.kernel`,
+`gpu.driver`, `image.libc`, `settings.agent`. Versions of one series are compared along the axis `image`, hosts along
+`host` (and `gpu`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from harness.model import Trial
 
 HOST_FIELDS = ("name", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
-"""Of what the engine says of its machine."""
+"""Fields of the fingerprint that the engine reports for its machine."""
 SEEN_FIELDS = {
     "host.huge_pages": "huge_pages",
     "host.page_kib": "page_kib",
@@ -29,10 +30,11 @@ SEEN_FIELDS = {
     "settings.agent": "agent",
     "settings.protocol": "protocol",
 }
-"""Of what the agent said from inside. The probes are the image's: its C library decides which there are."""
+"""Condition -> field of the facts that the agent reports. The image's C library decides which probes exist."""
 LANE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"})
-"""Of the environment, those that a lane's GPUs bring with them: they say nothing of the image."""
+"""Environment variables that the lane sets for its GPUs. They are not conditions of the image."""
 GPU_FIELDS = ("uuid", "name", "driver", "cuda", "memory_mib", "power_limit_w", "ecc", "mig")
+"""Fields of a GPU that are conditions."""
 NAMES = {
     "host.name": "host name",
     "host.cpu": "CPU",
@@ -52,12 +54,14 @@ NAMES = {
     "settings.agent": "agent version",
     "image.probes": "probes",
 }
+"""Field -> its name in messages, if it differs from the field."""
 LONGEST = 80
+"""Characters of a value that a message shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A field in which two sides differ, such as `host.kernel`, with both values."""
+    """A field such as `host.kernel` in which two sides differ, with both values."""
 
     field: str
     one: Any
@@ -68,14 +72,14 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """In words: `host kernel`."""
+        """The field in words: `host kernel`."""
         return NAMES.get(self.field, self.field.replace(".", " ").replace("_", " "))
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], *, axis: Collection[str]) -> tuple[Difference, ...]:
-    """The fields in which two conditions differ, in order. A field that one side does not know is no difference.
+    """Return the fields in which two sets of conditions differ, sorted. A field that one side lacks is ignored.
 
-    `axis` holds what the comparison is about, whole axes (`host`) or single fields (`gpu.driver`): it may differ.
+    `axis` lists what may differ: whole axes (`host`) or single fields (`gpu.driver`).
     """
     common = sorted(field for field in one if other.get(field) is not None and one[field] is not None)
     return tuple(
@@ -86,41 +90,41 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], *, axis: Colle
 
 
 def conditions(trial: Trial) -> Mapping[str, Any]:
-    """What a trial ran under, as far as it is known."""
-    seen, fingerprint = trial.facts, trial.fingerprint
-    cgroup, gpus = seen.get("cgroup"), seen.get("gpus")
-    found = {f"host.{name}": fingerprint.get(name) for name in HOST_FIELDS}
-    found |= {field: seen.get(name) for field, name in SEEN_FIELDS.items()}
-    found |= {
+    """Return the conditions under which a trial ran; the value of an unknown condition is None."""
+    facts, fingerprint = trial.facts, trial.fingerprint
+    cgroup, gpus = facts.get("cgroup"), facts.get("gpus")
+    fields = {f"host.{name}": fingerprint.get(name) for name in HOST_FIELDS}
+    fields |= {field: facts.get(name) for field, name in SEEN_FIELDS.items()}
+    fields |= {
         "image.digest": trial.image_digest or None,
         "host.cgroup": _field(cgroup, "version"),
         "settings.memory_limit": _field(cgroup, "limit_bytes"),
         "settings.budget": trial.steps_asked or None,
     }
-    if isinstance(environment := seen.get("environment"), Mapping):
-        found["image.environment"] = {name: environment[name] for name in environment if name not in LANE_VARIABLES}
+    if isinstance(environment := facts.get("environment"), Mapping):
+        fields["image.environment"] = {name: environment[name] for name in environment if name not in LANE_VARIABLES}
     cards = gpus if isinstance(gpus, list | tuple) else ()
-    return found | {f"gpu.{name}": _of_gpus(cards, name) for name in GPU_FIELDS}
+    return fields | {f"gpu.{name}": _of_gpus(cards, name) for name in GPU_FIELDS}
 
 
 def set_apart(
     trials: Sequence[Sequence[Trial]], *, axis: Collection[str] = ("image",)
 ) -> tuple[tuple[tuple[Trial, ...], ...], tuple[Difference, ...]]:
-    """The trials that may be compared with most of the others, by version as given, and why the rest may not.
+    """Return the comparable trials of each version, in the given order, and the differences that exclude the rest.
 
-    The conditions that most trials share are the standard; of those that are as frequent, those met first.
+    The most frequent conditions are the standard; in a tie, the conditions of the earliest trial.
     """
     profiles = {id(trial): _profile(trial, axis) for cell in trials for trial in cell if trial.measured}
     counts = Counter(profiles.values())
     standard = dict(counts.most_common(1)[0][0]) if counts else {}
-    found = {profile: differences(standard, dict(profile), axis=()) for profile in counts}
-    kept = tuple(tuple(trial for trial in cell if not found.get(profiles.get(id(trial), ()))) for cell in trials)
-    reasons = {str(difference): difference for each in found.values() for difference in each}
+    differing = {profile: differences(standard, dict(profile), axis=()) for profile in counts}
+    kept = tuple(tuple(trial for trial in cell if not differing.get(profiles.get(id(trial), ()))) for cell in trials)
+    reasons = {str(difference): difference for group in differing.values() for difference in group}
     return kept, tuple(reasons.values())
 
 
 def _profile(trial: Trial, axis: Collection[str]) -> tuple[tuple[str, Any], ...]:
-    """What is known of a trial's conditions and may not differ, hashable: values are as they are, or their text."""
+    """Return the known conditions of a trial that may not differ, hashable: a container is replaced by its `repr`."""
     return tuple(
         (field, value if isinstance(value, str | int | float) else repr(value))
         for field, value in conditions(trial).items()
@@ -133,12 +137,12 @@ def _is_on(field: str, axis: Collection[str]) -> bool:
 
 
 def _field(value: Any, name: str) -> Any:
-    """Of a mapping; None of anything else that an image may have sent in its place."""
+    """Return a field of a mapping, or None: an image may send anything in place of the mapping."""
     return value.get(name) if isinstance(value, Mapping) else None
 
 
 def _of_gpus(gpus: Sequence[Any], name: str) -> str | None:
-    """Of all GPUs of a trial, in their order; None if it had none or their driver does not tell."""
+    """Return a field of all GPUs of a trial, in order; None without GPUs or if no driver reports the field."""
     values = [_field(gpu, name) for gpu in gpus]
     return ", ".join(map(str, values)) if any(value is not None for value in values) else None
 

@@ -1,7 +1,7 @@
-"""What each cell shows of each signal: within its limit, beyond it, not told, or nothing to look at.
+"""The state of each signal in each cell of a block: good, bad, suspect, blind or none.
 
-A limit is kept only if a change as large as the limit would have shown. Where the noise of the host, too few launches
-or an interruption did not allow that, the signal is `blind` there, and says what would help.
+A level is good only if its minimum detectable effect is at most the limit. If the noise of the host, too few launches
+or an interruption prevent that, the signal is `blind`, and `why` names the remedy.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.judge.comparison.compared import Compared, Level
-from harness.judge.comparison.level_figures import EXACT
-from harness.judge.history.precision import ALWAYS_ASKING
+from harness.judge.comparison.launch_figures import EXACT
+from harness.judge.history.enough_rounds import ALWAYS_ASKING
 from harness.judge.history.returned_values import Values
 from harness.model import (
     BAD,
@@ -29,15 +29,15 @@ from harness.model import (
 
 ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
-"""A figure this many times that of the version before, and beyond the square of its limit, shows in a single launch."""
+"""Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 OFF = "its limit is none"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """How the levels of a block were compared: `visible` by signal the smallest relative change that would have shown.
-    `searched`: a search chose the launches, which have no full rounds.
+    """How the levels of a block were compared. `visible` is the minimum detectable effect by signal, as a fraction.
+    `searched`: a search chose the launches, so that there are no full rounds.
     """
 
     limits: Limits
@@ -46,18 +46,18 @@ class Resolution:
 
 
 def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> tuple[CellVerdict, ...]:
-    """The cells of a block, oldest first, with what they show of each level signal beside what each shows alone."""
-    found = {name: _level(name, compared, cells, asked) for name in LEVELS}
+    """Return the cells of a block, oldest first, with the verdict on each level signal added."""
+    by_signal = {name: _level(name, compared, cells, asked) for name in LEVELS}
     return tuple(
-        replace(cell, signals={**cell.signals, **{name: each[place] for name, each in found.items()}})
+        replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in by_signal.items()}})
         for place, cell in enumerate(cells)
     )
 
 
 def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> tuple[CellVerdict, ...]:
-    """The cells of a block with what they show of the numbers that the scenario returned."""
+    """Return the cells of a block with the verdict on each number that the scenario returned added."""
     return tuple(
-        replace(cell, signals={**cell.signals, **{name: each.seen[place] for name, each in values.items()}})
+        replace(cell, signals={**cell.signals, **{name: value.seen[place] for name, value in values.items()}})
         for place, cell in enumerate(cells)
     )
 
@@ -69,17 +69,17 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     highest = max((level for level, _ in known.values()), default=0.0)
     measured = sum(bool(cell.trials) for cell in cells)
     row = _Row(name=name, others=len(known), measured=measured, highest=highest, asked=asked)
-    told = [
+    verdicts = [
         _of_place(row, cell, known.get(place), is_compared=place in levels or not levels)
         for place, cell in enumerate(cells)
     ]
-    return told if limit is None else _with_suspects(name, told, cells, limit=limit)
+    return verdicts if limit is None else _with_suspects(name, verdicts, cells, limit=limit)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One level signal of a block. `measured`: how many versions were launched; `others`: how many have a figure, and
-    `highest` the highest of them.
+    """One level signal of a block. `measured`: number of versions launched; `others`: number of versions with a figure;
+    `highest`: the highest of these figures.
     """
 
     name: str
@@ -110,7 +110,7 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
 
 
 def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, others: int) -> SignalVerdict:
-    """Why a version has no figure: nobody has one, or it could not be compared."""
+    """Judge a version without a figure: `blind` if it should have one as other versions do, else `none`."""
     if not cell.trials:
         return replace(plain, why="not measured")
     if not others:
@@ -121,8 +121,8 @@ def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, other
 
 
 def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> SignalVerdict:
-    """Whether a change as large as the limit would have shown; it would where no version comes near the least that
-    counts.
+    """Judge a level that is not bad: good if the minimum detectable effect is at most the limit, or if every version
+    lies below the signal's least amount; else blind.
     """
     name = row.name
     if row.asked.searched:
@@ -140,7 +140,7 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
 
 
 def _remedy(row: _Row) -> str:
-    """Rounds are added up to MOST for some signals, and for those that have a limit in the matrix file."""
+    """Name what would make the signal visible. Only signals that ask for rounds use a range of trials."""
     is_asking = row.name in ALWAYS_ASKING | {name for name, _ in row.asked.limits.others}
     launches = "--trials 3:12" if is_asking else "--trials 12"
     return f"more launches (`{launches}`), a wider limit (`limits: {{{row.name}: …}}`, or none) or a quieter host"
@@ -153,7 +153,7 @@ def _share(fraction: float) -> str:
 def _with_suspects(
     name: str, told: Sequence[SignalVerdict], cells: Sequence[CellVerdict], *, limit: float
 ) -> list[SignalVerdict]:
-    """With what is beyond doubt far beyond the limit, and was not confirmed: blind is not the word for it."""
+    """Return the verdicts with unconfirmed figures far above the previous version marked `suspect`, not `blind`."""
     by_one = name == "late_step_time" and all(one.visible is None for one in told)
     least = 1 + limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
     found = list(told)
@@ -167,12 +167,12 @@ def _with_suspects(
         if ratio >= least and abs(new - old) > SIGNALS[name].least:
             by = f"{cells[place].trials} launch{'' if cells[place].trials == 1 else 'es'}"
             words = f"{SIGNALS[name].title} is {new / old:.3g} times that of the version before, by {by}"
-            found[place] = replace(told[place], seen="suspect", why=f"{words}; more launches would tell")
+            found[place] = replace(told[place], seen="suspect", why=f"{words}; more launches would settle it")
     return found
 
 
 def _figures(name: str, level: Level) -> Level:
-    """In its own direction: of a signal that falls, what is compared is one by the figure."""
+    """Return the level in the signal's own unit: for a signal that falls, the comparison uses the reciprocal."""
     value, ci = level
     if not SIGNALS[name].falls:
         return level
@@ -182,43 +182,44 @@ def _figures(name: str, level: Level) -> Level:
 def with_changes(
     cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
 ) -> tuple[CellVerdict, ...]:
-    """The cells of a block with what findings say of its levels and values: beyond the limit from each first bad
-    version until it is good again. `dropped` are changes that may be chance among so many comparisons.
+    """Return the cells of a block with the signals of `kept` changes marked `bad`, from each first bad version to the
+    version before the first fixed one. The signals of `dropped` changes, which Holm's correction did not confirm, are
+    marked `suspect`.
     """
     marked = [dict(cell.signals) for cell in cells]
-    told: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
-    for changes, seen in told:
+    groups: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
+    for changes, seen in groups:
         for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
-            one = marked[place].get(name)
-            if one is not None and (one.value is not None or name.startswith(METRIC_PREFIX)):
-                why = one.why if seen == "bad" else "a change that may be chance among so many comparisons"
-                marked[place][name] = replace(one, seen=seen, why=why)
+            signal = marked[place].get(name)
+            if signal is not None and (signal.value is not None or name.startswith(METRIC_PREFIX)):
+                why = signal.why if seen == "bad" else "a change that may be chance among so many comparisons"
+                marked[place][name] = replace(signal, seen=seen, why=why)
     return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
 
 
 def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:
-    """(signal, position) wherever these changes have a level or a value bad. One signal may be bad in several ways,
-    each with changes of its own. `whole`: they are all that there are; else an end without a begin says nothing.
+    """Return (signal, position) wherever these changes make a level or a value bad. One signal may be bad in several
+    ways, each with its own changes. `whole`: no change is missing; else a `first_fixed` without a beginning is ignored.
     """
     ways: dict[tuple[str, bool | str], list[Change]] = {}
     for change in changes:
         if change.metric not in ("outcome", "memory", *GROWTHS):
             way = change.verdict if change.metric.startswith(METRIC_PREFIX) else change.p is None
             ways.setdefault((change.metric, way), []).append(change)
-    found = []
+    places = []
     for (name, _), same in ways.items():
         if whole or same[0].kind != "first_fixed":
-            found += [(name, place) for place in _bad_places(same, versions=versions)]
-    return found
+            places += [(name, place) for place in _bad_places(same, versions=versions)]
+    return places
 
 
 def _bad_places(changes: Sequence[Change], *, versions: int) -> list[int]:
-    """The positions of the versions that lie where these changes of one signal have it bad."""
+    """Return the positions of the versions that are bad according to these changes of one signal."""
     begins = {change.after: change.kind != "first_fixed" for change in changes}
-    bad = begins[min(begins)] is False  # good again: it was bad before
-    found = []
+    bad = begins[min(begins)] is False  # the first change is a repair, so the series begins bad
+    places = []
     for place in range(versions):
         bad = begins.get(place, bad)
         if bad:
-            found.append(place)
-    return found
+            places.append(place)
+    return places

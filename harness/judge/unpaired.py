@@ -1,7 +1,7 @@
-"""One cell in two places that were not measured side by side: other hosts, or other days.
+"""Unpaired comparison of one cell in two places: on two hosts, or on two days.
 
-Their rounds have nothing in common, so what heat or load did to one of them is in the difference. Each launch counts
-once, and launches of two places are never pooled: Welch's test on the logs of each launch's median.
+The two places share no rounds, so that heat or load in one of them is part of the difference. Each launch counts once,
+by its median, and launches of two places are never pooled: Welch's unequal-variances t test (1947) on the logs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from harness.judge.intervals import CONFIDENCE, SEPARATED
 from harness.model import BAD, GOOD, CellVerdict, Interval, Limits, Measured, Metric, Noise, Standing, Steps, Trial
 
 SAME_LEAK = 0.01
-"""Rates of one leak repeat within 0.3 % from launch to launch: a smaller difference than this log is none."""
+"""Log ratio up to which two leak rates are the same. Rates of one leak repeat within 0.3 % from launch to launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What is known of a cell in one place; `noise` is the A/A noise there."""
+    """A cell in one place: its verdict, its trials and the A/A noise of the place."""
 
     verdict: CellVerdict
     trials: Sequence[Trial]
@@ -34,7 +34,7 @@ class Side:
 
 
 def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Measured, ...]:
-    """Step time (s), peak and growth of memory (KiB, KiB a step), and outcome, in `one` and `other`."""
+    """Compare step time (s), growth of memory (KiB per step), peak memory (KiB) and outcome of `one` and `other`."""
     both = [_countable(one), _countable(other)]
     step_time, peak = (
         _level(name, [list(columns[place].values()) for place in (0, 1)], noises=(one.noise, other.noise))
@@ -48,8 +48,8 @@ def compare(one: Side, other: Side, *, steps: Steps, limits: Limits) -> tuple[Me
 
 
 def _countable(side: Side) -> Sequence[Trial]:
-    """Its trials, with those that waited for images as any other where they acquitted their version: nothing else had
-    its step times compared with hardly a launch in its turn.
+    """Return the trials of a side. Trials that waited for an image count as normal ones if the step times of the cell
+    were compared with fewer than FEWEST_ROUNDS launches in turn: the equivalence test then rests on them.
     """
     in_turn = sum(trial.pulled != "awaited" for trial in side.trials)
     if side.verdict.compared_step_ms is None or in_turn >= FEWEST_ROUNDS:
@@ -58,7 +58,7 @@ def _countable(side: Side) -> Sequence[Trial]:
 
 
 def ratio_of(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
-    """The interval of the ratio of geometric means, `other` by `one` (Welch, 1947); None if a side has one launch."""
+    """Return Welch's interval of the ratio of geometric means, `other` / `one`; None if a side has one launch."""
     sides = [np.log(np.asarray(values, dtype=np.float64)) for values in (one, other)]
     if any(len(side) < 2 for side in sides):
         return None
@@ -85,14 +85,14 @@ def _level(metric: Metric, values: Sequence[Sequence[float]], *, noises: tuple[N
 
 
 def _floor(metric: Metric, both: tuple[Noise | None, Noise | None], *, launches: int) -> float | None:
-    """The larger noise of the two: a log; None if that of one of them is not known."""
+    """Return the larger A/A noise floor of the two places, as a log ratio; None if one of them is unknown."""
     if launches < 1 or any(noises.spread_of(noise, metric) is None for noise in both):
         return None
     return max(noises.floor(noise, metric, rounds=launches) for noise in both)
 
 
 def _level_standing(one: Sequence[float], other: Sequence[float], *, floor: float) -> Standing:
-    """Different only if the interval leaves 1 out at SEPARATED, and by more than equal images differ there."""
+    """Return "more" or "less" only if the interval at SEPARATED excludes 1 and the ratio exceeds the A/A noise."""
     sure = ratio_of(one, other, confidence=2 * SEPARATED - 1)
     if sure is None:
         return "unknown"
@@ -103,7 +103,7 @@ def _level_standing(one: Sequence[float], other: Sequence[float], *, floor: floa
 
 
 def _growth(one: Side, other: Side, *, steps: Steps, limits: Limits) -> Measured:
-    """Rates are compared only where both leak: the rate of what is flat is noise."""
+    """Compare leak rates. Only two leaks have comparable rates: the rate of flat memory is noise."""
     both = all("leak" in side.verdict.verdicts for side in (one, other))
     rates = [_rates(side, steps=steps, limits=limits) for side in (one, other)] if both else [[], []]
     ci = ratio_of(*rates)

@@ -1,4 +1,4 @@
-"""matrix.yaml -> Matrix: what to run, on what, and what counts as bad. Every error names file, line and key."""
+"""Reads matrix.yaml into a Matrix: what to run, where, and what is bad. Every error names file, line and key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from harness import model, package_index, registry
 from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
 from harness.matrix.hosts import read_hosts
+from harness.matrix.keys import MatrixFile
 from harness.matrix.packages import PackageReader
 from harness.matrix.problems import Problems
 from harness.matrix.reading import read
@@ -17,7 +18,6 @@ from harness.matrix.rules import read_exclude, read_include
 from harness.matrix.scenarios import read_scenarios
 from harness.matrix.schema import schema
 from harness.matrix.series import read_series
-from harness.matrix.shape import MatrixFile
 from harness.matrix.tags import TagReader
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
@@ -34,8 +34,8 @@ def load_matrix(
     """Read and check a matrix file, the scripts and folders it names, and its versions.
 
     `environ` fills in ${VARIABLES} and names the package index and Docker's logins, unless `index` and `tags` are
-    given. `check_versions=False` asks the index for ranges only. Raises MatrixError with one line a problem, in order
-    of line, and RegistryTrouble if a registry that was to be asked for tags does not answer.
+    given. `check_versions=False` queries the index for ranges only. Raises MatrixError with one line per problem, in
+    order of line, and RegistryTrouble if a registry does not answer a query for tags.
     """
     file, context = _open(path, environ)
     asked = index or package_index.PackageIndex.from_environ(environ)
@@ -47,7 +47,7 @@ def load_matrix(
 
 
 def load_hosts(path: Path, *, environ: Mapping[str, str]) -> tuple[str, tuple[model.Host, ...]]:
-    """A matrix's name and hosts alone: no index and no registry is asked. Raises MatrixError."""
+    """Return a matrix's name and hosts only, without querying an index or a registry. Raises MatrixError."""
     file, context = _open(path, environ)
     hosts = read_hosts(file, context)
     context.problems.raise_if_any()
@@ -87,5 +87,5 @@ def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: T
 
 
 def _safe(name: str) -> str:
-    """A name for a folder, everywhere."""
+    """Return a name that is valid for a folder on every system."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"

@@ -1,4 +1,4 @@
-"""pydantic's errors -> problems in plain words, each at its key path."""
+"""Turns pydantic's errors into problems in plain words, each at its key path."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
+from harness.matrix.keys import SERIES_KINDS, MatrixFile
 from harness.matrix.problems import Document, KeyPath, Problems, did_you_mean, listed, shown
-from harness.matrix.shape import SERIES_KINDS, MatrixFile
 from harness.matrix.values import kind
 
 WORDS = {
@@ -28,7 +28,7 @@ WORDS = {
 
 
 def check_shape(document: Document) -> MatrixFile:
-    """The document as a MatrixFile. Raises MatrixError with all that is wrong with its shape."""
+    """Return the document as a MatrixFile. Raises MatrixError with everything that is wrong with its shape."""
     problems = Problems(file=document.file, lines=document.lines)
     _check_empty(document.data, (), problems)
     try:
@@ -42,7 +42,7 @@ def check_shape(document: Document) -> MatrixFile:
 
 
 def _check_empty(value: Any, path: KeyPath, problems: Problems) -> None:
-    """A key without a value: pydantic would take it for the default. In params null is a value like others."""
+    """Report keys without a value: pydantic would use the default. In params null is an ordinary value."""
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
@@ -53,7 +53,7 @@ def _check_empty(value: Any, path: KeyPath, problems: Problems) -> None:
 
 
 def _path(detail: ErrorDetails) -> KeyPath:
-    """The error's key path: without the tags of unions, and without pydantic's marks."""
+    """Return the error's key path, without pydantic's own marks such as the tags of unions."""
     return tuple(step for step in detail["loc"] if isinstance(step, int) or not _is_mark(step))
 
 
@@ -83,7 +83,7 @@ def _words(detail: ErrorDetails) -> str:
 
 
 def _fields(path: tuple[int | str, ...]) -> dict[str, str]:
-    """The keys that are allowed at a path of pydantic's, with their descriptions."""
+    """Return the keys that are allowed at a path of pydantic's, with their descriptions."""
     annotation: Any = MatrixFile
     for step in path:
         annotation = _inside(annotation, step)
@@ -93,7 +93,7 @@ def _fields(path: tuple[int | str, ...]) -> dict[str, str]:
 
 
 def _inside(annotation: Any, step: int | str) -> Any:
-    """The annotation of what lies under one step of a path."""
+    """Return the annotation of what lies one step below an annotation."""
     model = _model(annotation)
     if model:
         return model.model_fields[str(step)].annotation if step in model.model_fields else None
@@ -109,7 +109,7 @@ def _inside(annotation: Any, step: int | str) -> Any:
 
 
 def _model(annotation: Any) -> type[BaseModel] | None:
-    """The model that an annotation is, or is optionally."""
+    """Return the model of an annotation, which may be optional; None if it is not a model."""
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return annotation if issubclass(annotation, BaseModel) else None
     if get_origin(annotation) is Annotated:

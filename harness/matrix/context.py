@@ -1,4 +1,4 @@
-"""What the later checks need: the document, the place for problems, and the folder that paths start from."""
+"""Shared input of the later checks: the document, the collected problems, and the folder that paths start from."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Context:
     default_base: str | None = None
 
     def written(self, *path: str | int) -> Any:
-        """The value at a key path as the file has it, where it names something: a version 2.10 is no number."""
+        """Return the value at a key path as written. Use it for names: version 2.10 must not become 2.1."""
         value = self.document.data
         for step in path:
             value = value[step]
         return getattr(value, "written", value)
 
     def existing(self, text: str, key: KeyPath) -> Path | None:
-        """A path as the file has it, from the matrix file's folder; None, and a problem, if nothing is there."""
+        """Return a path relative to the matrix file's folder; if it does not exist, add a problem and return None."""
         path = self.folder / text
         try:
             path.stat()
@@ -46,7 +46,7 @@ class Context:
         return path
 
     def text_of(self, path: Path, key: KeyPath, *, most_bytes: int = 1 << 20) -> bytes | None:
-        """A file's content; None, and a problem, if it cannot be read or is larger than is sensible."""
+        """Return a file's content; if it cannot be read or exceeds `most_bytes`, add a problem and return None."""
         try:
             with path.open("rb") as stream:
                 content = stream.read(most_bytes + 1)

@@ -1,4 +1,4 @@
-"""The types of the keys in matrix.yaml: each reads what YAML gave, and says what it takes in the JSON Schema."""
+"""The types of the keys in matrix.yaml: each parses a YAML value and describes itself in the JSON Schema."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Scalar = Annotated[
 
 
 def _form(value: Any) -> str:
-    """Which of a key's forms is meant. The <> keep it apart from keys when an error is placed."""
+    """Return which of a key's forms is used. The <> distinguish it from keys in the path of an error."""
     if isinstance(value, dict):
         return "<mapping>"
     return "<list>" if isinstance(value, list) else "<text>"
@@ -57,7 +57,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _environment(value: Any) -> Any:
-    """Compose's two forms: a mapping, or a list of NAME=value."""
+    """Accept Compose's two forms: a mapping, or a list of NAME=value."""
     if not isinstance(value, list):
         return value
     result: dict[str, str] = {}

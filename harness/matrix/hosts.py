@@ -1,4 +1,4 @@
-"""Hosts of the file -> hosts of the model."""
+"""Reads the file's hosts into the model's hosts."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import re
 from urllib.parse import urlsplit
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.problems import shown
 from harness.model import Where
 
 ENGINE = re.compile(r"docker|process|context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+")
 ALLOWED = "docker, process, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
-DEFAULT_NAME = "here"
+DEFAULT_NAME = "local"
+"""Name of the host in a matrix without `hosts:`. Stored runs contain it."""
 
 
-def read_hosts(file: shape.MatrixFile, context: Context) -> tuple[model.Host, ...]:
-    """All hosts; without `hosts:`, this machine without containers."""
+def read_hosts(file: keys.MatrixFile, context: Context) -> tuple[model.Host, ...]:
+    """Return all hosts; without `hosts:`, this machine without containers."""
     if file.hosts is None:
         where = Where(file=context.document.file, line=1, key="hosts")
         return (model.Host(name=DEFAULT_NAME, engine="process", gpus="none", where=where),)
     return tuple(_host(name, host, context) for name, host in file.hosts.items())
 
 
-def _host(name: str, host: shape.HostEntry, context: Context) -> model.Host:
+def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
     key = ("hosts", name)
     if complaint := _complaint(host.engine):
         context.problems.add((*key, "engine"), complaint)
@@ -42,7 +43,7 @@ def _host(name: str, host: shape.HostEntry, context: Context) -> model.Host:
 
 
 def _complaint(engine: str) -> str | None:
-    """What is wrong with an engine's address, None if nothing is."""
+    """Return what is wrong with an engine's address, None if nothing is."""
     if not ENGINE.fullmatch(engine):
         return f"unknown engine {shown(engine)}; allowed: {ALLOWED}"
     try:
@@ -50,7 +51,7 @@ def _complaint(engine: str) -> str | None:
         port = address.port
     except ValueError as error:  # "Port out of range 0-65535", "Invalid IPv6 URL"
         return f"{shown(engine)} is no address: {error}; allowed: {ALLOWED}"
-    if address.password is not None:  # not shown: it is a secret
+    if address.password is not None:  # do not show it: it is a secret
         return "a password does not belong in an address; use a key, and ssh://USER@HOST"
     if address.scheme == "tcp" and not (address.hostname and port):
         return f"{shown(engine)} names no host or port; write tcp://HOST:PORT, such as tcp://gpu-1:2376"

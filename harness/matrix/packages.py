@@ -1,4 +1,4 @@
-"""`install:` series: requirements and versions -> what to install for each version, checked with the package index."""
+"""Reads `install:` series: the packages of each version, checked with the package index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context, Entry
 from harness.matrix.problems import KeyPath, listed, shown
 
@@ -26,14 +26,14 @@ RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @dataclass(frozen=True, kw_only=True)
 class PackageReader:
-    """`check_versions=False` asks the index for ranges only."""
+    """Reads series of packages. With `check_versions=False` the index is queried for ranges only."""
 
     context: Context
     index: package_index.Index
     check_versions: bool
 
-    def read(self, entry: shape.Installed, key: KeyPath) -> list[Entry]:
-        """The packages of one series, oldest first as written; what is wrong goes to the context's problems."""
+    def read(self, entry: keys.Installed, key: KeyPath) -> list[Entry]:
+        """Return the packages of one series, oldest first as written; problems are added to the context."""
         if not self._sound(entry, key):
             return []
         pins = [match[1] for match in map(PIN.fullmatch, entry.install) if match]
@@ -46,8 +46,8 @@ class PackageReader:
             for position, version in enumerate(entry.versions)
         ]
 
-    def _sound(self, entry: shape.Installed, key: KeyPath) -> bool:
-        """Whether requirements and python can be used at all."""
+    def _sound(self, entry: keys.Installed, key: KeyPath) -> bool:
+        """Return whether the requirements and `python` are valid."""
         problems = []
         if entry.python is not None and not PYTHON.fullmatch(entry.python):
             problems.append(((*key, "python"), f"{shown(entry.python)} is no version of Python 3, such as 3.11"))
@@ -65,7 +65,7 @@ class PackageReader:
         return not problems
 
     def _range(
-        self, text: str, entry: shape.Installed, *, pins: Sequence[str], key: KeyPath
+        self, text: str, entry: keys.Installed, *, pins: Sequence[str], key: KeyPath
     ) -> Sequence[package_index.PackageRelease]:
         try:
             specifier = SpecifierSet(text)
@@ -90,15 +90,15 @@ class PackageReader:
             self.context.problems.add(key, problem)
         return found
 
-    def _check_listed(self, entry: shape.Installed, pins: Sequence[str], key: KeyPath) -> set[str]:
-        """Check that the index has the listed versions; those of them that are yanked."""
+    def _check_listed(self, entry: keys.Installed, pins: Sequence[str], key: KeyPath) -> set[str]:
+        """Check that the index has the listed versions; return those that are yanked."""
         parsed = self._parsed(entry, pins, key)
         yanked: set[str] = set()
         for name in pins if self.check_versions else []:
             try:
                 releases = self.index.releases(name)
             except package_index.IndexSilent:
-                return yanked  # installing will say so, if it matters then
+                return yanked  # if that matters, the installation will fail with a message
             if not releases:
                 self.context.problems.add((*key, "install"), f"the package index has no package {shown(name)}")
                 continue
@@ -112,8 +112,8 @@ class PackageReader:
                     yanked.add(entry.versions[position])
         return yanked
 
-    def _parsed(self, entry: shape.Installed, pins: Sequence[str], key: KeyPath) -> dict[int, Version]:
-        """The listed versions by position. With a pin they must be versions as Python packages have them."""
+    def _parsed(self, entry: keys.Installed, pins: Sequence[str], key: KeyPath) -> dict[int, Version]:
+        """Return the listed versions by position. With a pin they must be valid versions of Python packages."""
         parsed = {}
         for position, text in enumerate(entry.versions if pins else []):
             try:
@@ -123,7 +123,7 @@ class PackageReader:
                 self.context.problems.add((*key, "versions", position), problem)
         return parsed
 
-    def _entry(self, entry: shape.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
+    def _entry(self, entry: keys.Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
         default_base = self.context.default_base or f"python:{entry.python or RUNNING_PYTHON}-slim-bookworm"
         source = model.Install(
             base=entry.base or default_base,

@@ -1,17 +1,17 @@
-"""Probes of the file -> probes of the model."""
+"""Reads the file's probes into the model's probes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.problems import KeyPath, unknown
 
 
-def read_probes(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
-    """The scenario's probes. What is wrong goes to the context's problems."""
+def read_probes(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
+    """Return the scenario's probes. Problems are added to the context."""
     asked = entry.probes
     if entry.command is not None:
         for name in ("optrace", "lines", "artifacts", "largest"):
@@ -26,14 +26,14 @@ def read_probes(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> t
     return tuple(_probes(asked))
 
 
-def _check_largest(asked: shape.Largest, entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
+def _check_largest(asked: keys.Largest, entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
     if asked.param not in entry.params:
         context.problems.add((*key, "param"), unknown(asked.param, list(entry.params), what="param"))
     elif not all(isinstance(value, int) and not isinstance(value, bool) for value in entry.params[asked.param]):
         context.problems.add((*key, "param"), f"the values of {asked.param} must be whole numbers to be compared")
 
 
-def _probes(asked: shape.Probes) -> Iterator[model.Probe]:
+def _probes(asked: keys.Probes) -> Iterator[model.Probe]:
     if asked.optrace is not None:
         at, repeat = tuple(sorted(asked.optrace.at)), asked.optrace.repeat
         yield model.Probe(name="optrace", steps=at[-1] + repeat - 1, settings=(("at", at), ("repeat", repeat)))

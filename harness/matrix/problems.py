@@ -1,4 +1,4 @@
-"""What is wrong with a matrix file, collected so that one call shows all of it, in order of line."""
+"""Collects the problems of a matrix file, so that one call reports all of them, in order of line."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Problems:
     found: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, path: KeyPath, text: str, *, line: int | None = None) -> None:
-        """Note a problem at a key path; `line` if it is not the path's own."""
+        """Add a problem at a key path; give `line` if it is not the path's own."""
         place = where(path, file=self.file, lines=self.lines)
         line = line or place.line
         key = f" {place.key}:" if place.key else ""
         self.found.append((line, f"{place.file}:{line}:{key} {one_line(text)}"))
 
     def fail(self, path: KeyPath, text: str) -> NoReturn:
-        """Note a problem after which nothing more can be read, and raise them all."""
+        """Add a problem after which nothing more can be read, and raise all problems."""
         self.add(path, text)
         raise self.error()
 
@@ -55,9 +55,9 @@ class Problems:
 
 
 def where(path: KeyPath, *, file: str, lines: Mapping[KeyPath, int]) -> Where:
-    """The place of a key path; of its nearest parent if it is not in the file (a missing key)."""
+    """Return the place of a key path; that of its nearest parent if it is not in the file (a missing key)."""
     while path and isinstance(path[-1], int) and path not in lines:
-        path = path[:-1]  # `op: rfft` is read as a list of one: there is no op[0] in the file
+        path = path[:-1]  # `op: rfft` is read as a list of one, so op[0] is not in the file
     known = path
     while known not in lines:
         known = known[:-1]
@@ -65,37 +65,37 @@ def where(path: KeyPath, *, file: str, lines: Mapping[KeyPath, int]) -> Where:
 
 
 def key_text(path: KeyPath) -> str:
-    """`("hosts", "new", "gpus", 0)` -> `hosts.new.gpus[0]`."""
+    """Return `hosts.new.gpus[0]` for `("hosts", "new", "gpus", 0)`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{one_line(step)}" for step in path)
     return text.removeprefix(".")
 
 
 def one_line(text: str) -> str:
-    """The text with everything that could break or colour a terminal's line escaped."""
+    """Return the text with every character escaped that could break or colour a terminal's line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shown(value: object) -> str:
-    """A value as messages show it, shortened."""
+    """Return a value as messages show it, shortened to 60 characters."""
     text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def listed(names: Iterable[object], *, most: int = 12) -> str:
-    """`a, b, c`, cut after `most`."""
+    """Return `a, b, c`, cut after `most` names."""
     texts = [str(name) for name in names]
     more = [f"… {len(texts) - most} more"] if len(texts) > most else []
     return ", ".join(texts[:most] + more) or "none"
 
 
 def unknown(name: object, known: Iterable[str], *, what: str) -> str:
-    """`no host 'nwe'; did you mean 'new'? known: new, old`."""
+    """Return `no host 'nwe'; did you mean 'new'? known: new, old`."""
     names = list(known)
     return f"no {what} {shown(name)}{did_you_mean(str(name), known=names)} known: {listed(names)}"
 
 
 def did_you_mean(*names: str, known: Iterable[str]) -> str:
-    """What stands between a complaint and the list of what is allowed: `;` or `; did you mean 'gpus'?`."""
+    """Return the link between a complaint and the list of what is allowed: `;` or `; did you mean 'gpus'?`."""
     choices = list(known)[:1000]
     close = [match for name in names for match in difflib.get_close_matches(name[:100], choices, n=1)]
     return f"; did you mean {close[0]!r}?" if close else ";"

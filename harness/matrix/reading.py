@@ -1,7 +1,7 @@
-"""The text of a matrix file -> plain data that knows its lines.
+"""Reads the text of a matrix file into plain data, with the line of every key path.
 
-YAML as version 1.2 has it, where PyYAML follows 1.1: only `true` and `false` are booleans (`on`, `yes` are text),
-dates are text, 010 is ten. Numbers remember how they were written, so that a version 1.10 stays "1.10".
+It follows YAML 1.2, where PyYAML follows 1.1: only `true` and `false` are booleans (`on`, `yes` are text), dates are
+text, 010 is ten. Numbers keep their written form, so that a version 1.10 stays "1.10".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.matrix.values import FloatAsWritten, IntAsWritten
 from harness.matrix.yaml_words import plain_words
 
 MOST_BYTES = 1 << 20
-MOST_VALUES = 100_000  # aliases expanded: a page of nested aliases can stand for billions
+MOST_VALUES = 100_000  # with aliases expanded: a page of nested aliases can expand to billions of values
 MOST_LEVELS = 32
 MOST_DIGITS = 64
 
@@ -43,7 +43,7 @@ for _tag, _pattern, _first in (
 
 
 def read(path: Path, *, environ: Mapping[str, str]) -> Document:
-    """The file's data with the line of every key path. Raises MatrixError, one line a problem."""
+    """Return the file's data with the line of every key path. Raises MatrixError, one line per problem."""
     file = str(path)
     node = _compose(file, _text(path))
     lines: dict[KeyPath, int] = {(): 1}
@@ -87,7 +87,7 @@ def _compose(file: str, text: str) -> yaml.Node | None:
 
 
 class _Builder:
-    """Nodes -> values, with the line of each path noted in `lines`."""
+    """Turns nodes into values, and records the line of each path in `lines`."""
 
     def __init__(self, environ: Mapping[str, str], lines: dict[KeyPath, int], problems: Problems) -> None:
         self.environ = environ
@@ -96,7 +96,7 @@ class _Builder:
         self.count = 0
 
     def value(self, node: yaml.Node | None, path: KeyPath, above: tuple[yaml.Node, ...]) -> Any:
-        """The node's data. `above` are the nodes that it lies in: meeting one again is an endless alias."""
+        """Return the node's data. `above` are the nodes that contain it: one inside itself is an endless alias."""
         if node is None:
             return None
         line = node.start_mark.line + 1
@@ -138,7 +138,7 @@ class _Builder:
         return {**merged, **own}
 
     def _merged(self, node: yaml.Node, path: KeyPath, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
-        """What `<<` brings in: a mapping or a list of mappings, the first of which wins."""
+        """Return what `<<` brings in: a mapping, or a list of mappings, of which the first has precedence."""
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
         result: dict[str, Any] = {}
         for item in items:

@@ -1,7 +1,8 @@
-"""`include` and `exclude`: further variants, and cells to leave out.
+"""`include` and `exclude`: additional variants, and cells to leave out.
 
-As in a matrix of GitHub Actions, a rule of `exclude` leaves out every cell that it matches, and one that names few
-axes matches many. Differences: `include` only adds variants to a scenario, and `exclude` holds for those as well.
+As in a matrix of GitHub Actions, a rule of `exclude` leaves out every cell that it matches; the fewer axes it names,
+the more cells it matches. Differences: `include` only adds variants to a scenario, and `exclude` applies to those as
+well.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.problems import KeyPath, did_you_mean, listed, shown, unknown
 from harness.matrix.scenarios import Read, check_names, name_problem
@@ -18,8 +19,8 @@ from harness.matrix.scenarios import Read, check_names, name_problem
 Rule = Mapping[str, Any]
 
 
-def read_include(file: shape.MatrixFile, scenarios: Sequence[Read], context: Context) -> tuple[Rule, ...]:
-    """The rules of include, each a scenario and the params of one variant."""
+def read_include(file: keys.MatrixFile, scenarios: Sequence[Read], context: Context) -> tuple[Rule, ...]:
+    """Return the rules of include, each with a scenario and the params of one variant."""
     by_name = {read.scenario.name: read for read in scenarios}
     seen: list[Rule] = []
     result: list[Rule] = []
@@ -56,9 +57,9 @@ def _check_variant(rule: Rule, read: Read, key: KeyPath, context: Context) -> No
         context.problems.add(key, f"scenario {read.scenario.name} has this variant already; remove it here")
 
 
-def read_exclude(file: shape.MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
+def read_exclude(file: keys.MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
                  scenarios: Sequence[model.Scenario], context: Context) -> tuple[Rule, ...]:  # fmt: skip
-    """The rules of exclude, each with a `why`. Every axis and value must be one that a cell can have."""
+    """Return the rules of exclude, each with a `why`. Every axis and value must be one that a cell can have."""
     result = []
     for position, rule in enumerate(file.exclude):
         key: KeyPath = ("exclude", position)
@@ -66,7 +67,7 @@ def read_exclude(file: shape.MatrixFile, series: Sequence[model.Series], hosts: 
         if not axes:
             context.problems.add(key, "names no axis, and would leave out everything; give series, image, host, …")
         within = [s for s in scenarios if axes.get("scenario") in (None, s.name)] or scenarios
-        all_read = all(s.images for s in series)  # else an image may only seem to be unknown
+        all_read = all(s.images for s in series)  # otherwise an image may only appear to be unknown
         images = [i for s in series if all_read and axes.get("series") in (None, s.name) for i in s.images]
         known: dict[str, Sequence[model.Scalar]] = {
             "series": [entry.name for entry in series],
@@ -87,7 +88,7 @@ def read_exclude(file: shape.MatrixFile, series: Sequence[model.Series], hosts: 
 
 
 def _named(context: Context, key: KeyPath, name: str, value: model.Scalar) -> model.Scalar:
-    """The value of an axis: as written, where it is the name of something."""
+    """Return the value of an axis, in its written form if it is a name."""
     named: model.Scalar = context.written(*key, name) if name in ("series", "image", "host", "scenario") else value
     return named
 
@@ -117,5 +118,5 @@ def _check_axis(name: str, value: model.Scalar, known: Mapping[str, Sequence[mod
 
 
 def _among(value: model.Scalar, values: Sequence[model.Scalar]) -> bool:
-    """Whether a value is one of these: 1, 1.0 and true are three values."""
+    """Return whether a value is one of these; 1, 1.0 and true are three different values."""
     return any(type(value) is type(other) and value == other for other in values)

@@ -1,4 +1,4 @@
-"""Scenarios of the file -> scenarios of the model, with their scripts and files looked at."""
+"""Reads the file's scenarios into the model's scenarios, and checks their scripts and files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.probes import read_probes
 from harness.matrix.problems import KeyPath, shown, unknown
@@ -17,19 +17,19 @@ from harness.matrix.scripts import Script, ScriptProblem, read_script
 
 MOST_VARIANTS = 10_000
 AXES = ("series", "image", "host", "scenario", "why")
-"""The words of include and exclude, which params can not be called."""
+"""Keywords of include and exclude, which cannot be names of params."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """A scenario, and what its script says (None for a command, or if the script could not be read)."""
+    """A scenario and its parsed script (None for a command, or if the script could not be read)."""
 
     scenario: model.Scenario
     script: Script | None
 
 
-def read_scenarios(file: shape.MatrixFile, context: Context, *, hosts: Collection[str]) -> tuple[Read, ...]:
-    """All scenarios. What is wrong goes to the context's problems."""
+def read_scenarios(file: keys.MatrixFile, context: Context, *, hosts: Collection[str]) -> tuple[Read, ...]:
+    """Return all scenarios. Problems are added to the context."""
     known = {"series": list(file.series), "hosts": list(hosts)}
     result = []
     for name, entry in file.scenarios.items():
@@ -51,7 +51,7 @@ def read_scenarios(file: shape.MatrixFile, context: Context, *, hosts: Collectio
     return tuple(result)
 
 
-def _scenario(name: str, entry: shape.ScenarioEntry, script: Script | None, context: Context) -> model.Scenario:
+def _scenario(name: str, entry: keys.ScenarioEntry, script: Script | None, context: Context) -> model.Scenario:
     key: KeyPath = ("scenarios", name)
     files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
     ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
@@ -80,11 +80,11 @@ def _scenario(name: str, entry: shape.ScenarioEntry, script: Script | None, cont
     )
 
 
-def _limits(entry: shape.ScenarioEntry) -> model.Limits:
+def _limits(entry: keys.ScenarioEntry) -> model.Limits:
     limits = entry.limits
     return model.Limits(
         others=tuple(
-            (name, getattr(limits, name)) for name in model.LIMITED if name in limits.model_fields_set - shape.OWN
+            (name, getattr(limits, name)) for name in model.LIMITED if name in limits.model_fields_set - keys.OWN
         ),
         metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
         leak_kib_per_step=limits.leak,
@@ -95,8 +95,8 @@ def _limits(entry: shape.ScenarioEntry) -> model.Limits:
     )
 
 
-def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit:
-    if not isinstance(limit, shape.MetricLimitEntry):
+def _metric_limit(metric: str, limit: keys.AnyMetricLimit) -> model.MetricLimit:
+    if not isinstance(limit, keys.MetricLimitEntry):
         return model.MetricLimit(metric=metric, rule=limit)
     rule: model.MetricRule = "change" if limit.change else "drop" if limit.drop else "rise"
     return model.MetricLimit(metric=metric, rule=rule, limit=getattr(limit, rule))
@@ -105,8 +105,8 @@ def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit
 # ---------------------------------------------------------------- the program
 
 
-def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
-    """What the script says, if there is one and it is a scenario."""
+def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
+    """Return the parsed script, if there is one and it is a scenario."""
     if (entry.script is None) == (entry.command is None):
         context.problems.add(key, "give exactly one of script and command")
     if entry.script is not None:
@@ -134,8 +134,8 @@ def _read_script(text: str, key: KeyPath, context: Context) -> Script | None:
         return None
 
 
-def _check_numbers(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
-    """Numbers that must fit each other."""
+def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
+    """Check numbers that depend on each other."""
     steps = entry.steps
     if steps.budget < steps.first:
         text = f"{steps.budget} is less than first ({steps.first}); at least as many"
@@ -149,9 +149,9 @@ def _check_numbers(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -
 
 
 def _check_params(
-    entry: shape.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
+    entry: keys.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
 ) -> None:
-    """`included`: include has variants of it, so that without params there is no variant but those."""
+    """Check the params. `included`: include has variants of this scenario, so it needs no params of its own."""
     count = math.prod(len(values) for values in entry.params.values())
     if count > MOST_VARIANTS:
         text = f"{count} combinations; at most {MOST_VARIANTS}: give fewer values"
@@ -183,7 +183,7 @@ def check_names(names: Collection[str], script: Script, key: KeyPath, context: C
 
 
 def name_problem(name: str) -> str | None:
-    """Why a parameter can not be called this, or None."""
+    """Return why a parameter cannot have this name, or None."""
     if not name.isidentifier() or keyword.iskeyword(name):
         return f"{shown(name)} is no name for a parameter; letters, digits and _, not beginning with a digit"
     return f"{name!r} means something else in exclude; call the parameter otherwise" if name in AXES else None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.matrix.shape import MatrixFile
+from harness.matrix.keys import MatrixFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """The schema of matrix.yaml as plain data. `harness/data/matrix.schema.json` is equal to it."""
+    """Return the schema of matrix.yaml as plain data. `harness/data/matrix.schema.json` is equal to it."""
     generated = _tidy(MatrixFile.model_json_schema())
     return {"$schema": DIALECT, **generated, "title": "matrix.yaml"}
 
 
 def _tidy(value: Any) -> Any:
-    """Without what is true of the records and not of the file: nulls, and defaults in units of the records."""
+    """Remove what applies to the records but not to the file: nulls, and defaults in the records' units."""
     if isinstance(value, list):
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
@@ -31,5 +31,5 @@ def _tidy(value: Any) -> Any:
 
 
 def _is_record(default: Any) -> bool:
-    """Not a default that a user would write: nothing, or a whole record with numbers in the records' units."""
+    """Return whether a default is one that no user would write: null, or a whole record in the records' units."""
     return default is None or isinstance(default, dict | list)

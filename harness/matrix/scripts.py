@@ -1,4 +1,4 @@
-"""What a scenario's script says about itself, read without importing it: its framework is not installed here."""
+"""Parses a scenario's script without importing it, because its framework may not be installed on this machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from harness.model import Scalar
 
 
 class ScriptProblem(ValueError):
-    """The script is no scenario; the text says why."""
+    """The script is not a scenario; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """`accepts` are setup's parameters, None if it takes any; `requires` those without a default."""
+    """What the script declares. `accepts`: setup's parameters, None for any; `requires`: those without a default."""
 
     name: str
     title: str
@@ -27,7 +27,7 @@ class Script:
     allowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def wrong_names(self, names: Iterable[str]) -> Iterator[tuple[str | None, str]]:
-        """What is wrong with a call of setup with these parameters: (parameter or None, text)."""
+        """Yield what is wrong with a call of setup with these parameters: (parameter or None, text)."""
         given = list(names)
         for name in given:
             if self.accepts is not None and name not in self.accepts:
@@ -38,7 +38,7 @@ class Script:
                 yield None, f"setup in {self.name} needs {name!r}, which params does not give"
 
     def wrong_value(self, name: str, value: Scalar) -> str | None:
-        """Why PARAMS does not allow a value, or None. 1, 1.0 and true are three values."""
+        """Return why PARAMS does not allow a value, or None. 1, 1.0 and true are three different values."""
         allowed = self.allowed.get(name)
         if allowed is None or any(type(value) is type(other) and value == other for other in allowed):
             return None
@@ -46,7 +46,7 @@ class Script:
 
 
 def read_script(name: str, source: bytes) -> Script:
-    """The script called `name` in messages. Raises ScriptError if it is no scenario."""
+    """Return the parsed script, called `name` in messages. Raises ScriptProblem if it is not a scenario."""
     tree = _parsed(name, source)
     setup = None
     allowed: Mapping[str, tuple[Any, ...]] = {}
@@ -73,7 +73,7 @@ def read_script(name: str, source: bytes) -> Script:
 
 def _parsed(name: str, source: bytes) -> ast.Module:
     try:
-        with warnings.catch_warnings():  # about the user's code: its own interpreter will give them
+        with warnings.catch_warnings():  # warnings about the user's code come from its own interpreter
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
@@ -83,7 +83,7 @@ def _parsed(name: str, source: bytes) -> ast.Module:
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The module's statements, those under `if` and `try` too."""
+    """Yield the module's statements, including those under `if` and `try`."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If | ast.Try):
@@ -105,7 +105,7 @@ def _defined(statement: ast.stmt) -> set[str]:
 
 
 def _parameters(args: ast.arguments) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """(accepted, required) names of a call with keywords."""
+    """Return the (accepted, required) names of a call with keywords."""
     positional = [arg.arg for arg in (*args.posonlyargs, *args.args)]
     required = positional[: len(positional) - len(args.defaults)]
     required += [arg.arg for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None]
@@ -114,7 +114,7 @@ def _parameters(args: ast.arguments) -> tuple[tuple[str, ...] | None, tuple[str,
 
 
 def _literal_params(statement: ast.stmt, where: str) -> Mapping[str, tuple[Any, ...]]:
-    """PARAMS, if it is written out: name -> allowed values. What is computed is not checked. Raises ScriptError."""
+    """Return PARAMS if it is a literal, else {}: name -> allowed values. Raises ScriptProblem."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     try:
         params = ast.literal_eval(value) if value is not None else {}

@@ -1,4 +1,4 @@
-"""Series of the file -> series of the model: every version gets its image."""
+"""Reads the file's series into the model's series: every version gets its image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context, Entry
 from harness.matrix.packages import PackageReader
 from harness.matrix.problems import KeyPath, listed, shown, unknown
@@ -22,14 +22,14 @@ REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}")
 
 
 def read_series(
-    file: shape.MatrixFile, context: Context, packages: PackageReader, tags: TagReader
+    file: keys.MatrixFile, context: Context, packages: PackageReader, tags: TagReader
 ) -> tuple[model.Series, ...]:
-    """All series. What is wrong goes to the context's problems."""
+    """Return all series. Problems are added to the context."""
     readers: Mapping[type, Callable[[Any, KeyPath], list[Entry]]] = {
-        shape.Repository: lambda entry, key: _repository(entry, key, context, tags),
-        shape.Listed: lambda entry, key: _listed(entry, key, context),
-        shape.Built: lambda entry, key: _built(entry, key, context),
-        shape.Installed: packages.read,
+        keys.Repository: lambda entry, key: _repository(entry, key, context, tags),
+        keys.Listed: lambda entry, key: _listed(entry, key, context),
+        keys.Built: lambda entry, key: _built(entry, key, context),
+        keys.Installed: packages.read,
     }
     for name in file.baseline:
         if name not in file.series:
@@ -39,7 +39,7 @@ def read_series(
         key: KeyPath = ("series", name)
         versions = readers[type(entry)](entry, key)
         _check_unique(versions, context)
-        if not (isinstance(entry, shape.Repository) and isinstance(entry.tags, shape.TagRange)):
+        if not (isinstance(entry, keys.Repository) and isinstance(entry.tags, keys.TagRange)):
             _check_order(versions, context)
         _check_baseline(name, file.baseline.get(name), versions, context)
         images = tuple(_image(name, entry, version, context) for version in versions)
@@ -48,7 +48,7 @@ def read_series(
     return tuple(result)
 
 
-def _image(series: str, entry: shape.AnySeries, version: Entry, context: Context) -> model.Image:
+def _image(series: str, entry: keys.AnySeries, version: Entry, context: Context) -> model.Image:
     return model.Image(
         series=series,
         version=version.version,
@@ -65,11 +65,11 @@ def _image(series: str, entry: shape.AnySeries, version: Entry, context: Context
 # ---------------------------------------------------------------- the four kinds
 
 
-def _repository(entry: shape.Repository, key: KeyPath, context: Context, tags: TagReader) -> list[Entry]:
+def _repository(entry: keys.Repository, key: KeyPath, context: Context, tags: TagReader) -> list[Entry]:
     if not REPOSITORY.fullmatch(entry.repository):
         text = f"{shown(entry.repository)} is no repository; write it without a tag, such as nvcr.io/nvidia/tensorflow"
         context.problems.add((*key, "repository"), text)
-    elif isinstance(entry.tags, shape.TagRange):
+    elif isinstance(entry.tags, keys.TagRange):
         return tags.read(entry.repository, entry.tags, key=(*key, "tags"))
     result = []
     for position, tag in enumerate(entry.tags if isinstance(entry.tags, list) else ()):
@@ -81,7 +81,7 @@ def _repository(entry: shape.Repository, key: KeyPath, context: Context, tags: T
     return result
 
 
-def _listed(entry: shape.Listed, key: KeyPath, context: Context) -> list[Entry]:
+def _listed(entry: keys.Listed, key: KeyPath, context: Context) -> list[Entry]:
     if isinstance(entry.images, dict):
         named: list[tuple[str | int, str, str]] = [(name, name, reference) for name, reference in entry.images.items()]
     else:
@@ -95,7 +95,7 @@ def _listed(entry: shape.Listed, key: KeyPath, context: Context) -> list[Entry]:
     return result
 
 
-def _built(entry: shape.Built, key: KeyPath, context: Context) -> list[Entry]:
+def _built(entry: keys.Built, key: KeyPath, context: Context) -> list[Entry]:
     folder = context.folder / entry.build
     dockerfile = context.existing(f"{entry.build}/Dockerfile", (*key, "build"))
     text = context.text_of(dockerfile, (*key, "build")) if dockerfile else None
@@ -128,11 +128,11 @@ def _check_unique(versions: list[Entry], context: Context) -> None:
 
 
 def _check_order(versions: list[Entry], context: Context) -> None:
-    """ "First bad" follows the order as written, so a wrong order would name a wrong version."""
+    """Check the order of versions: in a wrong order, "first bad" would name a wrong version."""
     try:
         parsed = [Version(entry.version) for entry in versions]
     except InvalidVersion:
-        return  # names of the user's own: only the user knows their order
+        return  # the user's own names: only the user knows their order
     for (older, newer), (before, entry) in zip(pairwise(parsed), pairwise(versions), strict=True):
         if older > newer:
             text = f"versions are not oldest first: {before.version} before {entry.version}; put the older one first"

@@ -1,7 +1,7 @@
-"""Variables in texts, as Compose has them: ${VAR}, ${VAR:-default}, ${VAR:?message}, ${VAR:+other}; $$ is a $.
+"""Variables in texts, as in Compose: ${VAR}, ${VAR:-default}, ${VAR:?message}, ${VAR:+other}; $$ is a $.
 
-Without the colon, only an unset variable takes the default; with it, an empty one too. Unlike Compose, a variable
-that is not set and has no default is an error, and a $ before anything else stays what it is (regular expressions).
+Without the colon, only an unset variable takes the default; with it, an empty one does too. Unlike in Compose, an unset
+variable without a default is an error, and a $ before anything else is left as it is (regular expressions).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INSIDE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:(?P<colon>:?)(?P<sign>[-?+])(?P<
 
 
 def substitute(text: str, environ: Mapping[str, str], *, level: int = 0) -> str:
-    """The text with variables filled in. Raises ValueError with what is wrong and what to write."""
+    """Return the text with variables filled in. Raises ValueError with what is wrong and what to write."""
     if level > MOST_LEVELS:
         raise ValueError("variables are nested too deeply")
     parts: list[str] = []
@@ -36,7 +36,7 @@ def substitute(text: str, environ: Mapping[str, str], *, level: int = 0) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """The position of the } that closes the ${ before `start`."""
+    """Return the position of the } that closes the ${ before `start`."""
     depth = 1
     for found in re.compile(r"\$\{|\}").finditer(text, start):
         depth += 1 if found[0] == "${" else -1

@@ -1,11 +1,11 @@
-"""`tags: {match, from, to}` -> the tags that a registry has now, oldest first."""
+"""Resolves `tags: {match, from, to}` to the tags that a registry has now, oldest first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from harness import model
-from harness.matrix import shape
+from harness.matrix import keys
 from harness.matrix.context import Context, Entry
 from harness.matrix.problems import KeyPath, listed, shown
 from harness.registry import RegistryDenied, RegistryTrouble, TagSource, in_range, is_bound
@@ -16,10 +16,10 @@ class TagReader:
     context: Context
     source: TagSource
 
-    def read(self, repository: str, wanted: shape.TagRange, *, key: KeyPath) -> list[Entry]:
-        """The images of one series; what is wrong goes to the context's problems.
+    def read(self, repository: str, wanted: keys.TagRange, *, key: KeyPath) -> list[Entry]:
+        """Return the images of one series; problems are added to the context.
 
-        Raises RegistryTrouble, with the place, if the registry does not answer: that is no error of the file.
+        Raises RegistryTrouble, with the place, if the registry does not answer: that is not an error of the file.
         """
         if not self._sound(wanted, key):
             return []
@@ -35,7 +35,7 @@ class TagReader:
             self.context.problems.add(key, _none_found(repository, wanted, known))
         return [Entry(version=tag, key=key, source=model.Pull(reference=f"{repository}:{tag}")) for tag in tags]
 
-    def _sound(self, wanted: shape.TagRange, key: KeyPath) -> bool:
+    def _sound(self, wanted: keys.TagRange, key: KeyPath) -> bool:
         bounds = {"from": wanted.from_, "to": wanted.to}
         wrong = [name for name, bound in bounds.items() if bound is not None and not is_bound(bound)]
         for name in wrong:
@@ -46,8 +46,8 @@ class TagReader:
         return not wrong
 
 
-def _none_found(repository: str, wanted: shape.TagRange, known: tuple[str, ...]) -> str:
-    """Says what there is instead: the newest of what the pattern alone means, or some of all."""
+def _none_found(repository: str, wanted: keys.TagRange, known: tuple[str, ...]) -> str:
+    """Return the message with the alternatives: the newest tags that match the pattern, or some of all tags."""
     alike = in_range(known, match=wanted.match)
     bounds = [f"{name} {bound}" for name, bound in (("from", wanted.from_), ("to", wanted.to)) if bound]
     text = " ".join([f"no tag of {repository} is like {shown(wanted.match)}", *bounds])

@@ -1,6 +1,6 @@
-"""Single values of a matrix file: sizes, durations, fractions, and numbers that remember how they were written.
+"""Single values of a matrix file: sizes, durations, fractions, and numbers that keep their written form.
 
-Each parser takes what YAML gave and raises ValueError with what is wrong and what to write.
+Each parser takes a YAML value and raises ValueError with what is wrong and what to write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DURATION = re.compile(r"(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+(?:\.[0-9]+)?)s)?
 
 
 class IntAsWritten(int):
-    """A whole number that keeps its text: 010 and 0x10 are as the file has them."""
+    """A whole number that keeps its written form: 010 and 0x10 stay as the file has them."""
 
     written: str
 
@@ -37,7 +37,7 @@ class IntAsWritten(int):
 
 
 class FloatAsWritten(float):
-    """A number that keeps its text: the version 1.10 is not 1.1."""
+    """A number that keeps its written form: the version 1.10 is not 1.1."""
 
     written: str
 
@@ -48,7 +48,7 @@ class FloatAsWritten(float):
 
 
 def kind(value: object) -> str:
-    """What a value is, in words for a message: `a list`, `text 'x'`."""
+    """Return what a value is, in words for a message: `a list`, `text 'x'`."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -61,7 +61,7 @@ def kind(value: object) -> str:
 
 
 def text(value: Any) -> str:
-    """Text, or a number as it was written in the file. Not empty."""
+    """Return text, or a number as it was written in the file. It must not be empty."""
     result = getattr(value, "written", value)
     if not isinstance(result, str):
         hint = "; put it in quotes" if isinstance(value, bool) else ""
@@ -74,19 +74,19 @@ def text(value: Any) -> str:
 
 
 def anything(value: Any) -> str:
-    """As `text`, but any text is allowed, several lines and none: an environment variable, a command's argument."""
+    """Return any text, also empty or of several lines: an environment variable, a command's argument."""
     return value if isinstance(value, str) else text(value)
 
 
 def capability(value: Any) -> str:
-    """SYS_PTRACE: what Docker's --cap-add takes."""
+    """Return a capability for Docker's --cap-add, such as SYS_PTRACE."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Z][A-Z_]{1,40}", value):
         raise ValueError(f"{kind(value)} is no capability; write one such as SYS_PTRACE")
     return value
 
 
 def whole(value: Any) -> int:
-    """A whole number; one in quotes too, since variables give text."""
+    """Return a whole number. Quoted numbers are accepted too, since variables give text."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]{1,18}", value):
@@ -95,7 +95,7 @@ def whole(value: Any) -> int:
 
 
 def truth(value: Any) -> bool:
-    """true or false; the same in quotes too, since variables give text."""
+    """Return true or false. Quoted words are accepted too, since variables give text."""
     known = {"true": True, "false": False}
     if isinstance(value, bool):
         return value
@@ -105,7 +105,7 @@ def truth(value: Any) -> bool:
 
 
 def size(value: Any) -> Decimal:
-    """`0.5KiB` -> bytes, exactly. A unit is always needed: a bare 8 could be bytes or GiB."""
+    """Return the bytes of a size such as `0.5KiB`, exactly. A unit is required: a bare 8 could be bytes or GiB."""
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if not found or found[2] not in UNITS:
         raise ValueError(f"{kind(value)} is not a size; write one such as 8GiB; units: {', '.join(UNITS)}")
@@ -116,7 +116,7 @@ def size(value: Any) -> Decimal:
 
 
 def size_bytes(value: Any) -> int:
-    """A size of memory or disk in whole bytes, at least one."""
+    """Return a size of memory or disk in whole bytes, at least one."""
     result = int(size(value))
     if result < 1:
         raise ValueError(f"{kind(value)} is less than one byte")
@@ -124,7 +124,7 @@ def size_bytes(value: Any) -> int:
 
 
 def leak_kib(value: Any) -> float:
-    """A size a step, in KiB; more than nothing."""
+    """Return a size per step in KiB; it must be positive."""
     if not (isinstance(value, str) and _SIZE.fullmatch(value)):
         raise ValueError(f"{kind(value)} is not a size a step; write one such as 0.5KiB")
     result = size(value)
@@ -134,7 +134,7 @@ def leak_kib(value: Any) -> float:
 
 
 def seconds(value: Any) -> float:
-    """`1h30m`, `20m`, `90s`, `500ms`, or a number of seconds."""
+    """Return the seconds of `1h30m`, `20m`, `90s`, `500ms`, or a number of seconds."""
     result = _seconds(value)
     if result is None:
         raise ValueError(f"{kind(value)} is not a duration; write 20m, 90s, 1h30m, or a number of seconds")
@@ -157,7 +157,7 @@ def _seconds(value: Any) -> Decimal | None:
 
 
 def fraction(value: Any) -> float:
-    """`10%` or 0.1 -> 0.1. A number above 1 without a % is refused: 10 would mean 1000 %."""
+    """Return 0.1 for `10%` or 0.1. A number above 1 without a % is refused: 10 would mean 1000 %."""
     written = str(getattr(value, "written", value)) if not isinstance(value, bool) else ""
     percent = written.endswith("%")
     number = written.removesuffix("%").rstrip()
@@ -172,17 +172,17 @@ def fraction(value: Any) -> float:
 
 
 def fraction_or_none(value: Any) -> float | None:
-    """As `fraction`; the word none is None."""
+    """Return `fraction` of the value; None for the word none."""
     return None if value == "none" else fraction(value)
 
 
 def leak_kib_or_none(value: Any) -> float | None:
-    """As `leak_kib`; the word none is None."""
+    """Return `leak_kib` of the value; None for the word none."""
     return None if value == "none" else leak_kib(value)
 
 
 def count_or_none(value: Any) -> float | None:
-    """An amount a step, such as 0.01: more than nothing; the word none is None."""
+    """Return a positive amount per step, such as 0.01; None for the word none."""
     if value == "none":
         return None
     written = str(getattr(value, "written", value)) if not isinstance(value, bool) else ""
@@ -195,7 +195,7 @@ def count_or_none(value: Any) -> float | None:
 
 
 def scalar(value: Any) -> str | int | float | bool | None:
-    """A value of a parameter: text, number, true, false or null, without its written form."""
+    """Return the value of a parameter: text, number, true, false or null, without its written form."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):

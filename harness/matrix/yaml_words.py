@@ -1,4 +1,4 @@
-"""What a YAML parser complains of, in words for people who write YAML and not parsers."""
+"""Translates the complaints of a YAML parser into plain words for people who write YAML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BEGUN_HERE = {
     "while parsing a flow mapping": "the { that begins here has no end, or lacks a comma on line {line}",
     "while parsing a flow sequence": "the [ that begins here has no end, or lacks a comma on line {line}",
 }
-"""The parser notices these at the end of the file or some lines later; the mistake is where they begin."""
+"""Complaints that the parser raises later in the file; the mistake is where the construct begins."""
 _WORDS = (
     (r".*'\\t'", "a tab is used for indentation; use spaces"),
     (
@@ -30,7 +30,7 @@ _WORDS = (
 
 
 def plain_words(error: yaml.MarkedYAMLError) -> tuple[int, str]:
-    """The line (from 1) of the mistake, and what is wrong there."""
+    """Return the line (from 1) of the mistake, and what is wrong there."""
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
     problem = error.problem or "the text ends too early"

@@ -1,9 +1,9 @@
-"""The records that flow through the harness, all frozen. The words are those of `docs/words.md`.
+"""The records that pass through the harness, all frozen. Their terms are defined in `docs/words.md`.
 
     matrix.yaml -> Matrix -> Plan (cells) -> Trial (journal) -> CellVerdict -> Finding -> report
 
 Units are in the names: `_kib`, `_mib`, `_s`, `_ms`. Fractions are plain numbers (0.10 is 10 %).
-A value that is not known is None. Nothing here imports another part of the harness.
+An unknown value is None. This package imports no other part of the harness.
 """
 
 from harness.model.asked import (

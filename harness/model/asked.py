@@ -1,4 +1,4 @@
-"""What the user asked for: a matrix file, checked."""
+"""What the user requested: a matrix file, checked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Scalar = str | int | float | bool | None
 
 
 def written(value: Scalar) -> str:
-    """A param's value as the matrix file writes it: `true`, not `True`."""
+    """Return a param's value as the matrix file writes it: `true`, not `True`."""
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """A place in a matrix file. `str()` is how every message about it begins: `matrix.yaml:14: hosts.new.gpus`."""
+    """A place in a matrix file. `str()` begins every message about it: `matrix.yaml:14: hosts.new.gpus`."""
 
     file: str
     line: int
@@ -33,7 +33,7 @@ class Where:
 
 @dataclass(frozen=True, kw_only=True)
 class Pull:
-    """An image of a registry, or one that is on the engine already: `repository:tag` or `repository@sha256:…`."""
+    """An image of a registry, or one that is already on the engine: `repository:tag` or `repository@sha256:…`."""
 
     reference: str
 
@@ -64,7 +64,7 @@ Source = Pull | Build | Install
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """One version under test. `version` is its name within the series; its identity is the digest, known later."""
+    """One version under test. `version` is its name within the series; its identity is the digest, determined later."""
 
     series: str
     version: str
@@ -105,8 +105,8 @@ class Host:
 class Lane:
     """One host and one GPU selection on it (None: no GPU).
 
-    `gpu` is its name in messages and reports. `gpus` are the GPUs that it was found to mean; empty as long as the host
-    was not asked.
+    `gpu` is the selection's name in messages and reports. `gpus` are the GPUs that it selects; empty until the host has
+    listed its GPUs.
     """
 
     host: Host
@@ -122,9 +122,9 @@ MetricRule = Literal["equal", "change", "drop", "rise", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class MetricLimit:
-    """What is bad about a metric of the scenario, beside the version before: any difference (`equal`), or more than the
-    share `limit` either way, down or up. `none`: nothing is, NaN included.
-    """
+    """What is bad about a metric of the scenario, compared with the preceding version: any difference (`equal`), or
+    a relative difference above `limit` in either direction (`change`), down or up. `none`: nothing is bad, not even
+    NaN."""
 
     metric: str
     rule: MetricRule
@@ -135,8 +135,8 @@ class MetricLimit:
 class Limits:
     """What counts as bad. `setup_bad`: a failure before the first step is a crash, not `untested`.
 
-    `step_time` and `peak_memory` are between versions; None: they are not compared, and no launch is made for that.
-    `others` are the limits of the other signals that the matrix file gives, by name; None: that signal is off.
+    `step_time` and `peak_memory` are compared between versions; None: they are not compared, and no launches are made
+    for that. `others` are the limits of the other signals that the matrix file sets, by name; None: that signal is off.
     """
 
     leak_kib_per_step: float = 0.5
@@ -148,7 +148,7 @@ class Limits:
     metrics: tuple[MetricLimit, ...] = ()
 
     def of(self, signal: str) -> float | None:
-        """The limit of a signal in its own unit; None if it has none, or is off."""
+        """Return the limit of a signal in its own unit; None if it has none, or is off."""
         own = {"memory": self.leak_kib_per_step, "step_time": self.step_time, "peak_memory": self.peak_memory}
         known = {**{name: each.limit for name, each in SIGNALS.items()}, **own, **dict(self.others)}
         return known[signal]
@@ -162,7 +162,7 @@ class Steps:
     budget: int = 4000
 
     def looks(self) -> tuple[int, ...]:
-        """The step counts at which a trial is looked at; the last is the budget itself."""
+        """Return the step counts of the looks; the last is the budget itself."""
         counts = []
         n = max(1, self.first)
         while n < self.budget:
@@ -176,7 +176,7 @@ ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A look into a scenario from inside, in trials of its own. `settings` are handed to the agent."""
+    """A measurement inside a scenario, in trials of its own. `settings` are passed to the agent."""
 
     name: ProbeName
     steps: int
@@ -187,8 +187,8 @@ class Probe:
 class Scenario:
     """A script with `setup(**params) -> step`, or a command. Exactly one of `script` and `command` is set.
 
-    `params` maps a name to the values it takes. `step_pattern` counts a command's steps by a regular expression
-    on its output. `judge_exit`: the command's exit code alone decides (0 good, 125 untested, else bad).
+    `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
+    output. `judge_exit`: only the command's exit code decides (0 good, 125 untested, else bad).
     """
 
     name: str
@@ -242,7 +242,7 @@ class Excluded:
 
 
 MOST_TRIALS = 1000
-"""Launches of one cell that anybody may ask for."""
+"""Most launches of one cell that a matrix file or `--trials` may request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +253,7 @@ class Trials:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """A whole matrix file, checked. `exclude` are predicates as mappings from axis to value, with a `why`."""
+    """A whole matrix file, checked. `exclude` are predicates: mappings from axis to value, with a `why`."""
 
     name: str
     path: Path

@@ -1,4 +1,4 @@
-"""Runs, or the hosts of a run, side by side."""
+"""The comparison of several runs, or of the hosts of one run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from harness.model.judged import CellVerdict, Interval, Metric
 from harness.model.result import RunResult
 
 Standing = Literal["same", "more", "less", "both bad", "worse", "better", "unknown"]
-"""Of the second beside the first: a level that is higher or lower; something bad that only one has."""
+"""State of the second column relative to the first: a higher or lower level; a fault in one or in both."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A lane of a run. `machine` is what its trials said of their host and GPU: equal if it is the same one."""
+    """A lane of a run. `machine` is the description of host and GPU by its trials: equal for the same machine."""
 
     label: str
     run: str
@@ -26,9 +26,9 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One metric of one cell in two columns: medians over trials, their ratio (second by first) with its interval.
+    """One metric of one cell in two columns: medians over trials, and their ratio (second by first) with its interval.
 
-    `floor`: the relative difference that equal images show on these lanes, by their own A/A launches; None if unknown.
+    `floor`: the relative difference between equal images on these lanes, from their own A/A launches; None if unknown.
     """
 
     metric: Metric
@@ -42,7 +42,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One cell in two columns. `refused`: the fields in which they differ though they must not, each a line."""
+    """One cell in two columns. `refused`: the fields that differ although they must not, one line each."""
 
     series: str
     image: str
@@ -56,8 +56,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Every column beside the first. `together` is what all runs say of whose fault it is, if they are of machines
-    that differ; None if they are not."""
+    """Every column compared with the first. `together`: the attribution over all runs if machines differ, else None."""
 
     columns: tuple[Column, ...]
     pairs: tuple[Pair, ...]

@@ -1,4 +1,4 @@
-"""What `harness doctor` found: every host as it is, and every image on it."""
+"""The results of `harness doctor`: the state of every host, and of every image on it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCondition:
-    """What an engine says of itself. What it does not tell is None.
+    """What an engine reports about itself. Anything that it does not report is None.
 
-    `api`: the version of its API that is spoken; `gpu_way`: how it gives GPUs to containers. `holder`: who has its
-    lease. `leftovers`: names of what killed runs left there. `kept_bytes`: what the images and environments take
-    that the harness got and may remove.
+    `api`: the version of its API in use; `gpu_way`: how it gives GPUs to containers. `holder`: who holds its lease.
+    `leftovers`: names of what killed runs left there. `kept_bytes`: total size of the images and environments that the
+    harness may remove, because it pulled or made them.
     """
 
     engine: str
@@ -39,10 +39,9 @@ class HostCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the images of a matrix need on a host. `missing`: how many are not there; `missing_bytes`: what a pull of
-    those fetches, packed as the registry has it, layers that they share counted once; `unpacked_bytes`: what that takes
-    there, about. `unknown`: images whose size nobody tells, with the reason.
-    """
+    """What the images of a matrix need on a host. `missing`: number of images not on the host; `missing_bytes`: size
+    of their download, packed as in the registry, with shared layers counted once; `unpacked_bytes`: their
+    approximate size on the host. `unknown`: images of unknown size, with the reason."""
 
     images: int
     missing: int
@@ -53,9 +52,9 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCheck:
-    """One host. `problem`: why it cannot be used; it then may lack all else. `gpus`: those of its lanes.
+    """One host. `problem`: why it cannot be used; all other fields may then be empty. `gpus`: those of its lanes.
 
-    `noise`: by scenario, how far two equal images were apart there in earlier runs.
+    `noise`: by scenario, the A/A noise that earlier runs measured there.
     """
 
     host: Host
@@ -69,8 +68,8 @@ class HostCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFit:
-    """One image on one GPU of one host (None: without). `bytes`: unpacked where it is `at_hand`, else as it is pulled;
-    None if that is not known."""
+    """One image on one GPU of one host (None: without a GPU). `bytes`: unpacked size if `at_hand`, else size of the
+    download; None if unknown."""
 
     host: str
     gpu: Gpu | None
@@ -84,7 +83,7 @@ class ImageFit:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkup:
-    """Everything, in the order of the matrix."""
+    """The whole result, in the order of the matrix."""
 
     matrix: str
     hosts: tuple[HostCheck, ...]

@@ -1,4 +1,5 @@
-"""Findings put together: from which version to which something was bad, and whether several may be one. Pure."""
+"""Combines findings into episodes (from the version at which a fault began to the one at which it ended), and tests
+whether several episodes may be one. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from dataclasses import dataclass
 from harness.model.judged import Episode, Finding, State
 
 Sign = str
-"""A metric; "slowdown" is a step time that drifts within a trial."""
+"""A metric, or "slowdown": a step time that drifts within a trial."""
 Order = Mapping[str, int]
-"""Version -> its position in the series, 0 is the oldest."""
+"""Version -> its position in the series; 0 is the oldest."""
 
 
 def sign_of(finding: Finding) -> Sign:
@@ -18,9 +19,9 @@ def sign_of(finding: Finding) -> Sign:
 
 
 def episodes_of(findings: Iterable[Finding], order: Order, states: Sequence[State] = ()) -> list[Episode]:
-    """The episodes of one sign at one place, oldest first. `states`: how its versions stand, if that is known.
+    """Return the episodes of one sign at one place, oldest first. `states`: the state of each version, if known.
 
-    A repair ends all that is bad then. What begins while something is bad already made that worse.
+    A repair ends everything that is bad at that point. A fault that begins while another one lasts makes it worse.
     """
     told: list[Episode] = []
     lasting: list[Finding] = []
@@ -50,7 +51,7 @@ def _episodes(
 
 
 def span(episode: Episode, order: Order) -> range:
-    """The positions where a version that is bad is bad in this episode: up to the first that is good again."""
+    """Return the positions that the episode covers: from its first bad version up to the first good one after it."""
     first = 0 if episode.begins is None else order[episode.begins.after]
     return range(first, len(order) if episode.ends is None else order[episode.ends.after])
 
@@ -60,12 +61,10 @@ def span(episode: Episode, order: Order) -> range:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeBounds:
-    """Where episodes lie that are one, by positions: it began after the first of `begins` (-1: maybe before all), at
-    the second at the latest; `ends` is the same of its end. None: it is not known when it began; it lasts.
-
-    `seen` is the last position at which it was seen. `open`: of some episodes no end is known, of others one is.
-    `gradual`: it became worse from each version of `begins` to the next.
-    """
+    """Bounds of several episodes that count as one, by positions. `begins` (low, high): it began after low (-1:
+    possibly before all versions) and at high at the latest; None: its begin is unknown. `ends` is the same for its
+    end; None: it lasts. `seen` is the last position at which it was seen. `open`: the end is known for some of the
+    episodes only. `gradual`: it became worse with each version of `begins`."""
 
     begins: tuple[int, int] | None
     ends: tuple[int, int] | None
@@ -88,9 +87,8 @@ def _interval(finding: Finding, order: Order) -> tuple[int, int]:
 
 
 def met(several: Iterable[EpisodeBounds]) -> EpisodeBounds | None:
-    """What all of them allow: the intersection of their intervals. None if they cannot be one. The end of what lasts
-    can only be after the version in which it was seen last.
-    """
+    """Return the intersection of the episodes' bounds; None if they cannot be one episode. The end must come after
+    the last version in which the fault was seen."""
     several = list(several)
     begins = _intersection([one.begins for one in several if one.begins is not None])
     ends = _intersection([one.ends for one in several if one.ends is not None])

@@ -1,4 +1,4 @@
-"""What is handed to others: how a cell is launched without the harness, what changed, and a bug report's content."""
+"""Evidence for others: how to launch a cell without the harness, what changed, and the content of a bug report."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from harness.model.result import CellResult
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """A `docker run`. `client` is how the engine is reached: `docker`, or `docker --host ssh://…`.
+    """A `docker run`. `client` is the command that reaches the engine: `docker`, or `docker --host ssh://…`.
 
-    `image` is what was launched, by digest or id; `source` how it is had where that is not there. `options` are the
-    flags without the environment. `withheld` are variables that were set too, whose values are not to be shown.
+    `image` is what was launched, by digest or id; `source` says how to get it on another engine. `options` are the
+    flags without the environment. `withheld` are variables that were set too, but whose values are private.
     """
 
     client: tuple[str, ...]
@@ -32,8 +32,8 @@ class Container:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """An interpreter of a machine, with the packages of a cell. `python` is the one that was launched, "" if unknown;
-    `version` and `packages` (`name==version`, all of them) make another one like it."""
+    """An interpreter of a machine, with the packages of a cell. `python` is the interpreter that was launched, "" if
+    unknown; `version` and `packages` (all of them, as `name==version`) suffice to make an equal one."""
 
     python: str
     version: str
@@ -45,9 +45,10 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a cell is launched without the harness. `script` is the scenario's text, None for a command.
+    """How to launch a cell without the harness. `script` is the scenario's text, None for a command.
 
-    `files` are those beside it, `missing` the places of such as are needed and not kept in the run's directory.
+    `files` are those beside it; `missing` are the places of files that are needed but not stored in the run's
+    directory.
     """
 
     result: CellResult
@@ -64,7 +65,7 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
-    """One thing before and after; None where it is not there."""
+    """One item before and after the change; None if it is absent."""
 
     name: str
     before: str | None
@@ -73,7 +74,7 @@ class Changed:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One kind of thing: what changed, how many stayed as they were, and what is not known (a sentence, or "")."""
+    """One kind of item: what changed, the number of unchanged items, and what is unknown (a sentence, or "")."""
 
     title: str
     changes: tuple[Changed, ...] = ()
@@ -93,10 +94,11 @@ class EnvironmentDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class Issue:
-    """A bug report's content. `history` is the finding's row, oldest first; `bad` and `good` the cells on its sides.
+    """The content of a bug report. `history` is the finding's row, oldest first; `bad` and `good` are the cells at its
+    boundary.
 
-    `trial` is one that shows it. `elsewhere` are the other cells of the bad version: what shows it too, and what does
-    not. `causes` are the sentences on whose fault it is.
+    `trial` is one that shows the fault. `elsewhere` are the other cells of the bad version, with and without the fault.
+    `causes` are the sentences of the attribution.
     """
 
     finding: Finding
@@ -110,8 +112,8 @@ class Issue:
     causes: tuple[str, ...] = ()
     system: Mapping[str, Any] = field(default_factory=dict)
     new_lines: tuple[str, ...] = ()
-    """What the bad version prints and the good one does not, without what differs from launch to launch."""
+    """Output lines of the bad version that the good one does not print, without parts that vary between launches."""
     problem: str = ""
     """Why there is no recipe."""
     dockerfile: str = ""
-    """Of a built image: the text it was built by, "" if that is not known (any more)."""
+    """Text of a built image's Dockerfile; "" if it is unknown."""

@@ -1,4 +1,4 @@
-"""The GPUs of a host, as its driver tells of them."""
+"""The GPUs of a host, as its driver reports them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 
 VENDOR_WORDS = re.compile(r"\b(?:NVIDIA|GeForce|Tesla|Quadro)\s+", re.IGNORECASE)
 PASSING = ("index", "processes")
+"""Fields that change by themselves and are left out of the fingerprint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU, or one MIG instance of the card `parent`. What the driver does not tell is None.
+    """One GPU, or one MIG instance of the card `parent`. Anything that the driver does not report is None.
 
-    `index` is the host's own count, which may change when it starts anew; `cuda` is the newest CUDA that the driver
-    has; `processes`: how many computed on it when it was asked.
+    `index` is the host's own numbering, which may change at a restart; `cuda` is the newest CUDA version that the
+    driver supports; `processes` is the number of processes that used it when it was probed.
     """
 
     uuid: str
@@ -33,14 +34,14 @@ class Gpu:
 
     @property
     def short_name(self) -> str:
-        """`RTX 4090`"""
+        """`RTX 4090`: the name without the vendor's words."""
         return VENDOR_WORDS.sub("", self.name).strip() or self.name
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What must be the same for two trials to be of the same thing: all but what changes by itself."""
+        """What must be equal for two trials to measure the same thing: all fields except PASSING."""
         return {name: value for name, value in asdict(self).items() if name not in PASSING}
 
     def __str__(self) -> str:
-        """As a message names it: `0 NVIDIA GeForce RTX 4090 (GPU-…)`"""
+        """The GPU as messages name it: `0 NVIDIA GeForce RTX 4090 (GPU-…)`."""
         return f"{self.index} {self.name} ({self.uuid})"

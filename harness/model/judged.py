@@ -1,4 +1,4 @@
-"""What it means: verdicts on traces and cells, changes along a history, findings."""
+"""The judge's results: verdicts on traces and cells, changes along a history, findings."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Interval = tuple[float, float]
 class TraceVerdict:
     """The verdict on one trace (`judge/trace/verdict.py`): what `harness judge` prints.
 
-    `verdicts` lists all that hold, strongest first; `verdict` is the first of them. `steps` is how many steps it
-    is based on: a flat one is only flat up to there. `early` marks `suspect (early)`.
+    `verdicts` lists all that apply, strongest first; `verdict` is the first of them. `steps` is the number of steps
+    that it is based on: a flat trace is known to be flat only up to there. `early` marks `suspect (early)`.
     """
 
     verdict: VerdictName
@@ -45,16 +45,16 @@ class TraceVerdict:
 
 
 SignalState = Literal["good", "bad", "suspect", "blind", "none"]
-"""What is known of a signal: within its limit, beyond it, beyond it in one launch; `blind`: its limit could not be
-kept; `none`: there is nothing to look at (no GPU, no earlier version, a limit of `none`)."""
+"""State of a signal: within its limit (`good`), beyond it (`bad`), beyond it in one launch only (`suspect`);
+`blind`: a change as large as the limit would not have shown; `none`: not applicable (no GPU, no earlier version, a
+limit of `none`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignalVerdict:
-    """What a cell shows of one signal. `value` is its figure in the signal's unit, with its interval; `limit` what
-    counts as bad; `visible` the smallest change that would have shown (a share for levels, an amount a step for
-    growths); `why` the reason of what is blind, and the remedy.
-    """
+    """The verdict on one signal of a cell. `value` is its figure in the signal's unit, with its confidence interval;
+    `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
+    for growths); `why` is the reason of a blind signal, and the remedy."""
 
     seen: SignalState
     value: float | None = None
@@ -68,9 +68,9 @@ class SignalVerdict:
 class CellVerdict:
     """The verdict on one cell, over its trials (`judge/cell/verdict.py`); an entry of `summary.json`'s `cells`.
 
-    `step_ms` and `peak_rss_mib` are of whole launches. `compared_*` are what findings compare
-    (`judge/comparison/compared.py`): of the steps and rounds that all versions of the block have; None where the cell
-    took no part in that.
+    `step_ms` and `peak_rss_mib` are those of whole launches. `compared_*` are the figures that findings compare
+    (`judge/comparison/compared.py`), from the steps and rounds that all versions of the block share; None if the cell
+    was not compared.
     """
 
     verdict: VerdictName
@@ -97,23 +97,23 @@ class CellVerdict:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     signals: Mapping[str, SignalVerdict] = field(default_factory=dict)
     provisional: bool = False
-    """It has fewer launches than its verdict needs: it may yet change."""
+    """Whether the cell has fewer launches than its verdict needs, so that the verdict may change."""
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """The signals whose limit could not be kept."""
+        """The signals that are blind."""
         return tuple(name for name, one in self.signals.items() if one.seen == "blind")
 
     @property
     def step_level(self) -> tuple[float | None, Interval | None]:
-        """The step time in ms, with its interval, that reports show: the one that was compared, where one was."""
+        """The step time in ms that reports show, with its confidence interval: the compared one if there is one."""
         if self.compared_step_ms is None:
             return self.step_ms, self.step_ms_ci
         return self.compared_step_ms, self.compared_step_ms_ci
 
     @property
     def peak_level(self) -> tuple[float | None, Interval | None]:
-        """The same of peak memory, in MiB."""
+        """The peak memory in MiB that reports show, with its confidence interval: the compared one if there is one."""
         if self.compared_peak_mib is None:
             return self.peak_rss_mib, None
         return self.compared_peak_mib, self.compared_peak_mib_ci
@@ -121,9 +121,9 @@ class CellVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """A/A noise of a lane, by metric (`step_time`, `peak_memory`): how much launches of one image side by side differ.
+    """A/A noise of a lane, by metric (`step_time`, `peak_memory`): how much launches of one image in one round differ.
 
-    `spread` is the standard deviation of one launch, of the figure's log; `freedom` are the pairs that it rests on.
+    `spread` is the standard deviation of one launch, of the figure's log; `freedom` is the number of pairs behind it.
     """
 
     spread: Mapping[str, float]
@@ -131,10 +131,10 @@ class Noise:
 
 
 Metric = str
-"""A signal's name (`model/signals.py`), or `metrics.NAME` of a number that the scenario returns."""
+"""A signal's name (`model/signals.py`), or `metrics.NAME` for a number that the scenario returns."""
 Kind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]
-"""`worse`: bad before as well, and much worse since. `drift`: it becomes worse from version to version, `before` being
-the first and `after` the last of them."""
+"""`worse`: bad before as well, and much worse since. `drift`: it becomes worse from version to version; `before` and
+`after` are the first and the last of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +146,11 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change along one history (`judge/history/changes.py`), by position in the series; `flows` makes a Finding of
-    it.
+    """A change along one history (`judge/history/changes.py`), by position in the series; `flows` turns it into a
+    Finding.
 
-    `before` is the position of the last image on the old side, `after` of the first on the new side (None before
-    the start of the history); `untestable` are the positions between them that could not run.
+    `before` is the position of the last image on the old side (None before the start of the history), `after` that of
+    the first image on the new side; `untestable` are the positions between them that could not run.
     """
 
     metric: Metric
@@ -165,9 +165,8 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """Something that differs between two neighbouring versions of one block and is told, not judged: `signal` is `log`
-    or a metric, `before` and `after` are positions, `text` says what.
-    """
+    """A difference between two neighbouring versions of one block that is reported but not judged: `signal` is `log`
+    or a metric, `before` and `after` are positions, `text` describes it."""
 
     signal: Metric
     before: int
@@ -177,7 +176,7 @@ class Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """The same with its place, for reports."""
+    """An Observed with its series, lane and variant, for reports."""
 
     series: str
     lane: Lane
@@ -193,7 +192,7 @@ class Finding:
     """What a series shows for one lane, variant and metric.
 
     `confirmed`: both sides of the boundary were measured in at least two fresh launches each, which agree.
-    `untestable`: the versions between `before` and `after`, which could not run or cannot be told from either side.
+    `untestable`: the versions between `before` and `after` that could not run, or that may belong to either side.
     `consequence_of`: the metric of the finding at the same place that explains this one
     (`judge/attribution/consequences.py`), or "".
     """
@@ -214,15 +213,15 @@ class Finding:
 
 
 State = bool | None
-"""Whether it is bad; None if that cannot be said."""
+"""Whether a version is bad; None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One time of being bad, of one metric at one place. `begins` is None if only its end was found, `ends` if it still
-    is. `seen`: the last version in which it was seen. `depth`: how many others it came on top of; it made them worse.
-    `states`: how all versions of the place stand with the metric, by whatever episode, oldest first.
-    """
+    """One period in which one metric is bad at one place. `begins` is None if only its end was found, `ends` is None
+    if it lasts. `seen`: the last version in which it was seen. `depth`: number of episodes that were already open
+    when it began. `states`: the state of the metric in all versions of the place, oldest first, whatever the
+    episode."""
 
     begins: Finding | None
     ends: Finding | None
@@ -232,7 +231,7 @@ class Episode:
 
     @property
     def finding(self) -> Finding:
-        """The finding that tells its size."""
+        """The finding that gives the size of the effect."""
         found = self.begins or self.ends
         assert found is not None, "an episode has a begin or an end"
         return found
@@ -244,7 +243,7 @@ class Episode:
 
 @dataclass(frozen=True, kw_only=True)
 class ParamCondition:
-    """A param has one of these values."""
+    """Condition that a param has one of these values."""
 
     param: str
     values: tuple[Scalar, ...]
@@ -253,12 +252,11 @@ class ParamCondition:
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """Which variants are bad, by their params (`judge/attribution/param_rules.py`): those that fulfil all conditions,
-    or any of them.
+    or any of them with `any_of`. Without conditions all variants are bad.
 
-    No condition: all are. `indifferent` are the params that made no difference among the bad. `bad` and `good` count
-    the variants that it rests on, `otherwise` those that are bad there too but by another fault. `exceptions` are those
-    among them that it gets wrong, `never_run` those of which nothing is known. `also` are rules of as many params that
-    would say the same of what ran.
+    `indifferent` are the params that made no difference among the bad variants. `bad` and `good` count the variants
+    behind the rule, `otherwise` those that are bad there by another fault. `exceptions` are variants that the rule gets
+    wrong, `never_run` those without results. `also` are rules of equally many params that fit the results equally well.
     """
 
     conditions: tuple[ParamCondition, ...]
@@ -274,25 +272,24 @@ class Rule:
 
 Cause = Literal["image", "gpu", "host", "interaction", "undecided"]
 Doubt = Literal[
-    "image or lane",  # bad and good never met on one lane, nor in one image
-    "lane or both",  # bad on a lane with the only image that is known there, good with it elsewhere
+    "image or lane",  # bad and good never occur together on one lane, nor in one image
+    "lane or both",  # bad on a lane with the only image measured there, good with that image elsewhere
     "nothing good",  # nothing to compare with
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """One fault of a series, and whose it is (`judge/attribution/cause.py`): episodes that are one, on all lanes and in
-    all
-    variants of a scenario.
+    """One fault of a series, and its cause (`judge/attribution/cause.py`): the episodes that count as one, on all lanes
+    and in all variants of a scenario.
 
     `bad_lanes` are those where it was seen, `good_lanes` those where an image that is bad elsewhere is good, and
-    `open_lanes` those of which that is not known. `cleared` are the bad lanes that have nothing good of their own to
-    compare with, and are bad only as others are. `missing` are the cells that would tell more, the first one the most.
-    `rule` is None where the scenario has nothing to choose, or no small rule tells bad from good (`unruly`).
-    `controls` are scenarios that stay good on all of `bad_lanes`. `unseen` are variants that are not known to be bad on
-    one of `bad_lanes`. `apart`: lanes became bad in different versions. `alike`: `bad_lanes` have GPUs of one kind.
-    `episodes` are those of the bad lanes, in the order of variants and lanes.
+    `open_lanes` those where it is unknown. `cleared` are bad lanes that have no good image of their own to compare
+    with, and are bad only where others are. `missing` are cells that would add evidence, most informative first.
+    `rule` is None if the scenario has no params to choose, or no small rule separates bad from good (`unruly`).
+    `controls` are scenarios that stay good on all of `bad_lanes`. `unseen` are variants not known to be bad on one of
+    `bad_lanes`. `apart`: lanes became bad in different versions. `alike`: `bad_lanes` have GPUs of one kind. `episodes`
+    are those of the bad lanes, in the order of variants and lanes.
     """
 
     series: str

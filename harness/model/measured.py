@@ -1,4 +1,4 @@
-"""What happened: trials and what they sampled."""
+"""Measurements: trials and their samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 LARGEST = 1e100
-"""No measurement is larger; sums of squares of what is smaller stay finite."""
+"""Largest measurement that is accepted; sums of squares of smaller ones stay finite."""
 
 MOST_ROWS = 500_000
 MOST_COLUMNS = 64
@@ -32,9 +32,9 @@ End = Literal[
     "completed",  # ran all the steps of the budget (or the command ended with 0)
     "stopped",  # stopped at a look, or at its time limit with steps made: a valid, shorter trace
     "crash",  # a step raised, or the process died by a signal or by os._exit
-    "oom",  # out of memory: by the cgroup's or engine's word, MemoryError, or the framework's error
+    "oom",  # out of memory:  reported by the cgroup or engine, MemoryError, or the framework's error
     "hang",  # no progress past the timeout
-    "setup",  # a failure before the first step: the scenario could not be asked
+    "setup",  # a failure before the first step: the scenario could not be tested
     "infrastructure",  # no image, lost connection, killed from outside: says nothing about the image
     "interrupted",  # Ctrl-C; never kept in the journal
 ]
@@ -42,16 +42,16 @@ End = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What was measured at a look, around gc.collect, after `step` steps. Memory in KiB; absent probes are None.
+    """What was measured at a look, around gc.collect, after `step` steps. Memory in KiB; a missing probe gives None.
 
-    `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the most that was resident since the
-    start, inside steps too; `children_kib` what the processes that descend from the scenario hold together; `cpu_s` the
-    processor time that all of them have taken since the first step.
+    `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the maximum of resident memory since the
+    start, also inside steps; `children_kib` is the memory of all descendants of the scenario; `cpu_s` is the processor
+    time of all of them since the first step.
 
-    Of GPUs (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator (in
-    use, and reserved). Since the look before: mean clock, the bits of all reasons that held it down, the shares of
+    GPU fields (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator
+    (in use, and reserved). Since the preceding look: mean clock, the bits of all reasons that reduced it, the shares of
     the working time in which heat and power did, and the highest temperature, power and load (percent). `gpu_xid` is
-    the driver's last error. Of several GPUs memory is the sum, and of the rest the worst counts.
+    the driver's last error. For several GPUs, memory is the sum, and each other field that of the worst GPU.
     """
 
     step: int
@@ -86,17 +86,23 @@ class Look:
     gpu_xid: float | None = None
 
 
+AGENT_COLUMNS = frozenset(
+    {"rss_kib", "heap_kib", "blocks", "step_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
+)
+"""The columns of a trace that the agent measures. The others are metrics that the scenario returns."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """What one trial sampled. `step` is the 1-based number of the step after which row i was sampled, shape (n,).
+    """The samples of one trial. `step` is the 1-based number of the step after which row i was sampled, shape (n,).
 
-    `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the
-    step itself, seconds), `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own
-    metrics. Missing samples are NaN.
+    `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the step
+    itself, seconds), `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own metrics.
+    Missing samples are NaN.
 
-    `counts` are what is counted now and then, at looks among others: `step` and, of the same shape, the amounts of the
-    growth signals (`open_files`, `threads`, `processes`, `zombies`; `shm` and `disk` in KiB) with `sockets` and
-    `pipes`, which are among the open files. What could not be counted is NaN.
+    `counts` are sampled less often, including at looks: `step` and, of the same shape, the amounts of the growth
+    signals (`open_files`, `threads`, `processes`, `zombies`; `shm` and `disk` in KiB) with `sockets` and `pipes`, which
+    are among the open files. Values that could not be counted are NaN.
     """
 
     step: Floats
@@ -107,23 +113,29 @@ class Trace:
     def column(self, name: str) -> Floats | None:
         return self.columns.get(name)
 
+    @property
+    def metrics(self) -> Mapping[str, Floats]:
+        """The columns that the scenario returned."""
+        return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
 
-    `facts` is what the agent said at `hello` (python, packages, libraries, cgroup limits, allowed environment).
-    `run` and `round` say which trials ran side by side, and may be compared in time. `image_digest` and `fingerprint`
-    are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine launched, an
-    image's id or an interpreter's path. `disturbed`: why its step times say nothing (a GPU's clock that was held down).
-    `pulled`: an image was pulled `beside` it, which is noise as any other; or it was launched while images of its round
-    were `awaited`, too, so that which versions ran beside a pull was not left to chance.
+    `facts` is what the agent reported at `hello` (python, packages, libraries, cgroup limits, allowed environment).
+    `run` and `round` identify the trials that ran side by side, whose times may be compared. `image_digest` and
+    `fingerprint` are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine
+    launched, an image's id or an interpreter's path. `disturbed`: why its step times are unusable (a GPU's clock was
+    reduced). `pulled`: an image was pulled `beside` it, which is ordinary noise; or the trial was launched while images
+    of its round were `awaited`, so that the choice of versions that ran beside a pull was not random.
 
     `at_exit`: it failed after its last step, so its samples are those of a whole launch. `cold`: the first launch of an
-    image that was pulled, built or installed in this run, whose files were not in memory yet. `output_bytes`: what it
-    printed after its first step. `output_head` and `output_tail`: the beginning and the end of what it printed.
-    `not_finite`: by metric, how many steps returned NaN or an infinity, and the first of them. `image_bytes`: what its
-    image takes on disk. `buffered`: why the rows of a command are no steps: its output came in bursts; "" if they are.
+    image that was pulled, built or installed in this run, whose files were not yet in memory. `output_bytes`: size of
+    the output after its first step. `output_head` and `output_tail`: the beginning and the end of the output.
+    `not_finite`: by metric, the number of steps that returned NaN or an infinity, and the first of them. `image_bytes`:
+    the image's size on disk. `buffered`: why the rows of a command are not steps (its output came in bursts); "" if
+    they are.
     """
 
     cell_id: str
@@ -160,26 +172,26 @@ class Trial:
 
     @property
     def measured(self) -> bool:
-        """Whether it says anything about the image."""
+        """Whether it is evidence about the image."""
         return self.end not in ("infrastructure", "interrupted")
 
     @property
     def unsteady(self) -> str:
-        """Why a rise of its step time is not its own; empty if it is."""
+        """Why a rise of its step time may come from outside; "" if nothing disturbed it."""
         return self.disturbed or ("an image was pulled beside it" if self.pulled else "")
 
     @property
     def ended_well(self) -> bool:
-        """Whether it did what it was asked, or was stopped in the middle of that."""
+        """Whether it completed its steps, or was stopped before that without a fault."""
         return self.end in ("completed", "stopped")
 
     @property
     def made_its_steps(self) -> bool:
-        """Whether its samples are those of a launch that ran as long as it was asked to."""
+        """Whether its samples are those of a launch that ran for its full length."""
         return self.ended_well or self.at_exit
 
     @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:
-        """The GPUs of its fingerprint. A directory that was copied may hold anything else in their place: none."""
+        """The GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
         told = self.fingerprint.get("gpus")
         return tuple(card for card in told if isinstance(card, Mapping)) if isinstance(told, list | tuple) else ()

@@ -1,4 +1,4 @@
-"""What will be run: cells, and the blocks that make a history."""
+"""The plan of a run: its cells and blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.model.asked import Excluded, Image, Lane, Matrix, Series, Trials, V
 class Cell:
     """image × lane × variant.
 
-    `twin`: the same image again under another name, to measure how much two equal images seem to differ.
+    `twin`: the A/A replicate, the same image again under another name, which measures the noise between equal images.
     """
 
     image: Image
@@ -26,7 +26,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """A name for files and labels: readable, unique, the same in every run. `[A-Za-z0-9._-]`, at most 105."""
+        """A name for files and labels: readable, unique, stable. `[A-Za-z0-9._-]`, at most 105 characters."""
         identity = json.dumps(
             [self.image.series, self.image.version, str(self.lane), self.variant.scenario.name, self.variant.params]
         )
@@ -41,7 +41,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """All cells of one series, lane and variant, oldest image first: what one row of a table and one history is."""
+    """All cells of one series, lane and variant, oldest image first: one row of a table, one history."""
 
     series: Series
     lane: Lane
@@ -59,9 +59,9 @@ class Skip:
 
 SearchMode = Literal["full", "bisect", "auto"]
 FEWEST_SEARCHED = 3
-"""A block of fewer images is no shorter to search than to run."""
+"""Number of images from which a block is searched: for fewer, a search saves nothing."""
 AUTO_SEARCHED = 9
-"""`auto` searches blocks of as many images, and runs all of smaller ones."""
+"""Number of images from which `auto` searches a block; it runs every image of smaller blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class Plan:
     search: SearchMode = "full"
 
     def searched(self, block: Block) -> bool:
-        """Whether the first bad image of a block is searched for, instead of running all of them."""
+        """Return whether the first bad image of a block is searched for, instead of running all images."""
         asked = sum(cell.excluded is None for cell in block.cells)
         return self.search != "full" and asked >= (AUTO_SEARCHED if self.search == "auto" else FEWEST_SEARCHED)
 
@@ -84,10 +84,9 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class HostCost:
-    """What a host has to do. `launches_expected`: with one clear change in each block that is searched, and where
-    nothing is unclear in the others. `worst_s`: each of these launches uses its whole timeout; no pulls, no builds.
-    `images` are got in any case, `images_if_asked` only where a search asks for them.
-    """
+    """The workload of a host. `launches_expected` assumes one clear change in each block that is searched, and clear
+    results in all others. `worst_s` assumes that each of these launches uses its whole timeout; it excludes pulls
+    and builds. `images` are prepared in any case, `images_if_asked` only if a search chooses them."""
 
     name: str
     engine: str
@@ -103,13 +102,13 @@ class HostCost:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A plan's summary. `worst_s` is that of the slowest host, since hosts run side by side."""
+    """The summary of a plan. `worst_s` is that of the slowest host, since hosts run in parallel."""
 
     matrix: str
     seed: int
     cells: int
     searched: int
-    """Of the cells, those of blocks in which a search chooses what is launched."""
+    """Number of cells in blocks where a search chooses what is launched."""
     excluded: int
     search: str
     launches_least: int

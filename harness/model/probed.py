@@ -1,4 +1,4 @@
-"""Wrapping probes: what they found. Their trials reach no verdict."""
+"""The results of probes. No verdict uses their trials."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from harness.model.asked import Image, Lane, Probe, Variant
 
 @dataclass(frozen=True, kw_only=True)
 class OpDrift:
-    """One operation at the traced steps: its median milliseconds from each on (None where it did not run at all).
+    """One operation at the traced steps: its median milliseconds at each of them (None if it did not run there).
 
-    `ratio` is the last over the first. `bytes` is the largest output seen, `expected_bytes` what the scenario's
-    arithmetic says of it.
+    `ratio` is the last over the first. `bytes` is the largest output seen, `expected_bytes` the size that the scenario
+    computes for it.
     """
 
     op: str
@@ -27,7 +27,7 @@ class OpDrift:
 
 @dataclass(frozen=True, kw_only=True)
 class LineRow:
-    """A line of a function: what memory_profiler and line_profiler print of it. Memory in KiB."""
+    """A line of a function, with the figures of memory_profiler and line_profiler. Memory in KiB."""
 
     line: int
     text: str
@@ -47,9 +47,9 @@ class LineTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Leak:
-    """Blocks that valgrind found no way to free, by kind and by the native part of the stack.
+    """Blocks that valgrind reports as lost, by kind and by the native part of the stack.
 
-    `bytes` and `blocks` are valgrind's own sums; `*_a_step` what each further step added.
+    `bytes` and `blocks` are valgrind's own sums; `*_a_step` is what each further step added.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Leak:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryHolder:
-    """An operation and what it held when memory ran out."""
+    """An operation and the memory that it held when memory ran out."""
 
     op: str
     bytes: int
@@ -70,9 +70,9 @@ class MemoryHolder:
 
 @dataclass(frozen=True, kw_only=True)
 class OomReport:
-    """What a framework or the kernel said when memory ran out; None and () is what it did not say.
+    """What a framework or the kernel reported when memory ran out; None and () for anything not reported.
 
-    `holders` are the largest first; further `remaining_nodes` held `remaining_bytes` together.
+    `holders` are in descending order of size; further `remaining_nodes` held `remaining_bytes` together.
     """
 
     source: Literal["tensorflow", "cuda", "kernel"]
@@ -89,7 +89,7 @@ class OomReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A variant of a scenario by what it costs and what it gives; on the frontier if no other is better in both."""
+    """Peak memory and throughput of one variant; on the frontier if no other variant is better in both."""
 
     name: str
     peak_mib: float
@@ -111,9 +111,9 @@ class SizeTry:
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """What one probe found in one cell; which of the fields are filled depends on the probe.
+    """The results of one probe in one cell; which fields are filled depends on the probe.
 
-    `problem` says why there is less than was asked for, "" if there is all. `files` are by name what it left.
+    `problem`: why a result is missing, "" if it is complete. `files` are the files that the probe wrote, by name.
     """
 
     probe: Probe
@@ -134,10 +134,10 @@ class Probed:
 
     @property
     def largest(self) -> int | None:
-        """The largest size that was seen to fit."""
+        """The largest size that fitted."""
         return max((each.size for each in self.tries if each.fits), default=None)
 
     def lost(self, kind: str) -> tuple[int, int, float]:
-        """(bytes, blocks, blocks a step) over all records of a kind; the first two are valgrind's own summary."""
+        """Return (bytes, blocks, blocks per step) over all records of a kind; the first two by valgrind's summary."""
         those = [leak for leak in self.leaks if leak.kind == kind]
         return sum(x.bytes for x in those), sum(x.blocks for x in those), sum(x.blocks_a_step for x in those)

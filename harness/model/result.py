@@ -1,4 +1,4 @@
-"""A whole run: what every report is a pure function of."""
+"""A whole run. Every report is a pure function of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from harness import exit_codes
 from harness.model.asked import Host
 from harness.model.judged import Attribution, CellVerdict, Finding, Observation
 from harness.model.measured import Trial
@@ -16,7 +17,7 @@ from harness.model.probed import Probed
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
-    """A cell with its trials and verdict: what reports are made of.
+    """A cell with its trials and verdict.
 
     `problem`: why it could not be measured as planned, through no fault of the image; "" if it was. `skipped`: why it
     was not launched, if nobody needed it.
@@ -33,7 +34,7 @@ class CellResult:
 
 @dataclass(frozen=True, kw_only=True)
 class HostState:
-    """A host as the run found it: `problem` is the one line that says why it could not be used, or None."""
+    """A host as the run found it. `problem`: one line on why it could not be used, or None."""
 
     host: Host
     problem: str | None = None
@@ -42,13 +43,17 @@ class HostState:
 
 RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusive", "ok"]
 EXIT_CODES: Mapping[str, int] = {
-    "interrupted": 130, "regression": 1, "infrastructure": 3, "inconclusive": 4, "ok": 0,
-}  # fmt: skip
+    "interrupted": exit_codes.INTERRUPTED,
+    "regression": exit_codes.BAD,
+    "infrastructure": exit_codes.UNAVAILABLE,
+    "inconclusive": exit_codes.UNDECIDED,
+    "ok": exit_codes.OK,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """Everything that a report is a pure function of. `probed`: what `harness probe` found in its cells since."""
+    """A whole run. Every report is a pure function of it. `probed`: later results of `harness probe`."""
 
     matrix: str
     verdict: RunVerdict

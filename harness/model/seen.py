@@ -1,4 +1,4 @@
-"""What a look at the registries of a matrix showed: what `harness watch` says in one line."""
+"""The result of a look at the registries of a matrix, which `harness watch` prints as one line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ImageRef(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryLook:
-    """`digests`: of how many known tags it was asked what they point to now, of the `tags` that could be asked.
+    """`digests`: number of known tags whose digest was queried, out of the `tags` that could be queried.
 
-    `problem`: why nothing can be said; nothing else of it counts then. `notes`: what else should be known.
+    `problem`: why the look failed; all other fields are then meaningless. `notes`: further notes for the user.
     """
 
     matrix: str

@@ -1,4 +1,4 @@
-"""What `harness judge --history` finds in a history of figures from anywhere."""
+"""The results of `harness judge --history` for a history of figures from any source."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Literal
 from harness.model.judged import Effect, Kind
 
 SeriesKind = Kind | Literal["better"]
-"""`better`: an improvement that ends nothing bad."""
+"""`better`: an improvement that does not end a regression."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesChange:
-    """`before` is the last version of the old side, `after` the first of the new one; of a drift, its ends.
+    """`before` is the last version of the old side, `after` the first of the new one; for a drift, its first and last
+    version.
 
-    `between` are the versions that may be of either side. `effect` is the ratio of the new level to the old one.
+    `between` are the versions that may belong to either side. `effect` is the ratio of the new level to the old one.
     """
 
     kind: SeriesKind
@@ -28,12 +29,12 @@ class SeriesChange:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesVerdict:
-    """`limit` is the least change that counts, `visible` the smallest that noise would have let show, of a level that
-    `lasting` versions have, `noise` by how much values of one version differ (standard deviation): all as shares, or
-    None if unknown.
+    """The verdict on one history. `limit` is the smallest change that counts; `visible` is the minimum detectable
+    effect of a level that `lasting` versions have; `noise` is the standard deviation between values of one version. All
+    three are shares, or None if unknown.
 
-    `alone`: one value of each version, and the noise is that of neighbours. `odd` are then versions far from both of
-    their neighbours. `left_out` says in words what was not used.
+    `alone`: there is one value per version, and the noise is estimated from neighbouring versions; `odd` are then the
+    outliers, versions far from both neighbours. `left_out` describes what was not used.
     """
 
     history: str
@@ -51,7 +52,7 @@ class SeriesVerdict:
 
     @property
     def verdict(self) -> Literal["worse", "good", "inconclusive"]:
-        """`inconclusive`: nothing became worse, and a change of the limit need not have shown."""
+        """`inconclusive`: nothing became worse, but a change as large as the limit might not have shown."""
         if any(change.kind not in ("first_fixed", "better") for change in self.changes):
             return "worse"
         return "good" if self.visible is not None and self.visible <= self.limit else "inconclusive"

@@ -1,13 +1,13 @@
-"""Every signal that the harness looks at: one record each.
+"""Every signal that the harness judges or reports: one record each.
 
-The agent's job, the judge, the matrix file, all reports and the documentation are made from this table. The judge knows
-kinds and no single signal:
+The agent's job, the judge, the matrix file, all reports and the documentation are made from this table. The judge
+distinguishes kinds, not single signals:
 
     outcome      how a launch ended, its exit included
     growth       an amount that rises with every step of a launch
-    level        one figure a launch, compared between versions in rounds
+    level        one figure per launch, compared between versions in rounds
     value        a number that the scenario returns
-    observation  told beside a finding, and never judged
+    observation  reported beside a finding, but not judged
 
 `docs/signals.md` shows how a signal is added.
 """
@@ -21,7 +21,7 @@ from typing import Literal
 SignalKind = Literal["outcome", "growth", "level", "value", "observation"]
 Group = Literal["outcome", "memory", "resources", "step time", "start-up", "values"]
 GROUPS: tuple[Group, ...] = ("outcome", "memory", "resources", "step time", "start-up", "values")
-"""The places of the strip that each cell shows, in order."""
+"""The segments of the strip that each cell shows, in order."""
 LimitUnit = Literal["share", "size a step", "count a step"]
 
 
@@ -30,12 +30,12 @@ class Signal:
     """One thing that can be worse in another version.
 
     `name` is the key of its limit in a matrix file and the `metric` of its findings. `unit` is that of its figure.
-    `limit` is the default: a share for levels, an amount a step for growths; None: it has none, or it is not judged
-    unless the matrix file gives one. `least` is the smallest change that counts whatever its share, in `unit`.
-    `absent` says why a launch may have no figure. `falls`: less is worse. `noun` names the regression (`slower steps`),
-    `verb` says it of a version (`has slower steps`), `title` names the figure (`step time`). `explains` are the signals
-    that a change of this one moves as well: a finding of theirs at the same version is a consequence of this one's.
-    `weight` is its share of the chance of a false alarm that all levels of a scenario have together.
+    `limit` is the default: a share for levels, an amount per step for growths; None: it has none, or it is not judged
+    unless the matrix file sets one. `least` is the smallest change that counts whatever its share, in `unit`. `absent`
+    says why a launch may have no figure. `falls`: a lower value is worse. `noun` names the regression (`slower steps`),
+    `verb` is its predicate (`has slower steps`), `title` names the figure (`step time`). `explains` are the signals
+    that a change of this one moves as well: their finding at the same version is a consequence of this one's. `weight`
+    is its share of the false-alarm probability that all levels of a scenario have together.
     """
 
     name: str
@@ -60,7 +60,7 @@ _TABLE = (
         name="outcome", kind="outcome", group="outcome", title="outcome", noun="failure", verb="fails", unit="failures",
         help="how launches end: crash, out of memory, hang, and a process that fails after its last step",
     ),
-    # ------------------------------------------------------------ growths: an amount that each step adds
+    # ------------------------------------------------------------ growths: an amount added by each step
     Signal(
         name="memory", kind="growth", group="memory", title="memory", noun="memory leak", verb="leaks",
         unit="KiB/step", limit=0.5, limit_unit="size a step",
@@ -106,7 +106,7 @@ _TABLE = (
         explains=("step_time", "cpu_time"),
         help="bytes in the places that the trial may write to",
     ),
-    # ------------------------------------------------------------ levels: a figure a launch
+    # ------------------------------------------------------------ levels: one figure per launch
     Signal(
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
         verb="has slower steps", unit="s", limit=0.10, weight=5.0,
@@ -180,7 +180,7 @@ _TABLE = (
         verb="is a larger image", unit="B", limit=0.50, weight=0.5, least=float(50 << 20),
         help="what the image, or the environment, takes on disk",
     ),
-    # ------------------------------------------------------------ told, never judged
+    # ------------------------------------------------------------ reported, not judged
     Signal(
         name="log", kind="observation", group="values", title="log", noun="new lines in the log",
         verb="prints new lines", unit="lines", help="lines of output that no version before printed",
@@ -189,14 +189,14 @@ _TABLE = (
 
 SIGNALS: Mapping[str, Signal] = {signal.name: signal for signal in _TABLE}
 GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
-"""The growths that the agent counts (`Trace.counts`); memory has a rule of its own."""
+"""The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
 LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
 METRIC_PREFIX = "metrics."
 
 
 def signal_of(name: str) -> Signal:
-    """The signal of that name; `metrics.NAME` is made from the name of the scenario's own metric."""
+    """Return the signal of that name; `metrics.NAME` is made from the name of the scenario's own metric."""
     if not name.startswith(METRIC_PREFIX):
         return SIGNALS[name]
     metric = name.removeprefix(METRIC_PREFIX)

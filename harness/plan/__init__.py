@@ -1,4 +1,4 @@
-"""Matrix -> Plan: which cells there are, in which order, and what running them can cost. Pure."""
+"""From a matrix to a plan: which cells there are, in which order, and what running them can cost. Pure."""
 
 from harness.plan.cells import including, make_plan, matches, variants
 from harness.plan.explain import explain, most_launches

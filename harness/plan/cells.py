@@ -1,4 +1,4 @@
-"""Matrix -> Plan: which cells there are, and in which order. Pure."""
+"""From a matrix to a plan: which cells there are, and in which order. Pure."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def make_plan(
     search: SearchMode = "full",
     lanes: Mapping[str, Sequence[Lane]] | None = None,
 ) -> Plan:
-    """All cells, in blocks: by scenario, variant, series, lane, in the order of the matrix file.
+    """Return the plan of all cells, in blocks: by scenario, variant, series and lane, in the order of the matrix file.
 
-    `only` are patterns as `matches` takes them; `hosts` and `series` are names; an empty one means all. `lanes` are
-    those of the hosts that were asked for their GPUs (`choose_lanes`); of the others they are as the matrix names them.
-    Raises UsageError for a name or pattern that fits nothing.
+    `only` are patterns for `matches`; `hosts` and `series` are names; empty means all. `lanes` are those of the hosts
+    whose GPUs are known (`choose_lanes`); other hosts have the lanes that the matrix names. Raises UsageError for a
+    name or pattern that fits nothing.
     """
     chosen_hosts = _chosen(hosts, matrix.hosts, what="host")
     chosen_series = _chosen(series, matrix.series, what="series")
@@ -65,7 +65,7 @@ def make_plan(
 
 
 def including(plan: Plan, cells: Collection[str]) -> Plan:
-    """The plan with these cells (ids) in it even where the matrix leaves them out, if they can run there at all."""
+    """Return the plan with these cells (ids) included, even if the matrix excludes them, where they can run."""
 
     def kept(cell: Cell) -> Cell:
         lifted = cell.excluded is not None and cell.excluded.why != NEEDS_ENGINE and cell.id in cells
@@ -76,7 +76,7 @@ def including(plan: Plan, cells: Collection[str]) -> Plan:
 
 
 def variants(scenario: Scenario, include: Iterable[Mapping[str, Any]] = ()) -> Iterator[Variant]:
-    """Every combination of the scenario's params, then those that `include` adds."""
+    """Yield every combination of the scenario's params, then those that `include` adds."""
     added = [rule for rule in include if rule["scenario"] == scenario.name]
     names = [name for name, _ in scenario.params]
     if names or not added:
@@ -87,10 +87,10 @@ def variants(scenario: Scenario, include: Iterable[Mapping[str, Any]] = ()) -> I
 
 
 def matches(variant: Variant, pattern: str) -> bool:
-    """Whether a variant is meant by a pattern: `signal`, `sig*`, `signal op=rfft`, `input=*`.
+    """Whether a pattern means a variant: `signal`, `sig*`, `signal op=rfft`, `input=*`.
 
-    A word with a `=` must fit one of the params, any other the scenario's name; all words must. `*`, `?` and `[…]`
-    are those of file names. A pattern may also fit the whole text, for values with spaces.
+    A word with a `=` must fit one of the params, any other word the scenario's name; all words must fit. `*`, `?` and
+    `[…]` have the meaning that they have in file names. A pattern may also fit the whole text, for values with spaces.
     """
     params = [f"{name}={written(value)}" for name, value in variant.params]
 
@@ -127,7 +127,7 @@ def _chosen(names: Sequence[str], entries: Sequence[Named], *, what: str) -> lis
 
 
 def _lanes(host: Host) -> list[Lane]:
-    """The lanes of a host that was not asked for its GPUs, under the names that the matrix gives them."""
+    """Return the lanes of a host whose GPUs are unknown, under the names that the matrix gives them."""
     names = (host.gpus,) if isinstance(host.gpus, str) else host.gpus
     return [Lane(host=host, gpu=None if name == "none" else name) for name in names]
 
@@ -136,7 +136,7 @@ def _lanes(host: Host) -> list[Lane]:
 
 
 def _cells(matrix: Matrix, series: Series, lane: Lane, variant: Variant) -> tuple[Cell, ...]:
-    """The cells of a block, oldest image first; what is left out stays in, with the reason."""
+    """Return the cells of a block, oldest image first; excluded cells stay in it, with the reason."""
     return tuple(
         Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane, variant))
         for image in series.images
@@ -160,5 +160,5 @@ def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Exc
 
 
 def _same(a: Scalar, b: Scalar) -> bool:
-    """1, 1.0 and True are three values of a parameter."""
+    """Whether two values of a parameter are the same; 1, 1.0 and True are three values."""
     return type(a) is type(b) and a == b

@@ -1,4 +1,4 @@
-"""What a plan would do, and what it can cost, in numbers: for `--dry-run`."""
+"""What a plan would do and what it can cost, in numbers: for `--dry-run`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def explain(plan: Plan) -> Explanation:
-    """What the plan would do: for `--dry-run`."""
+    """Return what the plan would do: cells, launches and worst-case duration, in total and by host."""
     hosts = list(dict.fromkeys(block.lane.host for block in plan.blocks))
     costs = tuple(_host_cost(host, plan) for host in hosts)
     left_out = [cell for cell in plan.cells if cell.excluded]
@@ -34,7 +34,7 @@ def explain(plan: Plan) -> Explanation:
 
 
 def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, int]:
-    """By lane the launches that there can be; `only`: of these cells (ids) alone. Twins are not counted."""
+    """Return the largest number of launches by lane; `only`: of these cells (ids). A/A replicates are not counted."""
     found = {str(block.lane): 0 for block in plan.blocks}
     for block in plan.blocks:
         if only is None:
@@ -77,7 +77,7 @@ def _told(image: Image, host: Host) -> str:
 
 
 def _expected(block: Block, plan: Plan) -> Expected:
-    """The launches of a block; one image that is launched twice in each round, for the noise, is not counted."""
+    """Return the launches of a block, without the A/A replicate that is launched in each round."""
     from harness.schedule.bisect import Expected, Rules, expected_launches  # noqa: PLC0415 - a watch plans, and needs no statistics
 
     cells = sum(cell.excluded is None for cell in block.cells)
@@ -88,7 +88,7 @@ def _expected(block: Block, plan: Plan) -> Expected:
 
 
 def _left_out(cells: Sequence[Cell]) -> list[str]:
-    """One line a reason, with the number of cells."""
+    """Return one line for each reason, with the number of cells."""
     whys = [f"{cell.image.series} on {cell.lane}: {cell.excluded.why}" for cell in cells if cell.excluded]
     return [f"{whys.count(why)} × {why}" for why in dict.fromkeys(whys)]
 

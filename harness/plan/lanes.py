@@ -1,4 +1,4 @@
-"""`gpus:` of a host, and the GPUs that it was found to have -> its lanes. Pure."""
+"""The lanes of a host: from the entry `gpus:` of the matrix and the GPUs that were found on the host. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from harness.model.gpus import Gpu
 
 
 def choose_lanes(host: Host, found: Sequence[Gpu]) -> tuple[Lane, ...]:
-    """The lanes of `host`: none for a GPU, one with `all`, one for `each`, or one for each that is listed.
+    """Return the lanes of `host`: one without a GPU, one with `all`, one for `each`, or one for each GPU that is
+    listed.
 
-    An entry is an index, a UUID or MIG id (or its beginning), or a name, whatever its case: a card's whole one, else a
-    part. Raises InfrastructureError, a line with what is there: a card may have fallen off the bus, and the other hosts
-    go on.
+    An entry is an index, a UUID or MIG id (or its beginning), or a name in any case: the whole name of a card, else a
+    part. Raises InfrastructureError, which lists the GPUs that are there: a card may have fallen off the bus, and the
+    other hosts go on.
     """
     if host.gpus == "none":
         return (Lane(host=host),)
@@ -40,7 +41,7 @@ def _listed(host: Host, entries: Sequence[str], found: Sequence[Gpu]) -> list[Gp
 
 
 def _one(entry: str, found: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
-    """The only GPU that `entry` means."""
+    """Return the only GPU that `entry` means."""
     matching = _meant(entry.strip(), found)
     if len(matching) == 1:
         return matching[0]
@@ -54,7 +55,7 @@ def _one(entry: str, found: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
 
 
 def _meant(text: str, found: Sequence[Gpu]) -> list[Gpu]:
-    """`0` is an index; `4090` is part of a name, as no host has so many."""
+    """Return the GPUs that a text means: `0` is an index; `4090` is part of a name, as no host has so many GPUs."""
     if text.startswith(("GPU-", "MIG-")):
         whole = [gpu for gpu in found if text in (gpu.uuid, gpu.parent)]
         return whole or [gpu for gpu in found if len(text) > 4 and gpu.uuid.startswith(text)]
@@ -66,7 +67,7 @@ def _meant(text: str, found: Sequence[Gpu]) -> list[Gpu]:
 
 
 def _is_whole(text: str, gpu: Gpu) -> bool:
-    """`gtx 1080`, with the vendor's words before it or without: not a part of `GTX 1080 Ti`."""
+    """Whether a text is a whole name, with or without the vendor's words: `gtx 1080`, not a part of `GTX 1080 Ti`."""
     return gpu.name.lower().endswith(text) and text.endswith(gpu.short_name.lower())
 
 
@@ -75,7 +76,7 @@ def _is_index(text: str) -> bool:
 
 
 def _label(gpu: Gpu, found: Sequence[Gpu]) -> str:
-    """`RTX 4090`; of several cards of one name `RTX 4090 GPU-1a2b3c4d`: an index changes, a UUID does not."""
+    """Return `RTX 4090`; for several cards of one name `RTX 4090 GPU-1a2b3c4d`: an index changes, a UUID does not."""
     twins = [other.uuid for other in found if other.short_name == gpu.short_name]
     if len(twins) == 1:
         return gpu.short_name

@@ -1,4 +1,4 @@
-"""What the files of wrapping probes mean, and the search for the largest size. Pure."""
+"""Interpretation of the files of wrapping probes, and the search for the largest size. Pure."""
 
 from harness.probes.files import Unreadable, lines, ops
 from harness.probes.frontier import settings

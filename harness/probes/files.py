@@ -1,4 +1,4 @@
-"""The files that probes leave, read; they come out of an image that is not trusted."""
+"""Validating readers of the files that probes write inside an untrusted image."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parsed(shape: type[Model], text: str) -> Model:
-    """The file's text in its shape. Raises Unreadable."""
+    """Return the text of a file as its model. Raises Unreadable."""
     try:
         return shape.model_validate(json.loads(text))
     except (ValueError, ValidationError, RecursionError) as error:
@@ -53,7 +53,7 @@ def parsed(shape: type[Model], text: str) -> Model:
 
 
 def ops(text: str) -> tuple[OpDrift, ...]:
-    """`optrace.json`: the op whose last median exceeds its first by most comes first, in milliseconds."""
+    """Return the ops of `optrace.json`, by the rise (ms) from the first median to the last. Raises Unreadable."""
     file = parsed(_Ops, text)
     rows = [
         OpDrift(
@@ -66,7 +66,7 @@ def ops(text: str) -> tuple[OpDrift, ...]:
 
 
 def _rise_ms(ms: list[float | None] | tuple[float | None, ...]) -> float:
-    """From the first to the last; of one moment alone, how long it took."""
+    """Return the rise from the first duration to the last, or the only duration; -inf without any."""
     known = [value for value in ms if value is not None]
     if len(known) < 2:
         return known[0] if known else -math.inf
@@ -79,6 +79,6 @@ def _ratio(ms: list[float | None]) -> float | None:
 
 
 def lines(text: str) -> tuple[LineTable, ...]:
-    """`lines.json`."""
+    """Return the functions of `lines.json` with their lines. Raises Unreadable."""
     functions = parsed(_Functions, text).functions
-    return tuple(LineTable(name=each.name, file=each.file, rows=tuple(each.lines)) for each in functions)
+    return tuple(LineTable(name=entry.name, file=entry.file, rows=tuple(entry.lines)) for entry in functions)

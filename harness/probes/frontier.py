@@ -1,4 +1,4 @@
-"""Which settings are worth having: no other is both faster and smaller."""
+"""The Pareto frontier of settings by throughput and peak memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from harness.model import CellResult, Setting
 
 
 def settings(cells: Iterable[CellResult]) -> tuple[Setting, ...]:
-    """The cells that have a step time and a peak, each with whether it is on the frontier.
+    """Return the cells that have a step time and a peak, each marked if it is on the frontier.
 
-    An item is an element of a step's batch (the param `batch`, else 1).
+    Throughput is in items per second; a step processes as many items as its param `batch`, else 1.
     """
     points = [
         (_label(one), peak_mib, _rate(one, step_ms))

@@ -1,4 +1,4 @@
-"""The largest size that fits: doubled until one does not, then halved between."""
+"""Search for the largest size that fits: doubling until one does not fit, then bisection."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from harness.model import SizeTry
 
 
 def search_largest(attempt: Callable[[int], SizeTry], sizes: Iterable[int]) -> tuple[SizeTry, ...]:
-    """All tries in order. `sizes` are those that may be asked for; between them nothing is tried.
+    """Return all tries in order. Only the given `sizes` are tried.
 
-    Doubling goes to the largest allowed size that is at most twice the last one (or the next, if there is none).
-    `attempt` may raise; what was tried before is then lost to the caller, so it should not.
+    Doubling goes to the largest given size that is at most twice the last one, or to the next if there is none.
+    An exception in `attempt` loses the earlier tries, so that it should not raise.
     """
     allowed = sorted(set(sizes))
     tries: list[SizeTry] = []
@@ -31,6 +31,6 @@ def search_largest(attempt: Callable[[int], SizeTry], sizes: Iterable[int]) -> t
 
 
 def _doubled(allowed: list[int], place: int) -> int:
-    """The place of the largest size up to twice as large, at least the next one; the end after the last."""
+    """Return the index of the largest size up to twice as large, at least the next index, which may be the end."""
     reach = [other for other in range(place + 1, len(allowed)) if allowed[other] <= 2 * allowed[place]]
     return reach[-1] if reach else place + 1

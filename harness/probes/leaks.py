@@ -1,11 +1,11 @@
-"""Valgrind's leak records, and what each step adds to them.
+"""Valgrind's leak records, and the growth of each record per step.
 
-A control is subtracted: the same program with fewer steps. What is lost once (a table of the library, Python's own
-interned objects) is in both; what each step loses grows with the steps. A command makes its steps itself and has no
-control: what nothing points to any more counts as lost in its steps, and what is still held as held since its start.
+A control, the same program with fewer steps, is subtracted. Memory that is lost once (a table of a library, interned
+objects of Python) is in both; a leak grows with the steps. A command controls its own steps and has no control: blocks
+without a pointer to them count as lost in its steps, and reachable blocks as held since its start.
 
-One stack of native code may be reached through different frames of the interpreter, so stacks are cut where the
-interpreter begins.
+Different frames of the interpreter may lead to one stack of native code, so stacks are cut where the interpreter
+begins.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ INTERPRETER = (
     "cfunction_",
     "method_vector",
 )
+"""Parts of the names of the interpreter's frames."""
 
 
 class _Record(BaseModel):
@@ -48,20 +49,21 @@ class _Report(BaseModel):
 
 NOTHING = _Report(records=[], errors={}, complete=True, left_out=0)
 LOST = ("DefinitelyLost", "IndirectlyLost")
+"""Valgrind's kinds of blocks to which no pointer remains."""
 Place = tuple[str, tuple[str, ...]]
 
 
 def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[Leak, ...], Mapping[str, int], str]:
-    """(leaks, errors by kind, problem) of `valgrind.json` and that of its control, if any, `further_steps` apart.
+    """Return (leaks, errors by kind, problem) of `valgrind.json`, less its control, if any, `further_steps` shorter.
 
-    Most blocks a step first, then most bytes. Raises Unreadable.
+    Leaks with the most blocks per step come first, then those with the most bytes. Raises Unreadable.
     """
     report, base = parsed(_Report, text), NOTHING if control is None else parsed(_Report, control)
     size, count = _sums(report.records)
     base_size, base_count = _sums(base.records)
     if control is None:
         base_size, base_count = _sums(record for record in report.records if record.kind not in LOST)
-    found = [
+    records = [
         Leak(
             kind=place[0],
             stack=place[1],
@@ -73,12 +75,12 @@ def leaks(text: str, control: str | None, *, further_steps: int) -> tuple[tuple[
         for place in count
     ]
     whole = report.complete and base.complete and not report.left_out
-    problem = "" if whole else "valgrind's report is not whole; the sums are too small"
-    return tuple(sorted(found, key=lambda x: (-x.blocks_a_step, -x.bytes, x.stack))), report.errors, problem
+    problem = "" if whole else "valgrind's report is incomplete; the sums are too small"
+    return tuple(sorted(records, key=lambda x: (-x.blocks_a_step, -x.bytes, x.stack))), report.errors, problem
 
 
 def _sums(records: Iterable[_Record]) -> tuple[Counter[Place], Counter[Place]]:
-    """Bytes and blocks by kind and native stack."""
+    """Return the sums of bytes and of blocks by kind and native stack."""
     size: Counter[Place] = Counter()
     count: Counter[Place] = Counter()
     for record in records:
@@ -89,7 +91,7 @@ def _sums(records: Iterable[_Record]) -> tuple[Counter[Place], Counter[Place]]:
 
 
 def native(stack: list[str]) -> tuple[str, ...]:
-    """The frames before the interpreter; all of them if it is not there, or if it made the allocation itself."""
+    """Return the frames before the interpreter; all of them without it, or if it made the allocation itself."""
     for depth, frame in enumerate(stack):
         if depth and any(mark in frame for mark in INTERPRETER):
             return tuple(stack[:depth])

@@ -1,4 +1,4 @@
-"""What programs and kernels say when memory ran out, read from a trial's message and output.
+"""Parsers of out-of-memory reports of frameworks and kernels in a trial's message and output.
 
 Formats: TensorFlow's ResourceExhaustedError with `report_tensor_allocations_upon_oom` (GPU and CPU alike), torch's
 "CUDA out of memory" in its older (GiB, "already allocated") and newer form, and the kernel's log of an OOM kill.
@@ -15,6 +15,7 @@ import re
 from harness.model import MemoryHolder, OomReport
 
 UNITS = {"B": 1, "KB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 1 << 10}
+"""Bytes of each unit. The programs mean powers of 1024 by KB and kB, too."""
 SIZE = r"(?<![\d.])([0-9]{1,15}(?:\.[0-9]{0,9})?) ?(B|KB|KiB|MiB|GiB|TiB|kB)\b"
 TYPE_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "uint8": 1, "int8": 1, "bool": 1,
@@ -38,7 +39,7 @@ LARGEST_BYTES = 1 << 63
 
 
 def read_oom(text: str) -> OomReport | None:
-    """The report in the text, None if there is none: the framework's, which knows tensors, before the kernel's."""
+    """Return the report in the text, or None. A framework's report has more detail and precedes the kernel's."""
     return _tensorflow(text) or _cuda(text) or _kernel(text)
 
 

@@ -1,6 +1,6 @@
-"""What a registry of images says: tags, digests, dates, sizes (the OCI distribution specification, and Docker's v2).
+"""Client of image registries: tags, digests, dates and sizes (the OCI distribution specification, and Docker's v2).
 
-Only what was answered whole counts. Anything else is a RegistryTrouble with one line: the host, what, what to do.
+Only complete answers count. Anything else raises RegistryTrouble with one line: the host, what is wrong, what to do.
 """
 
 from harness.registry.client import Layer, PublishedImage, Registry, TagSource

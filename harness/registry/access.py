@@ -1,4 +1,4 @@
-"""The way into a registry: its address, and who we are to it. Asked once, and remembered while the process lives."""
+"""Access to a registry: its address and our authorization. Both are asked for once and kept in memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from harness.registry.bounded_http import Exchange, Question, Response, host_of, may_lead
 from harness.registry.challenge import Challenge, read_challenges
 from harness.registry.credentials import Login, Logins
 from harness.registry.documents import Token, is_json_object
 from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.exchange import Exchange, Question, Response, host_of, may_lead
 from harness.registry.names import Name
 
 CERTIFICATES = Path("/etc/docker/certs.d")
@@ -23,7 +23,7 @@ HANDSHAKE_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """Where the API is, and whose certificates are taken: everybody's known, one file's, or (False) any."""
+    """Address of the API, and the certificates that are accepted: publicly trusted ones, one file's, or (False) any."""
 
     base: str
     verify: bool | str
@@ -33,7 +33,7 @@ class Server:
 
 
 class Access:
-    """Asks with whatever authorization a repository wants."""
+    """Requests to registries, with the authorization that a repository wants."""
 
     def __init__(self, *, exchange: Exchange, logins: Logins, certificates: Path = CERTIFICATES) -> None:
         self._exchange = exchange
@@ -43,7 +43,7 @@ class Access:
         self._authorizations: dict[str, str] = {}
 
     def server(self, name: Name) -> Server:
-        """As Docker finds it: always TLS, but on this machine whatever answers."""
+        """Return the server as Docker finds it: always with TLS, but on this machine with whatever answers."""
         if name.host not in self._servers:
             scheme = "http" if name.is_loopback and not _speaks_tls(name.server) else "https"
             self._servers[name.host] = Server(base=f"{scheme}://{name.server}", verify=self._verify(name))
@@ -56,14 +56,14 @@ class Access:
         return not name.is_loopback
 
     def ask(self, name: Name, url: str, *, method: str = "GET", accept: str = "") -> Response:
-        """The answer of the repository's registry, whatever its status, once it was told who we are."""
+        """Return the registry's answer after authorization, whatever its status; RegistryDenied for 401 or 403."""
         answer = self._ask(name, url, method=method, accept=accept)
         if answer.status == 401:
             self._authorizations[str(name)] = self._authorize(name, answer)
             answer = self._ask(name, url, method=method, accept=accept)
         if answer.status in (401, 403):
             raise RegistryDenied(
-                f"{name.host}: does not let us read {name.repository} (HTTP {answer.status}); "
+                f"{name.host}: denies access to {name.repository} (HTTP {answer.status}); "
                 f"check the name, or `docker login {name.host}`"
             )
         return answer
@@ -80,14 +80,14 @@ class Access:
         return self._exchange.ask(question)
 
     def _authorize(self, name: Name, answer: Response) -> str:
-        """The `Authorization` that a challenge asks for: a token if that is one of the choices."""
+        """Return the `Authorization` that a challenge asks for: a token if that is one of the choices."""
         challenges = {each.scheme: each for each in read_challenges(answer.headers.get("WWW-Authenticate", ""))}
         login = self._logins.of(name.host)
         if "bearer" in challenges:
             return f"Bearer {self._token(challenges['bearer'], name, login)}"
         if "basic" in challenges and login and login.user:
             return login.basic
-        raise RegistryDenied(f"{name.host}: wants a login for {name.repository}; `docker login {name.host}`")
+        raise RegistryDenied(f"{name.host}: requires a login for {name.repository}; `docker login {name.host}`")
 
     def _token(self, challenge: Challenge, name: Name, login: Login | None) -> str:
         if not may_lead(self.server(name).base, challenge.realm):
@@ -96,7 +96,7 @@ class Access:
         service = host_of(url)
         answer = self._exchange.ask(self._token_question(url, challenge, name, login))
         if answer.status in (400, 401, 403):
-            remedy = "does not take the login that Docker has" if login else "gives no token without a login"
+            remedy = "rejects the login that Docker has" if login else "gives no token without a login"
             raise RegistryDenied(
                 f"{service}: {remedy} for {name} (HTTP {answer.status}); check the name, or `docker login {name.host}`"
             )
@@ -133,13 +133,13 @@ class Access:
 
 
 def _is_whole(answer: Response) -> bool:
-    """JSON that cannot be read broke off; other kinds are for whoever asked to refuse."""
+    """Whether an answer is complete: JSON that cannot be parsed was cut off. Callers check other content types."""
     says_json = "json" in answer.headers.get("Content-Type", "")
     return not (says_json and answer.status == 200 and answer.body) or is_json_object(answer.body)
 
 
 def _speaks_tls(server: str) -> bool:
-    """Whether a server of this machine begins a TLS handshake; if it is not there at all, asking will say so."""
+    """Whether a server on this machine starts a TLS handshake. False if it is down; the first request reports that."""
     parts = urlsplit(f"//{server}")
     context = ssl.create_default_context()
     context.check_hostname = False

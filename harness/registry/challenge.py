@@ -1,4 +1,4 @@
-"""How a registry asks who we are: the header `WWW-Authenticate` of its 401 answers (RFC 9110, 11.6.1)."""
+"""Authentication challenges: the header `WWW-Authenticate` of a registry's 401 answers (RFC 9110, 11.6.1)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ PART = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Challenge:
-    """`scheme` is in small letters; `realm` of a bearer challenge is the address of the token service."""
+    """One challenge. `scheme` is in lower case; `realm` of a bearer challenge is the token service's address."""
 
     scheme: str
     realm: str = ""
     service: str = ""
 
     def token_url(self, repository: str) -> str:
-        """Where to get a token that lets us read `repository`.
+        """Return the address of a token that allows reading `repository`.
 
-        The scope is ours: nvcr.io names an empty one (`scope=""`), and an older form of it one in the realm that asks
-        to push as well.
+        The scope is always our own: nvcr.io sends an empty one (`scope=""`), and an older form of it one in the realm
+        that asks to push as well.
         """
         parts = urlsplit(self.realm)
         asked = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("scope", "service")]
@@ -38,7 +38,7 @@ class Challenge:
 
 
 def read_challenges(header: str) -> tuple[Challenge, ...]:
-    """All challenges of a header, in its order; what cannot be read ends it."""
+    """Return all challenges of a header, in its order, up to the first part that cannot be parsed."""
     found: list[dict[str, str]] = []
     at = 0
     while part := PART.match(header, at):

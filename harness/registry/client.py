@@ -1,4 +1,4 @@
-"""A registry's answers as records: tags, digests, and what an image's configuration says."""
+"""Registry client: tags, digests and image configurations, as records."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ import requests
 from pydantic import BaseModel, ValidationError
 
 from harness.registry.access import Access
+from harness.registry.bounded_http import Exchange, Pause, Response, host_of
 from harness.registry.credentials import Logins
 from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, ImageIndex, Manifest, TagPage
 from harness.registry.errors import RegistryDenied, RegistryTrouble
-from harness.registry.exchange import Exchange, Pause, Response, host_of
 from harness.registry.names import DIGEST, TAG, Name, parse
 
 PAGE_TAGS = 1000
 MOST_TAGS = 100_000
 MOST_PAGES = 1000
-"""Some registries send a hundred tags a page, whatever they are asked for; one that sends a single one has no end."""
+"""Most pages of a list of tags: some registries send a hundred tags a page; one that sends a single tag never ends."""
 ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))
 
 Document = TypeVar("Document", bound=BaseModel)
 
 
 class TagSource(Protocol):
-    """Something to ask for the tags of a repository."""
+    """A source of the tags of a repository."""
 
     def tags(self, repository: str) -> tuple[str, ...]:
-        """All tags, in the registry's order. Raises RegistryTrouble: half a list is none."""
+        """Return all tags, in the registry's order. Raises RegistryTrouble if the list is incomplete."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """`size_bytes`: as it is pulled, compressed."""
+    """One layer. `size_bytes` is its compressed size, as it is pulled."""
 
     digest: str
     size_bytes: int
@@ -46,7 +46,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedImage:
-    """What an image says of itself. `digest`: that of its reference (of the index, where that is one)."""
+    """What an image says of itself. `digest` is that of its reference (of the index, if it has one)."""
 
     digest: str
     created: datetime | None
@@ -64,7 +64,7 @@ class _Found:
 
 
 class Registry:
-    """The registries of any number of images, by their references. Remembers tokens while it lives."""
+    """Client of the registries of any number of images, by their references. Keeps tokens in memory."""
 
     def __init__(self, *, exchange: Exchange, access: Access) -> None:
         self._exchange = exchange
@@ -72,17 +72,17 @@ class Registry:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str], *, pause: Pause = time.sleep) -> Registry:
-        """With Docker's own logins. `pause` waits, and may raise Interrupted."""
+        """Return a client that uses Docker's own logins. `pause` waits, and may raise Interrupted."""
         exchange = Exchange(pause=pause)
         return cls(exchange=exchange, access=Access(exchange=exchange, logins=Logins(environ=environ)))
 
     @property
     def requests(self) -> int:
-        """How many requests were made so far."""
+        """Number of requests so far."""
         return self._exchange.requests
 
     def tags(self, repository: str) -> tuple[str, ...]:
-        """As TagSource says. Names that no tag can have are left out: nothing could be pulled by them."""
+        """Return all tags, as TagSource describes. Names that no tag can have are left out: they cannot be pulled."""
         name = parse(repository)
         url = self._url(name, f"tags/list?n={PAGE_TAGS}")
         found: dict[str, None] = {}
@@ -99,7 +99,7 @@ class Registry:
         raise RegistryTrouble(f"{name.host}: the list of tags of {name.repository} has no end; nothing of it is used")
 
     def digest(self, reference: str) -> str | None:
-        """What a tag points to, as `docker pull` has it; None if there is no such tag (any more)."""
+        """Return the digest that a tag points to, as `docker pull` resolves it; None if there is no such tag."""
         name = parse(reference)
         url = self._url(name, f"manifests/{name.reference}")
         answer = self._access.ask(name, url, method="HEAD", accept=ACCEPT)
@@ -110,7 +110,7 @@ class Registry:
         return said if DIGEST.fullmatch(said) else _hash(self._ask(name, url, what=f"tag {name.reference}").body)
 
     def facts(self, reference: str, *, architecture: str = "amd64") -> PublishedImage:
-        """Of an index, those of its image for Linux on this architecture."""
+        """Return what an image says of itself; for an index, its image for Linux on this architecture."""
         name = parse(reference)
         found = self._find(name, architecture)
         digest = found.manifest.config.digest
@@ -125,7 +125,7 @@ class Registry:
         )
 
     def layers(self, reference: str, *, architecture: str = "amd64") -> tuple[Layer, ...]:
-        """What a pull of this image fetches, its configuration included."""
+        """Return the layers that a pull of this image fetches, including its configuration."""
         manifest = self._find(parse(reference), architecture).manifest
         return tuple(Layer(digest=each.digest, size_bytes=each.size) for each in (manifest.config, *manifest.layers))
 
@@ -153,7 +153,7 @@ class Registry:
 
 
 def _check(answer: Response, name: Name, *, what: str) -> None:
-    """Raises RegistryTrouble unless it is an answer that counts."""
+    """Raise RegistryTrouble unless the status is 200 (RegistryDenied for 404)."""
     if answer.status == 404:
         raise RegistryDenied(f"{name.host}: has no {what} of {name.repository}; check the name")
     if answer.status != 200:
@@ -193,7 +193,7 @@ def _chosen(index: ImageIndex, name: Name, architecture: str) -> str:
 
 
 def _next_page(answer: Response, url: str) -> str | None:
-    """The address of the next page, from its `Link`. Only its path and query count: our token goes nowhere else."""
+    """Return the next page's address from `Link`. Only its path and query are used, so that our token stays here."""
     links = requests.utils.parse_header_links(answer.headers.get("Link", ""))
     following = next((link["url"] for link in links if link.get("rel") == "next"), None)
     if following is None:

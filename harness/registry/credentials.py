@@ -1,6 +1,6 @@
-"""Who we are to a registry: what `docker login` left in Docker's own configuration, and nothing else.
+"""Logins for registries: what `docker login` stored in Docker's own configuration, and nothing else.
 
-Secrets stay in memory: helpers are asked through a pipe, and no message or representation holds one.
+Secrets stay in memory: helpers are called through a pipe, and no message or representation contains one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.registry.errors import RegistryTrouble
 from harness.registry.names import DOCKER_HUB
 
 HUB_KEY = "https://index.docker.io/v1/"
-IDENTITY = "<token>"  # the user's name under which helpers keep identity tokens
+IDENTITY = "<token>"  # the user name under which helpers keep identity tokens
 HELPER_S = 30.0
 
 
@@ -33,13 +33,13 @@ class Login:
 
     @property
     def basic(self) -> str:
-        """The value of an `Authorization` header."""
+        """Value of an `Authorization` header."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logins:
-    """`config.json` of Docker, and the helpers that it names. Read when it is asked: `docker login` may come later."""
+    """Docker's `config.json` and the helpers that it names. Read at every use: `docker login` may come later."""
 
     environ: Mapping[str, str]
 
@@ -49,7 +49,7 @@ class Logins:
         return Path(self.environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
 
     def of(self, host: str) -> Login | None:
-        """The login for a registry, by the order that Docker has: helper of the host, general store, the file.
+        """Return the login for a registry, in Docker's order: the host's helper, the general store, the file.
 
         Raises RegistryTrouble if the configuration cannot be read or a helper fails.
         """
@@ -93,7 +93,7 @@ class Logins:
         return Login(user=user, password=password.rstrip("\0"))
 
     def _ask_helper(self, helper: str, key: str) -> Login | None:
-        """What a helper has for `key`: the protocol of docker-credential-helpers. None if it has nothing."""
+        """Return what a helper has for `key` (protocol of docker-credential-helpers); None if it has nothing."""
         name = f"docker-credential-{helper}"
         program = shutil.which(name, path=self.environ.get("PATH"))
         if program is None:

@@ -1,4 +1,4 @@
-"""The JSON that registries send, as far as we read it. A registry is not trusted: what does not fit is refused."""
+"""The JSON documents of registries, as far as needed. Registries are not trusted: what does not fit is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class TagPage(BaseModel):
-    """One page of `/tags/list`; null is how some registries write "none"."""
+    """One page of `/tags/list`; some registries write null for "none"."""
 
     tags: list[str] | None
 
@@ -61,7 +61,7 @@ class Config(BaseModel):
 
 
 class Token(BaseModel):
-    """A token service writes one of these, or both."""
+    """Answer of a token service, which has one of these fields or both."""
 
     token: Annotated[str, Field(pattern=r"^[\x21-\x7e]*$")] = ""
     access_token: Annotated[str, Field(pattern=r"^[\x21-\x7e]*$")] = ""

@@ -1,5 +1,6 @@
-"""What can go wrong with a registry. Each message is one line: the host, what, and what to do; never a URL, which may
-hold a signature or a password."""
+"""Errors of registries. Each message is one line with the host, what is wrong and what to do. It never contains a URL,
+which may hold a signature or a password.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +8,16 @@ from harness.errors import InfrastructureError
 
 
 class RegistryTrouble(InfrastructureError):
-    """A registry does not answer, or not as a registry: nothing is known, and nothing may follow from it."""
+    """A registry does not answer, or not as a registry: nothing is known, and nothing may be concluded from that."""
 
 
 class RegistrySilent(RegistryTrouble):
-    """It cannot be reached, or stays busy, after all attempts: another question would wait as long."""
+    """A registry cannot be reached, or stays busy, after all attempts; another request would wait as long."""
 
 
 class RegistryDenied(RegistryTrouble):
-    """There is no such repository or image, or it is not for us: a registry need not say which."""
+    """There is no such repository or image, or access is denied; a registry need not say which."""
 
 
 class Fleeting(Exception):
-    """Something that may be better at the next attempt. Only seen inside this part."""
+    """A failure that may go away at the next attempt. Used only inside this package."""

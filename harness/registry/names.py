@@ -13,7 +13,7 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, kw_only=True)
 class Name:
-    """`host` as users and Docker's configuration name it; `reference` is a tag or a digest."""
+    """A parsed reference. `host` is as users and Docker's configuration write it; `reference` is a tag or a digest."""
 
     host: str
     repository: str
@@ -21,12 +21,12 @@ class Name:
 
     @property
     def server(self) -> str:
-        """The host that serves the API: the hub's is another one."""
+        """Host that serves the API; Docker Hub's differs from its name."""
         return "registry-1.docker.io" if self.host == DOCKER_HUB else self.host
 
     @property
     def is_loopback(self) -> bool:
-        """Docker takes registries of this machine without TLS, and any certificate of theirs."""
+        """Whether the host is this machine: Docker then accepts a registry without TLS, or with any certificate."""
         host = self.host.rpartition(":")[0] if re.search(r":\d+$", self.host) else self.host
         try:
             return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
@@ -34,7 +34,7 @@ class Name:
             return False
 
     def at(self, reference: str) -> Name:
-        """The same repository at another tag or digest."""
+        """Return the same repository at another tag or digest."""
         return Name(host=self.host, repository=self.repository, reference=reference)
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Name:
 
 
 def parse(reference: str) -> Name:
-    """`reference` as Docker reads it; without a tag it is `latest`."""
+    """Parse `reference` as Docker does; without a tag it is `latest`."""
     rest, at, digest = reference.partition("@")
     host, slash, path = rest.partition("/")
     if not slash or not (set(".:") & set(host) or host == "localhost"):

@@ -1,4 +1,4 @@
-"""Which tags a pattern and two bounds mean, and their order: by the version in them, 20.12 < 21.02 < 22.12. Pure."""
+"""Selection and order of tags: by a pattern, two bounds and the version in each tag, 20.12 < 21.02 < 22.12. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def is_bound(text: str) -> bool:
 
 
 def in_range(tags: Iterable[str], *, match: str, first: str | None = None, last: str | None = None) -> list[str]:
-    """The tags that fit `match` and lie between two bounds (both belong to it), oldest first.
+    """Return the tags that fit `match` and lie between two bounds (inclusive), oldest first.
 
-    The version begins where the pattern's first wildcard does; tags without one there, such as `latest`, have no
-    place in a history and are left out. Only as much as a bound says counts: `last="23.03"` takes 23.03.1 as well.
+    The version begins at the pattern's first wildcard; tags without a version there, such as `latest`, have no place in
+    a history and are left out. Versions are compared only to the precision of a bound: `last="23.03"` includes 23.03.1.
     """
     start = WILDCARD.search(match)
     prefix = start.start() if start else 0
@@ -45,12 +45,12 @@ def _version(text: str) -> Version | None:
 
 
 def _upto(version: Version, bound: Version) -> Version:
-    """`version` with no more of its parts than the bound has; for a bound that is a pre-release or such, all of it."""
+    """Return `version` cut to as many parts as the bound has; all of it if the bound is a pre-release or such."""
     if bound.pre or bound.dev is not None or bound.post is not None:
         return version
     return Version(".".join(str(part) for part in version.release[: len(bound.release)]))
 
 
 def _pieces(tag: str) -> list[tuple[int, int, str]]:
-    """py3 before py10: numbers by their value."""
+    """Split a tag so that numbers sort by value: py3 before py10."""
     return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in PIECE.findall(tag)]

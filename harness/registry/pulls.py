@@ -1,4 +1,4 @@
-"""How much a pull fetches: compressed layers, those that images share counted once."""
+"""Download size of pulls: compressed layers, with layers that images share counted once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from harness.registry.errors import RegistryTrouble
 
 @dataclass(frozen=True, kw_only=True)
 class Pulls:
-    """`total_bytes`: of all that are known, together. `unknown`: why others could not be told, by reference.
-
-    What an engine has already is not taken off: that is for whoever asks the engine.
+    """Sizes of several pulls. `total_bytes` is that of all known ones together; `unknown` gives the reason for the
+    others, by reference. Layers that an engine has already are not subtracted; only the engine knows them.
     """
 
     total_bytes: int
@@ -21,14 +20,14 @@ class Pulls:
 
 
 def pull_bytes(registry: Registry, reference: str, *, architecture: str = "amd64") -> int:
-    """What a pull of one image fetches where nothing of it is there yet. Raises RegistryTrouble."""
+    """Return the bytes that a pull of one image fetches if none of it is there yet. Raises RegistryTrouble."""
     return sum(
         {layer.digest: layer.size_bytes for layer in registry.layers(reference, architecture=architecture)}.values()
     )
 
 
 def pull_plan(registry: Registry, references: Iterable[str], *, architecture: str = "amd64") -> Pulls:
-    """What pulling all of these fetches. Asks two or three times an image; never raises RegistryTrouble."""
+    """Return what pulling all of these fetches, with two or three requests an image. Never raises RegistryTrouble."""
     layers: dict[str, int] = {}
     unknown: dict[str, str] = {}
     for reference in dict.fromkeys(references):

@@ -1,28 +1,30 @@
-"""Findings by their places: in the order in which all reports number them, and by cell."""
+"""Findings in the order in which all reports number them, findings by cell, and the cells within a bad range."""
 
 from __future__ import annotations
 
 from harness.model import Cell, Finding, RunResult, Variant, signal_of
 
 Place = tuple[str, str, str, str]
+"""Series, lane, variant, and metric."""
 
 
 def place_of(finding: Finding) -> Place:
+    """Return the place of a finding."""
     return finding.series, str(finding.lane), variant_key(finding.variant), finding.metric
 
 
 def place_of_cell(cell: Cell) -> Place:
-    """As `place_of` has it, with the version in the metric's stead."""
+    """Return series, lane, variant and version of a cell."""
     return cell.image.series, str(cell.lane), variant_key(cell.variant), cell.image.version
 
 
 def variant_key(variant: Variant) -> str:
-    """The same for the same scenario and params; `1` and `"1"` are two."""
+    """Return a key for scenario and params, in which `1` and `"1"` differ."""
     return f"{variant.scenario.name} {variant.params!r}"
 
 
 def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
-    """By a cell's id: the findings that begin with its version, good or bad."""
+    """Return, by cell id, the findings that begin with the cell's version, good or bad."""
     found: dict[tuple[str, ...], list[Finding]] = {}
     for one in ordered(result):
         found.setdefault((*place_of(one)[:3], one.after), []).append(one)
@@ -31,8 +33,9 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
 
 
 def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
-    """`place_of_cell` of the cells in which a level or a value is worse than before: from each first bad version until
-    it is good again. Each alone may be good.
+    """Return `place_of_cell` of the cells in which a level or a value is worse than before.
+
+    That holds from each first bad version until the first good one. The verdict of such a cell alone may be good.
     """
     changes: dict[Place, dict[str, bool]] = {}
     for one in ordered(result):
@@ -52,7 +55,7 @@ def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
 
 
 def positions(result: RunResult) -> dict[tuple[str, str], int]:
-    """(series, version) -> its place in the history, 0 is the oldest."""
+    """Return the position of each (series, version) in its history, 0 for the oldest."""
     return {
         (series.name, image.version): position
         for series in result.plan.matrix.series
@@ -61,7 +64,7 @@ def positions(result: RunResult) -> dict[tuple[str, str], int]:
 
 
 def ordered(result: RunResult) -> list[Finding]:
-    """The findings by place, each history from old to new; those that another one explains come last."""
+    """Return the findings grouped by place, each history from old to new; those that another one explains come last."""
     where = positions(result)
     first_seen: dict[Place, int] = {}
     for finding in result.findings:

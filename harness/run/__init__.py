@@ -1,7 +1,7 @@
-"""What touches engines: hosts, images, and the one conversation that every trial is.
+"""Everything that touches engines: hosts, images, and the conversation with the agent in each trial.
 
-`ENGINES` maps a kind of engine to the function that opens it. Both kinds obey one contract
-(`tests/contract`); `trial.run_trial` holds the conversation with the agent over either.
+`ENGINES` maps a kind of engine to the function that opens it. Both kinds obey one contract (`tests/contract`);
+`trial.run_trial` holds the conversation with the agent over either.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ ENGINES: Mapping[str, Callable[..., Engine]] = {"docker": docker.open_engine, "p
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
-    """The engine of `host`. Raises EngineUnreachable, a line that says what to do."""
+    """Open the engine of `host`. Raises EngineUnreachable, whose one-line message says what to do."""
     return ENGINES["process" if host.is_process else "docker"](host, environ=environ, say=say)

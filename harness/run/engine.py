@@ -1,4 +1,4 @@
-"""The contract of an engine: what `docker.py` and `process.py` implement and `tests/contract` holds them to."""
+"""The contract of an engine: `run/docker` and `run/process` implement it, `tests/contract` tests both."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 
 Say = Callable[[str], None]
-"""Takes one short line on what is being done now. Told again several times a second while something long goes on, as
-it may raise Interrupted: what was being made is then given up."""
+"""Takes one short line on what is being done now. It is called several times a second during a long operation,
+because it may raise Interrupted; the operation is then abandoned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
     """An image that is ready to launch on one engine.
 
-    `reference` is what the engine launches (an image id, or the interpreter's path). `digest` is the identity:
-    for images the digest or id, for environments a hash of the interpreter and of everything installed. `labels` and
+    `reference` is what the engine launches (an image id, or the interpreter's path). `digest` is the identity: for
+    images the digest or id, for environments a hash of the interpreter and of everything installed. `labels` and
     `environment` are the image's own.
     """
 
@@ -34,10 +34,10 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """An image or environment that the harness got: what it may remove, and nothing else.
+    """An image or environment that the harness pulled or made. Nothing else may be removed.
 
-    `reference` as in Prepared, `name` for users. `made`: built or installed, not pulled. `layers` are its bytes by what
-    several may share; what is shared with anything that is not the harness's is left out.
+    `reference` is as in Prepared, `name` is for users. `made`: built or installed, not pulled. `layers` holds bytes by
+    shareable part; a part that an image of other origin shares is left out.
     """
 
     reference: str
@@ -48,8 +48,8 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What is copied in: path under the agent's root -> content. `job` is written as job.json. Those of `executable`
-    may be executed there, by any user."""
+    """The files to copy in: path under the agent's root -> content. `job` is written as job.json. Any user may
+    execute the files in `executable` there."""
 
     job: Mapping[str, Any]
     files: Mapping[str, bytes]
@@ -58,9 +58,9 @@ class Payload:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
-    """One trial to start. `labels` mark what is created (`harness.run`, `harness.cell`, `harness.trial`, …).
+    """One trial to start, with the GPUs that it gets.
 
-    `gpus` are those that it gets.
+    `labels` mark everything that is created (`harness.run`, `harness.cell`, `harness.trial`, …).
     """
 
     prepared: Prepared
@@ -72,10 +72,10 @@ class LaunchRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How the agent's process or container ended, by the engine's word.
+    """How the agent's process or container ended, as the engine reports it.
 
-    `exit_code` is 128 + n for a death by signal n. `stderr_tail` is the end of what was written to stderr outside
-    the protocol: why an entrypoint or an interpreter did not start.
+    `exit_code` is 128 + n for a death by signal n. `stderr_tail` is the end of what was written to stderr outside the
+    protocol: why an entrypoint or an interpreter did not start.
     """
 
     exit_code: int | None = None
@@ -88,79 +88,93 @@ class Session(Protocol):
     """A running trial."""
 
     def send(self, data: bytes) -> None:
-        """Write to the agent's stdin. Silently lost if it is gone: `receive` will say so."""
+        """Write to the agent's stdin. If the agent is gone, the data is lost silently; `receive` reports the end."""
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """The next bytes of its stdout, b"" if there were none within `timeout_s`, None at the end of output."""
+        """Return the next bytes of its stdout, b"" if none came within `timeout_s`, None at the end of output."""
 
     def exit(self) -> Exit:
-        """After the end of output: how it ended. Waits a few seconds at most."""
+        """Return how it ended. Call it after the end of output; it waits a few seconds at most."""
 
 
 class Lease(Protocol):
-    """A host that is ours."""
+    """A host that this process holds."""
 
     def check(self) -> None:
-        """Raises InfrastructureError if somebody else may use the host by now. To be asked before each trial."""
+        """Raise InfrastructureError if another harness may use the host by now. Call it before each trial."""
 
 
-class Engine(Protocol):
-    """One host's engine. Thread-safe only in that each host's thread has its own.
-
-    Opening raises EngineUnreachable with what to do.
-    """
-
-    facts: Mapping[str, Any]
-    """The lane's fingerprint as far as the engine knows it: cpu model, cpus, memory_bytes, kernel, architecture,
-    engine version. Part of every trial's key."""
-
-    def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
-        """The GPUs of this host, asked of its driver; () if the driver has none. `images` are those that will run
-        there: a container engine asks in one of them, or in any that it has. Raises InfrastructureError."""
+class ImageStore(Protocol):
+    """The images of one host: what gets them, finds them and removes them."""
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        """Pull, build or install, or find what is there. Raises ImageUnavailable (message starts with image.where)."""
+        """Pull, build or install the image, or find it. Raises ImageUnavailable (message starts with image.where)."""
 
     def at_hand(self, image: Image) -> bool:
-        """Whether `prepare` would find it without a pull, a build or an install. Quick, and asks no registry: a tag
-        may have been republished. Raises InfrastructureError (never ImageUnavailable: `prepare` tells that)."""
+        """Return whether `prepare` would find it without a pull, a build or an install. Quick: no registry is asked,
+        although a tag may have been republished. Raises InfrastructureError (never ImageUnavailable, which is left
+        to `prepare`)."""
 
     def look(self, image: Image, say: Say) -> Prepared | None:
-        """What `prepare` would give, of what is `at_hand` and as it is there: no registry is asked; None if it is not.
-        Raises InfrastructureError."""
+        """Return what `prepare` would return for an image that is `at_hand`, without asking a registry; None if it
+        is not there. Raises InfrastructureError."""
 
     def holds(self, prepared: Prepared) -> bool:
-        """Whether what was prepared is there still. Raises InfrastructureError."""
+        """Return whether a prepared image is still on the host. Raises InfrastructureError."""
 
     def size_bytes(self, prepared: Prepared) -> int:
-        """What it takes on this host. Raises InfrastructureError."""
-
-    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
-        """Start the agent in a fresh container or process. Everything created is removed on leaving, whatever
-        happened. Raises InfrastructureError."""
-
-    def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        """This host is for us alone meanwhile, whoever else sweeps on it and from wherever. Waits for who has it, and
-        says who that is; a holder that died has it no longer. Raises Interrupted once `stopped`,
-        InfrastructureError."""
-
-    def leftovers(self) -> tuple[str, ...]:
-        """Names of what `remove_leftovers` would remove. Raises InfrastructureError."""
-
-    def remove_leftovers(self) -> int:
-        """Remove what dead runs left behind (never anything that is not ours, or of a run that lives); how many."""
+        """Return the bytes that the image takes on this host. Raises InfrastructureError."""
 
     def kept(self) -> tuple[Kept, ...]:
-        """What the harness got there, by the host's own record. Raises InfrastructureError."""
+        """Return the images that the harness pulled or made, by the host's record. Raises InfrastructureError."""
 
     def remove(self, kept: Kept, say: Say) -> bool:
-        """Remove one of those, and nothing that anything uses; whether it is gone. Raises InfrastructureError."""
+        """Remove one of those unless it is in use; return whether it is gone. Raises InfrastructureError."""
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        """Remove the images or environments that the harness made or pulled and nothing uses now; their names, as in
-        `kept`. What was there before stays, and what somebody else gave a name."""
+        """Remove the images or environments that the harness made or pulled and that are not in use; return their
+        names, as in `kept`. An image stays if it was there before, or if a user named it."""
+
+
+class Launcher(Protocol):
+    """What starts trials on one host."""
+
+    facts: Mapping[str, Any]
+    """The lane's fingerprint as far as the engine has it: cpu model, cpus, memory_bytes, kernel, architecture,
+    engine version. Part of every trial's key."""
+
+    def launch(self, launch: LaunchRequest) -> AbstractContextManager[Session]:
+        """Start the agent in a fresh container or process. Everything created is removed on leaving, in any case.
+        Raises InfrastructureError."""
+
+    def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
+        """Hold this host exclusively during the block, against every other sweep on it, from whichever machine.
+        While it is taken, wait and report the holder; a dead holder no longer counts. Raises Interrupted once
+        `stopped`, InfrastructureError."""
+
+
+class Janitor(Protocol):
+    """What removes the leftovers of dead runs from one host."""
+
+    def leftovers(self) -> tuple[str, ...]:
+        """Return the names of what `remove_leftovers` would remove. Raises InfrastructureError."""
+
+    def remove_leftovers(self) -> int:
+        """Remove what dead runs left behind, never anything of a living run or of other origin; return how many."""
+
+
+class Engine(ImageStore, Launcher, Janitor, Protocol):
+    """One host's engine. Not thread-safe: each host's thread has its own.
+
+    Opening one raises EngineUnreachable, whose message says what to do.
+    """
+
+    def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
+        """Return the GPUs of this host, as its driver lists them; () if the driver lists none. `images` are those
+        that will run there: a container engine runs its probe in one of them, or in any other that it has. Raises
+        InfrastructureError."""
 
     def condition(self, say: Say) -> HostCondition:
-        """How the host is. Nothing of it is changed. Raises InfrastructureError."""
+        """Return the state of the host, without changing anything. Raises InfrastructureError."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Trouble of the network passes; what is wrong with a name or a build does not. Only the first is tried again."""
+"""Retries after network trouble, which passes; a wrong name or a failed build does not, so it is not retried."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from harness.run.engine import Say
 from harness.run.waiting import BEAT_S
 
 WAITS_S = (5.0, 20.0)
+"""Waits before the retries, in seconds."""
 BUSY = re.compile(
     r"too ?many ?requests|bad gateway|service unavailable|\b(status|error|code|http):? (code )?(429|50[0234])\b",
     re.IGNORECASE,
 )
-"""Whoever was asked is there, and cannot answer now."""
+"""Messages of a server that is reachable but cannot answer now."""
 NETWORK = re.compile(
     r"time-?out|timed out|connection (refused|reset|aborted|broken)|no such host|name resolution|max retries exceeded"
     r"|network is unreachable|no route to host|tls handshake|incompleteread|unexpected eof|: eof\b|" + BUSY.pattern,
@@ -27,19 +28,19 @@ T = TypeVar("T")
 
 
 class NetworkTrouble(ImageUnavailable):
-    """An image could not be had because of the network: worth another try."""
+    """An image is unavailable because of the network: a retry may help."""
 
 
 def unavailable(message: str, *, cause: str) -> ImageUnavailable:
-    """The error to raise for an image; `cause`, what the engine or pip said, tells whether it was the network."""
+    """Return the error for an image. `cause`, the engine's or pip's message, decides whether it is NetworkTrouble."""
     return (NetworkTrouble if NETWORK.search(cause) else ImageUnavailable)(message)
 
 
 class NetworkRetries:
-    """Tries again what failed by the network, after waits that `say` may interrupt.
+    """Retries what failed because of the network, after waits that `say` may interrupt.
 
-    A network that is still down after the last wait is not waited for again until something has succeeded: twenty
-    versions behind a dead registry would wait for ten minutes to say one thing.
+    Once the network is still down after the last wait, there are no further waits until something has succeeded: with
+    twenty versions behind a dead registry, the waits would take ten minutes and give the same message.
     """
 
     def __init__(self, waits_s: tuple[float, ...] = WAITS_S, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -47,7 +48,7 @@ class NetworkRetries:
         self._sleep = sleep
 
     def through(self, attempt: Callable[[], T], *, say: Say) -> T:
-        """What `attempt` returns; raises what it raises when it cannot be had."""
+        """Return what `attempt` returns; raise what it raises if it cannot succeed."""
         while True:
             try:
                 result = attempt()

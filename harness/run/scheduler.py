@@ -1,4 +1,4 @@
-"""What a host's run is told: which cells, whose judgement, and who says what is launched next."""
+"""The interfaces between a host's run and the rest: its cells, the judge's oracle, the scheduler and the journal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from harness.model import Cell, Skip, Trace, Trial
 from harness.run.engine import Prepared
 
 SETUP_TRIES = 2
+"""Failed setups after which a cell is not launched again."""
 
 
 class Journal(Protocol):
-    """Where trials are kept; the run's directory."""
+    """The run's directory, where trials are kept."""
 
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]: ...
 
@@ -26,9 +27,8 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """A trial as what it is, after a look at what it left. `incompatible`: why its image can never run on this lane;
-    `pause_s`: how long the lane rests before the next launch.
-    """
+    """A trial, reclassified by what it shows about the machine. `incompatible`: why its image can never run on this
+    lane; `pause_s`: how long the lane rests before the next launch."""
 
     trial: Trial
     incompatible: str = ""
@@ -37,23 +37,23 @@ class Review:
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle:
-    """What a lane asks of the judge about one cell. Passed in, so that nothing here knows statistics."""
+    """The judge's answers about one cell. They are passed in as functions, so that `run` contains no statistics."""
 
     decide: Callable[[Cell, Trace, bool], str]
     """(cell, trace so far, whole budget wanted) -> "go" or "stop"."""
     needs_whole_budget: Callable[[Cell, Sequence[Trial]], bool]
-    """Whether the cell's next trial has to run all its steps, whatever it looks like."""
+    """Return whether the cell's next trial must run all its steps, whatever its looks show."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
-    """A trial in a few words, and whether it looks bad."""
+    """Return a trial in a few words, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared | None], str | None]
-    """Why an image has no chance on the cell's lane, by its name alone or once it is there; None if it may have one."""
+    """Return why an image cannot run on the cell's lane, by its name or once it is there; None if it may."""
     review: Callable[[Cell, Trial], Review]
 
 
 @dataclass
 class CellRun:
-    """What became of one cell. `problem` says why it could not run, if it could not; `incompatible` why its image never
-    can on this lane; `skipped` why it did not need to.
+    """What became of one cell. `problem`: why it could not run; `incompatible`: why its image never can on this lane;
+    `skipped`: why it did not need to.
 
     `at_hand`: its image was on the host before this run; `image_bytes`: what the image takes there.
     """
@@ -69,11 +69,11 @@ class CellRun:
     at_hand: bool = False
     image_bytes: int | None = None
     adopted: int = 0
-    """How many of the trials are of earlier runs: the first ones."""
+    """Number of trials taken over from earlier runs; they come first in `trials`."""
 
     @property
     def launched(self) -> int:
-        """How many trials of this run there are."""
+        """Number of trials launched in this run."""
         return len(self.trials) - self.adopted
 
     @property
@@ -92,10 +92,9 @@ class CellRun:
 class Batch:
     """What is launched next: one trial of each of `runs`, side by side, in an order that the lane draws.
 
-    `whole`: none of them stops before its whole budget, however quiet it is. `only_known`: nothing is launched, but
-    what earlier runs know of them is taken over. Without runs the block is done, and `skipped` says of the cells that
-    were not launched why they did not need to be. `record` is what the log of decisions keeps of it: `kind`, `reason`,
-    and whatever else led to it.
+    `whole`: none of them may stop before its whole budget. `only_known`: nothing is launched; only trials of earlier
+    runs are taken over. A batch without runs ends the block; its `skipped` then gives the reason for each cell that was
+    not launched. `record` goes to the log of decisions: `kind`, `reason`, and the figures behind the decision.
     """
 
     runs: tuple[CellRun, ...]
@@ -107,24 +106,23 @@ class Batch:
 
 
 class Scheduler(Protocol):
-    """What is launched next in one block, from what its trials show so far."""
+    """Decides what is launched next in one block, from its trials so far."""
 
     @property
     def lazy(self) -> bool:
-        """Whether images are got only when they are launched, because most of them will not be."""
+        """Whether images are prepared only when they are launched, because most of them will not be."""
 
     def next(self) -> Batch:
-        """The next batch. Every run of it must be runnable; each call follows the trials of the batch before."""
+        """Return the next batch. All its runs must be runnable. It is called again when the batch's trials are done."""
 
     def early(self) -> Sequence[Batch]:
-        """What may be launched before its turn, one run a batch, while the lane has nothing to do but to wait for a
-        pull, which spoils step times. Those of the lowest round are the first; none need be launched.
-        """
+        """Return what may be launched before its turn, one run a batch, while the lane only waits for a pull, which
+        spoils step times. Batches of the lowest round come first; none need be launched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockRun:
-    """The cells of one series, lane and variant, oldest image first, and who says what is launched next."""
+    """The cells of one series, lane and variant, oldest image first, and their scheduler."""
 
     cells: tuple[CellRun, ...]
     scheduler: Scheduler

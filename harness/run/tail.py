@@ -1,4 +1,4 @@
-"""The bounded end of an unbounded stream."""
+"""The last bytes of an unlimited stream."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class BoundedTail:
 
     def add(self, data: bytes) -> None:
         self._kept += data
-        # Cut at twice the limit, not at each addition: many small additions then cost no copying.
+        # Cut only at twice the limit, so that many small additions cause no copying.
         if len(self._kept) > 2 * self._limit_bytes:
             del self._kept[: -self._limit_bytes]
 
     def text(self) -> str:
-        """What is kept, as text; control characters stay, bytes that are no UTF-8 are replaced."""
+        """Return the kept bytes as text; control characters stay, invalid UTF-8 is replaced."""
         return bytes(self._kept[-self._limit_bytes :]).decode(errors="replace")

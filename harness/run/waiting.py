@@ -1,7 +1,7 @@
-"""Waiting that can be interrupted: while nothing happens, `beat` is called again and again, and may raise.
+"""Interruptible waiting: while nothing happens, `beat` is called again and again, and may raise.
 
-A call to the engine cannot be given up by the thread that waits in it, so a long one is made in a thread of its
-own, and its connection is shut from outside. The engine then gives up what it was doing.
+A thread that waits in a call to the engine cannot abandon the call, so a long call runs in a thread of its own, and its
+connection is shut from outside. The engine then abandons the operation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Any, Generic, TypeVar
 from docker import APIClient
 
 BEAT_S = 0.2
+"""Seconds between two calls of `beat`."""
 GIVE_UP_S = 2.0
+"""Seconds to wait for the thread of an abandoned call."""
 
 Beat = Callable[[], object]
 T = TypeVar("T")
@@ -31,7 +33,7 @@ class _Item(Generic[T]):
 
 
 def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> Iterator[T]:
-    """What a streaming call of `api` yields; raises what it raises. Left early, its connection is closed."""
+    """Yield what a streaming call of `api` yields; raise what it raises. An early stop closes the connection."""
     arrived: SimpleQueue[_Item[T] | BaseException | None] = SimpleQueue()
 
     def read() -> None:
@@ -39,7 +41,7 @@ def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> 
             for item in call():
                 arrived.put(_Item(item))
             arrived.put(None)
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             arrived.put(error)
 
     with _responses(api) as responses:
@@ -67,7 +69,7 @@ def _taken(arrived: SimpleQueue[_Item[T] | BaseException | None], *, beat: Beat)
 
 @contextlib.contextmanager
 def _responses(api: APIClient) -> Iterator[list[Any]]:
-    """The responses that the client gets meanwhile: the SDK keeps them to itself."""
+    """Yield a list that collects the client's responses during the block: the SDK does not expose them."""
     found: list[Any] = []
 
     def keep(response: Any, *_: Any, **__: Any) -> None:
@@ -81,15 +83,15 @@ def _responses(api: APIClient) -> Iterator[list[Any]]:
 
 
 def _give_up(thread: threading.Thread, responses: list[Any]) -> None:
-    """End a call that still waits. Before its first response nothing can be shut: it ends with this process."""
+    """End a call that still waits. Before its first response it cannot be shut: it ends with this process."""
     for response in responses if thread.is_alive() else ():
-        with contextlib.suppress(ValueError, RuntimeError, OSError):  # it came to its own end just now
+        with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has just ended by itself
             response.raw.shutdown()
     thread.join(GIVE_UP_S)
 
 
 def run_command(command: list[str], *, environment: Mapping[str, str], beat: Beat) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, its output kept. If `beat` raises, all that it started is killed."""
+    """Run a program to its end and return its output. If `beat` raises, kill all that the program started."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

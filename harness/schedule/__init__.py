@@ -1,1 +1,1 @@
-"""Which cell is launched next."""
+"""Schedulers: which cells are launched next."""

@@ -1,4 +1,4 @@
-"""What a search found, as changes of a history: it knows more than the history's own look at its few launches."""
+"""Changes that a bisection found, in the form of a history's changes: it knows more than its few launches show."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from harness.schedule.bisect import Boundary, Rules
 from harness.schedule.oracle import describe
 
 WORDS: dict[Metric, str] = {"step_time": "slower"}
-"""The levels that are searched."""
+"""Levels that are searched, with their verdicts."""
 
 
 def with_boundaries(
     changes: Sequence[Change], boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], rules: Rules
 ) -> tuple[Change, ...]:
-    """The changes of a block that was searched.
+    """Return the changes of a block that was bisected.
 
-    Levels are the search's own: a history compares full rounds, and a search has none. Of the others each is as wide as
-    the search says: next to a failure that comes now and then it counts what the good launches may have missed.
+    Levels are those of the bisection: a history compares full rounds, and a bisection has none. Every other change is
+    as wide as the bisection says: next to a flaky failure it counts what good launches may have missed.
     """
     kept = [
         found
@@ -34,13 +34,13 @@ def with_boundaries(
         if metric in rules.limits
         for change in _levels(metric, boundaries, cells=cells, rules=rules)
     ]
-    told = {(change.metric, change.kind, change.after) for change in levels}
-    return (*kept, *levels, *(each for each in drifts if (each.metric, each.kind, each.after) not in told))
+    reported = {(change.metric, change.kind, change.after) for change in levels}
+    return (*kept, *levels, *(each for each in drifts if (each.metric, each.kind, each.after) not in reported))
 
 
 def _as_searched(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
-    """A change as wide as the search says. If no version before it is surely good, it is bad from the start, as far as
-    is known; without a version after it that surely is there is no fix.
+    """Return a change as wide as the bisection says. If no version before it is surely good, it is bad from the start,
+    as far as is known; if no version after it is surely good, there is no fix.
     """
     found = next((each for each in boundaries if _meet(each, change)), None)
     if found is None or change.before is None or change.kind == "worse":
@@ -53,7 +53,7 @@ def _as_searched(change: Change, boundaries: Sequence[Boundary]) -> Change | Non
 
 
 def _meet(found: Boundary, change: Change) -> bool:
-    """Whether they may be one: of a metric and a direction, within places that overlap."""
+    """Whether a boundary and a change may be one: of the same metric and direction, at positions that overlap."""
     if found.metric != change.metric or found.worse != (change.kind in ("first_bad", "drift")):
         return False
     return (-1 if found.before is None else found.before) < change.after and (change.before or 0) < found.after
@@ -62,7 +62,7 @@ def _meet(found: Boundary, change: Change) -> bool:
 def _levels(
     metric: Metric, boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], rules: Rules
 ) -> list[Change]:
-    """The steps that are findings. Worse is more; an improvement is one only if it ends something bad."""
+    """Return the steps that are findings. More is worse; an improvement is a finding only if it ends something bad."""
     steps = sorted((each for each in boundaries if each.metric == metric), key=lambda each: each.after)
     heights = [0.0]
     for step in steps:
@@ -82,7 +82,7 @@ def _levels(
 
 
 def _from_start(metric: Metric, steps: Sequence[Boundary], *, above: float, cells: Sequence[CellVerdict]) -> Change:
-    """The oldest version that was launched is worse than the baseline, by the steps between them."""
+    """Return the change of an oldest launched version that is worse than the baseline, by the steps between them."""
     oldest = next(place for place, cell in enumerate(cells) if cell.trials)
     return Change(
         metric=metric,
@@ -114,7 +114,7 @@ def _change(metric: Metric, step: Boundary, *, worse: bool) -> Change:
 
 
 def with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[CellResult, ...]:
-    """Versions that were seen bad once, beyond one that launches agree is bad: why they had no second launch."""
+    """Explain versions that were bad once, beyond one with launches that agree: why they had no second launch."""
     bad_at = {place: at for change in changes for place, at in _beyond(change, changes, len(cells))}
     return tuple(
         cell if place not in bad_at else _confirmed(cell, cells[bad_at[place]]) for place, cell in enumerate(cells)
@@ -122,7 +122,7 @@ def with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) ->
 
 
 def _beyond(change: Change, changes: Sequence[Change], count: int) -> list[tuple[int, int]]:
-    """The places that are bad by this change, as far as it says, each with the version that it names."""
+    """Return the positions that this change makes bad, each with the version that it names."""
     if change.kind == "first_fixed":
         return []
     fixes = [each.after for each in changes if each.metric == change.metric and each.kind == "first_fixed"]
@@ -137,5 +137,7 @@ def _confirmed(cell: CellResult, named: CellResult) -> CellResult:
     seen, is_bad = describe(cell.cell, measured[0])
     if not is_bad:
         return cell
-    told = f"bad since {named.cell.image.version}, where launches agree: the search needed no more of this one"
-    return replace(cell, verdict=replace(cell.verdict, why=f"{seen}; {told}"))
+    reason = (
+        f"bad since {named.cell.image.version}, where launches agree: the search needed no more launches of this one"
+    )
+    return replace(cell, verdict=replace(cell.verdict, why=f"{seen}; {reason}"))

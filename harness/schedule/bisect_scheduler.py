@@ -1,5 +1,4 @@
-"""What is launched next where a change is searched for: trials become what `harness.schedule.bisect` sees of each
-version."""
+"""Scheduler of a block that is bisected: converts trials to the evidence that `harness.schedule.bisect` works with."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from harness.run.scheduler import Batch, CellRun
 from harness.schedule import bisect
 from harness.schedule.oracle import fails_late, judge_trials
 
-TOO_DEAR = "to search on would cost more than to run every version (--search full)"
+TOO_DEAR = "searching on would cost more than running every version (--search full)"
 
 
 @dataclass(kw_only=True)
 class BisectScheduler:
-    """One block, oldest image first. Images are got only when they are launched.
+    """One block, oldest image first. Images are pulled or built only when they are launched.
 
-    `baseline`: the place of the image that bad is measured against.
+    `baseline` is the position of the image that bad is measured against.
     """
 
     runs: Sequence[CellRun]
@@ -30,10 +29,10 @@ class BisectScheduler:
     baseline: int | None = None
     lazy: bool = True
     conclusion: str = ""
-    """What was found, in a sentence; empty until the search is over."""
+    """What was found, in one sentence; empty until the search is over."""
 
     def early(self) -> tuple[Batch, ...]:
-        """Nothing: what is worth a launch is known only after those before it."""
+        """Return nothing: which launches are worthwhile is known only after those before them."""
         return ()
 
     def next(self) -> Batch:
@@ -67,14 +66,14 @@ class BisectScheduler:
         )
 
     def boundaries(self) -> tuple[bisect.Boundary, ...]:
-        """What is found so far."""
+        """Return the changes found so far."""
         return bisect.conclude(self._spots(), rules=self.rules)
 
     def noise(self) -> None:
-        """A search measures none."""
+        """Return None: a bisection measures no A/A noise."""
 
     def _doubted_baseline(self) -> Batch | None:
-        """The baseline once more, if it showed something bad: only what launches of it agree on is usual."""
+        """Return the baseline again if it showed something bad: only what its launches agree on is usual."""
         if self.baseline is None:
             return None
         run = self.runs[self.baseline]
@@ -100,7 +99,7 @@ class BisectScheduler:
         return sum(spot.launches for spot in spots) >= self.asked.least * sum(spot.testable for spot in spots)
 
     def _record(self, decision: bisect.Decision) -> Mapping[str, object]:
-        """Positions are told as versions."""
+        """Return a decision as a record, with versions in place of positions."""
         versions = [run.cell.image.version for run in self.runs]
         return {
             "kind": decision.kind,
@@ -119,7 +118,7 @@ class BisectScheduler:
         ]
 
     def _usual(self) -> Usual:
-        """What is no worse than the baseline."""
+        """Return what the baseline itself shows, and what is therefore not bad."""
         if self.baseline is None:
             return Usual()
         run = self.runs[self.baseline]
@@ -144,7 +143,7 @@ class BisectScheduler:
         )
 
     def _levels(self) -> Mapping[str, Mapping[int, Mapping[int, float]]]:
-        """By metric and place: the logs of what can be compared, by a number for each round that was run."""
+        """Return the logs of comparable figures by metric, position and the number of each round that was run."""
         scenario = self.runs[0].cell.variant.scenario
         if scenario.judge_exit:
             return {}
@@ -162,7 +161,7 @@ class BisectScheduler:
 
 
 def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bool) -> bisect.Evidence:
-    """How launches ended, and when: one fails in the step after the last that it did."""
+    """Return how launches ended, and when: a failure comes in the step after the last one that was made."""
     seen = _evidence(launches, "outcome", usual)
     if not steps_counted:
         return seen
@@ -175,12 +174,12 @@ def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bo
 
 
 def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> bisect.Evidence:
-    told = [_shows(launch, metric, usual) for launch in launches]
-    return bisect.Evidence(good=told.count("good"), bad=told.count("bad"), unsure=told.count("unsure"))
+    shown = [_shows(launch, metric, usual) for launch in launches]
+    return bisect.Evidence(good=shown.count("good"), bad=shown.count("bad"), unsure=shown.count("unsure"))
 
 
 def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
-    """What one launch says by one metric; a launch that failed says nothing of memory, unless it leaked before."""
+    """Return what one launch says by one metric. One that failed says nothing of memory, unless it leaked before."""
     if metric == "outcome":
         return "good" if launch.failure is None or launch.failure in usual.failures else "bad"
     found = launch.found

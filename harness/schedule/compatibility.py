@@ -1,4 +1,4 @@
-"""What a lane is told about images and GPUs: what cannot run there, and what a trial shows of the machine instead."""
+"""Compatibility checks of a lane: images that cannot run on its GPUs, and trials that the machine disturbed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from harness.run.engine import Prepared
 from harness.run.scheduler import Review
 
 PAUSE_S = 30.0
-"""How long a GPU whose clocks were held down gets to cool."""
+"""Pause, in seconds, that lets a GPU cool down after its clocks were held down."""
 
 
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
-    """Why the cell's image has no chance on its lane's GPUs, or None; what is not known is no reason.
+    """Return why the cell's image cannot run on its lane's GPUs, or None; something unknown is no reason.
 
-    `prepared`: the image itself, once it is there. Before, only its name can be looked up.
+    `prepared` is the image itself, once it is there; before, only its name can be looked up.
     """
     source = cell.image.source
     facts = compat.DescribedImage(
@@ -30,8 +30,8 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
 
 
 def review(cell: Cell, trial: Trial) -> Review:
-    """A trial on a GPU as what it is: a failure that was not the image's own is taken from it, and step times from a
-    clock that was held down are marked.
+    """Review a trial on a GPU: a failure that was not the image's own is reclassified, and step times that were
+    measured while a clock was held down are marked.
     """
     if cell.lane.gpu is None:
         return Review(trial=trial)
@@ -41,8 +41,8 @@ def review(cell: Cell, trial: Trial) -> Review:
     found = compat.explain(trial)
     if found is None:
         return Review(trial=trial)
-    told = f"{found.why}: {trial.message}" if trial.message else found.why
+    message = f"{found.why}: {trial.message}" if trial.message else found.why
     if found.kind == "oom":
-        return Review(trial=replace(trial, end="oom", message=told))
+        return Review(trial=replace(trial, end="oom", message=message))
     incompatible = found.why if found.kind == "incompatible" else ""
-    return Review(trial=replace(trial, end="infrastructure", message=told), incompatible=incompatible)
+    return Review(trial=replace(trial, end="infrastructure", message=message), incompatible=incompatible)

@@ -1,4 +1,4 @@
-"""What is launched next where every image is run: rounds of all versions, then more of what is not clear yet."""
+"""Scheduler of a block that runs every version: rounds of all, then more launches where results are unclear."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from harness.judge.cell import verdict
 from harness.judge.comparison.aa_noise import noise_of
 from harness.judge.comparison.equivalence import may_hold
-from harness.judge.comparison.level_figures import has_step_times
+from harness.judge.comparison.launch_figures import has_step_times
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
-from harness.judge.history.precision import differs_late, wants_round
+from harness.judge.history.enough_rounds import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.trace.stopping import is_brief
 from harness.model import Noise, Skip, Trials
@@ -19,19 +19,21 @@ from harness.run.scheduler import Batch, CellRun
 from harness.schedule.oracle import fails_late, judge_trials
 
 MANY_VERSIONS = 4
+"""Fewest versions that show the noise themselves if their steps are brief."""
 REFERENCES = 2
-"""In its turn the oldest version of those that waited for images is launched so often."""
+"""Launches in its turn of the oldest version that waited for images."""
 
 
 @dataclass(kw_only=True)
 class FullScheduler:
     """One block, oldest image first. A round is one trial of every version; after `asked.least` of them
 
-    - all versions whose step times are compared go on together, as long as the comparison is too wide;
-    - a version goes on alone while its own trials disagree, or could settle where an intermittent failure began.
+    - all versions whose step times are compared go on together, as long as the comparison is too imprecise;
+    - a version goes on alone while its own trials disagree, or could settle where a flaky failure began.
 
-    `measures_noise`: one image is launched twice in every round, under two names (`twin`), once its step time turns out
-    to be comparable; how far the two seem apart is the least that can be seen between two versions.
+    `measures_noise`: one image is launched twice in every round, under two names (`twin`, the A/A replicate), once its
+    step times turn out to be comparable. The difference between the two is the smallest that can be seen between two
+    versions.
     """
 
     runs: Sequence[CellRun]
@@ -39,12 +41,12 @@ class FullScheduler:
     measures_noise: bool = False
     twin: CellRun | None = None
     rounds: set[int] = field(default_factory=set)
-    """Those of this run in which the twin's image took part."""
+    """Rounds of this run in which the image of the A/A replicate took part."""
     only: frozenset[str] | None = None
-    """The cells (ids) that may be launched; of the others only what is known counts. None: all."""
+    """Cells (ids) that may be launched; for the others only what is known counts. None means all."""
     conclusion: str = ""
     blocks: int = 1
-    """How many blocks its scenario has: they share the chance of a false alarm."""
+    """Number of blocks of the scenario, which share the chance of a false alarm."""
 
     @property
     def lazy(self) -> bool:
@@ -61,9 +63,9 @@ class FullScheduler:
         return replace(batch, whole=fails_late(self.runs) or self._differs_late())
 
     def early(self) -> list[Batch]:
-        """The launches that are asked for. Where step times are compared, enough are left for rounds in which every
-        version has its turn; and as soon as those rounds are needed, only each version's first launch is made, the
-        longest one, as it runs the whole budget.
+        """Return the launches to make while images are prepared. If step times are compared, enough launches are left
+        for rounds in which every version has its turn; once those rounds are needed, only the first launch of each
+        version is made, the longest one, as it runs the whole budget.
         """
         if self.only is not None:
             return []
@@ -95,24 +97,24 @@ class FullScheduler:
         return self._round(runs, number, reason=f"round {number + 1} of {self.asked.least}")
 
     def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
-        """The oldest version that waited for images again, if no such version had its turn: what waiting does to step
-        times can then be told. No other one in its place, once it had all its launches.
+        """Return the oldest version that waited for images, to launch it again, if no such version had its turn yet:
+        this shows how waiting affects step times. Once it had all its launches, no other version replaces it.
         """
         compared = [run for run in self.runs if run.runnable and _is_compared(run)]
         waited = [run for run in compared if _awaited(run)]
         if not waited or len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
             return []
-        told = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
-        return [] if told or waited[0] in runs or waited[0] not in able else waited[:1]
+        is_known = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
+        return [] if is_known or waited[0] in runs or waited[0] not in able else waited[:1]
 
     @property
     def _has_waited(self) -> bool:
-        """Whether step times are to be compared of launches that waited for images."""
+        """Whether step times are to be compared although launches waited for images."""
         return self.only is None and self._compares_steps and any(_awaited(run) for run in self.runs)
 
     def _may_acquit(self) -> bool:
-        """Whether launches that waited for images may yet show that no version is slower, so that no rounds of all
-        versions are needed.
+        """Whether launches that waited for images may still pass the equivalence test, which saves rounds of all
+        versions.
         """
         scenario = self.runs[0].cell.variant.scenario
         trials = [run.measured if run.runnable else [] for run in self.runs]
@@ -135,7 +137,7 @@ class FullScheduler:
         return Batch(runs=tuple(runs), round=self._next_round(), record=record) if runs else None
 
     def _round(self, runs: Sequence[CellRun], number: int, *, reason: str) -> Batch:
-        """Versions side by side, and the twin beside its own."""
+        """Return a batch of versions side by side, with the A/A replicate beside its original."""
         twin: tuple[CellRun, ...] = ()
         if any(run in self._twinned() for run in runs) or (self.twin is None and self.measures_noise):
             self.rounds.add(number)
@@ -143,14 +145,14 @@ class FullScheduler:
         return Batch(runs=(*runs, *twin), round=number, record=_record("round", reason))
 
     def _catch_up(self) -> Batch | None:
-        """The twin's part of a round that was run before it was known that there would be one."""
+        """Return the A/A replicate's part of a round that ran before the replicate was chosen."""
         if self.twin is None or not self._may_go_on(self.twin):
             return None
         run = {trial.round for original in self._twinned() for trial in original.trials[original.adopted :]}
         missing = (self.rounds & run) - {trial.round for trial in self.twin.measured[self.twin.adopted :]}
         if not missing:
             return None
-        record = _record("twin", "the same image again: how far apart do two equal images seem to be?")
+        record = _record("twin", "the same image again, to measure the A/A noise: how far do two equal images differ?")
         return Batch(runs=(self.twin,), round=min(missing), record=record)
 
     def _wants_round(self) -> str | None:
@@ -168,7 +170,7 @@ class FullScheduler:
         )
 
     def _has_to_confirm(self, run: CellRun) -> bool:
-        """Whether its next launch is a whole one again: that has its turn."""
+        """Whether the next launch must run the whole budget again; it then waits for its turn."""
         scenario = run.cell.variant.scenario
         return not scenario.judge_exit and verdict.needs_whole_budget(
             run.measured, limits=scenario.limits, steps=scenario.steps
@@ -192,13 +194,13 @@ class FullScheduler:
         return {self.runs[place].cell.id: reason for place, reason in places.items()}
 
     def _next_round(self) -> int:
-        """A number that no trial of this block has yet: only what is launched together has the same."""
+        """Return a round number that no trial of this block has yet: only trials launched together share one."""
         return 1 + max((trial.round for run in self.runs for trial in run.trials), default=-1)
 
     def _done(self) -> dict[str, Any]:
         counts = sorted({len(run.measured) for run in self.runs})
         each = " to ".join(map(str, (*counts[:1], *counts[1:][-1:])))
-        return _record("done", f"{each} trials a version; more would settle nothing")
+        return _record("done", f"{each} trials a version; more would not change the result")
 
     def _skipped(self) -> dict[str, Skip]:
         not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
@@ -218,7 +220,7 @@ class FullScheduler:
     # ------------------------------------------------------------ the noise of two equal images
 
     def noise(self) -> Noise | None:
-        """What the launches of the image and its twin show, side by side; those of earlier runs among them."""
+        """Return the A/A noise of the image and its replicate, side by side, launches of earlier runs included."""
         if self.twin is None:
             return None
         ours = {(trial.run, trial.round): trial for run in self._twinned() for trial in run.measured}
@@ -229,10 +231,11 @@ class FullScheduler:
         )
 
     def _find_twin(self) -> None:
-        """Name the oldest version whose step times can be compared; only where there are others to compare it with.
+        """Choose the oldest version whose step times can be compared as the A/A replicate, if there are others to
+        compare.
 
-        It is the same one in every run, in whatever order images come: an older one that is still to be measured is
-        waited for.
+        The choice is the same in every run, in whatever order images arrive: an older version that is still to be
+        measured is waited for.
         """
         wanted = self.measures_noise and self._compares_steps
         if self.twin is not None or not wanted or sum(run.runnable for run in self.runs) < 2:
@@ -243,13 +246,13 @@ class FullScheduler:
             self.twin = CellRun(cell=replace(known.cell, twin=True))
 
     def _tells_its_noise(self, run: CellRun, versions: int) -> bool:
-        """Whether the versions themselves tell how far launches differ: many of them, with steps so short that nobody
-        looks for small changes.
+        """Whether the versions show the noise themselves: many of them, with steps too brief for small changes to
+        matter.
         """
         return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)
 
     def _twinned(self) -> list[CellRun]:
-        """The run of the image that the twin is of."""
+        """Return the runs of the image that the A/A replicate copies."""
         return [run for run in self.runs if self.twin is not None and run.cell.image == self.twin.cell.image]
 
     def _may_go_on(self, run: CellRun) -> bool:
@@ -258,7 +261,7 @@ class FullScheduler:
 
 
 def _is_measured(run: CellRun) -> bool:
-    """Whether its peaks can be compared, if not its step times."""
+    """Whether the peaks of a run can be compared, if not its step times."""
     return any(trial.trace is not None for trial in run.measured)
 
 
@@ -267,7 +270,7 @@ def _is_compared(run: CellRun) -> bool:
 
 
 def _awaited(run: CellRun) -> int:
-    """How many of its launches waited for images."""
+    """Return how many launches waited for images."""
     return sum(trial.pulled == "awaited" for trial in run.measured)
 
 

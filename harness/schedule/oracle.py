@@ -1,4 +1,4 @@
-"""What a run asks of the judge: while it runs, cell by cell, and as a whole."""
+"""The judge as the runner sees it: decisions during a trial, verdicts on cells, and the verdict on the whole run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from harness.schedule.compatibility import cannot_run, review
 
 
 def oracle() -> Oracle:
-    """The judge as a lane's run sees it."""
+    """Return the judge's functions that a lane calls while it runs."""
 
     def decide(cell: Cell, trace: Trace, whole_budget: bool) -> str:
         scenario = cell.variant.scenario
         if scenario.judge_exit:
-            return "go"  # only its end says anything
+            return "go"  # only how it ends counts
         return stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
 
     def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
@@ -36,14 +36,14 @@ def oracle() -> Oracle:
 
 
 def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
-    """The verdict on a cell by its scenario's limits."""
+    """Return the verdict on a cell, by its scenario's limits."""
     scenario = cell.variant.scenario
     return verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
 
 def fails_late(runs: Sequence[CellRun]) -> bool:
-    """Whether further launches of a block have to run their whole budget: one failed after quiet ones stop, or returned
-    NaN: the others must come as far.
+    """Whether further launches of a block have to run their whole budget: one failed later than quiet launches stop, or
+    returned NaN, and the others must get as far.
     """
     if any(trial.not_finite for run in runs for trial in run.measured):
         return True
@@ -52,7 +52,7 @@ def fails_late(runs: Sequence[CellRun]) -> bool:
 
 
 def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
-    """A trial in a few words: its end, or its trace's verdict with the figure that goes with it; and whether bad."""
+    """Describe a trial in a few words, and whether it is bad: its end, or its trace's verdict with the figure."""
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
         last_line = (trial.message.strip().splitlines() or [""])[-1].removeprefix(f"{trial.end}: ")
@@ -69,7 +69,7 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
 
 
 def judge_run(run: CellRun, *, least: int) -> CellResult:
-    """The verdict on what became of a cell. One that could not have its `least` trials is not good yet."""
+    """Return the verdict on a cell's run. One that could not have its `least` trials is not good yet."""
     cell, trials = run.cell, tuple(run.trials)
     if run.incompatible:
         found = CellVerdict(verdict="incompatible", verdicts=("incompatible",), why=run.incompatible)
@@ -91,7 +91,7 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
 
 
 def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
-    """The strongest of what the run shows, as its exit code has it."""
+    """Return the most severe result of the run, which its exit status reports."""
     asked = [cell.verdict for cell in result.cells if not (cell.cell.excluded or cell.skipped)]
     verdicts = {verdict.verdict for verdict in asked}
     if interrupted:

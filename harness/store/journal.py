@@ -19,30 +19,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
-from harness.store.regular_files import folder_in, replace_whole
-from harness.store.trials import read_trial, trial_files, trial_to_json
-
-
-def write_atomically(path: Path, data: str | bytes) -> None:
-    """Write `data` to `path` so that a reader, or a crash at any moment, sees the old file or the new one whole."""
-    _write(path.parent, path.name, data)
-
-
-def _write(root: Path, name: str, data: str | bytes) -> None:
-    """Write a file below `root`, where no link is followed."""
-    *folders, last = PurePosixPath(name).parts
-    try:
-        with folder_in(root, *folders) as folder:
-            replace_whole(folder, last, data.encode() if isinstance(data, str) else data)
-    except OSError as error:
-        raise InfrastructureError(
-            f"{root / name}: cannot write: {error.strerror}; make room or choose another place with --out"
-        ) from error
+from harness.store.atomic_files import write_atomically, write_in
+from harness.store.regular_files import folder_in
+from harness.store.trial_json import read_trial, trial_files, trial_to_json
 
 
 class RunDirectory:
@@ -76,7 +60,7 @@ class RunDirectory:
         return self.path.name
 
     def write(self, name: str, text: str | bytes) -> Path:
-        _write(self.path, name, text)
+        write_in(self.path, name, text)
         return self.path / name
 
     def folder(self, name: str) -> Path:

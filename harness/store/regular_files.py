@@ -1,12 +1,11 @@
-"""Reads and writes files in folders that may have been copied from anywhere: what lies there can be a link, a pipe, a
-device, or larger than any memory. No link is followed, a pipe is not waited for, and what is read has a limit.
+"""Opens files in folders that may have been copied from anywhere: each can be a link, a pipe, a device, or larger than
+any memory. No link is followed, no pipe is waited for, and what is read has a limit.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -66,25 +65,6 @@ def folder_in(root: Path, *names: str) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
-
-
-def replace_whole(folder: int, name: str, content: bytes) -> None:
-    """Write a file into a folder that is open, so that a reader, or a crash at any moment, sees the old one or the new
-    one whole. A link of that name makes way for the file; what it points to stays as it is. Raises OSError.
-    """
-    temporary = f".{name}.{secrets.token_hex(4)}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
 
 
 def _told(error: OSError, name: str | None = None, folder: int | None = None) -> OSError:

@@ -11,7 +11,7 @@ from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Tr
 from harness.store import read_trial, result_file
 from harness.store.plan_entries import plan_of, read_plan_file
 from harness.store.result_file import CauseEntry, CellEntry, ResultFile
-from harness.store.trials import trial_files
+from harness.store.trial_json import trial_files
 
 TWIN = "-twin"
 

@@ -1,4 +1,4 @@
-"""A trace or a history from any file, for `harness judge`."""
+"""Readers of traces and histories from files, for `harness judge`."""
 
 from harness.traces.histories import HistoryFile, read_history
 from harness.traces.reading import Recorded, read_trace, unheard

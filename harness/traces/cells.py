@@ -1,4 +1,4 @@
-"""What a file says in one cell, and what is told of names and numbers that are none."""
+"""Parsing of a single cell of a file, and errors for wrong names and numbers."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from harness.errors import UsageError
 from harness.model import LARGEST
 
 REMEDY = f"rename one ({EXPLAINED}), or judge it with --metric COLUMN"
-CUT = "the last line seems cut, and is left out"
+CUT = "the last line seems truncated and is left out"
 
 
 def check_columns(where: str, names: Sequence[str], metrics: Sequence[str], *, measured: Iterable[str]) -> None:
-    """`measured`: what the columns are, by the names that the judge knows."""
-    found = listed(names)
+    """Check that the columns hold something to judge. `measured` lists the judge's names of them. Raises UsageError."""
+    shown = listed(names)
     for name in metrics:
         if name not in names:
-            raise UsageError(f"{where} no column {name!r}; the columns are: {found}")
+            raise UsageError(f"{where} no column {name!r}; the columns are: {shown}")
     if not (JUDGED & set(measured) or metrics):
         if len(names) == 1 and re.search(r"[;\t]", names[0]):
-            raise UsageError(f"{where} the columns are not separated by commas ({found}); write it with commas")
-        raise UsageError(f"{where} neither memory nor step time is a column ({found}); {REMEDY}")
+            raise UsageError(f"{where} the columns are not separated by commas ({shown}); write it with commas")
+        raise UsageError(f"{where} neither memory nor step time is a column ({shown}); {REMEDY}")
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names, safe to be printed wherever they come from."""
+    """Return the first 20 names as text that is safe to print, whatever their source."""
     shown = [name if name.isprintable() and len(name) <= 40 else reprlib.repr(name) for name in names[:20]]
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return ", ".join(shown) + more or "none"
 
 
 def number(cell: str, *, unit: str = "") -> float | None:
-    """NaN for a blank, None for text. With a `unit`, of nvidia-smi: `12 MiB`, and `[N/A]` where it does not know."""
+    """Return the number in a cell: NaN for a blank, None for text. With a `unit`, accept `12 MiB` and `[N/A]`."""
     text = cell.strip()
     if unit:
         text = "" if text.startswith("[") else text.removesuffix(unit)
@@ -46,7 +46,7 @@ def number(cell: str, *, unit: str = "") -> float | None:
 
 
 def seems_cut(cells: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether a last line that has no end lost some of it, beside the line before: cells, or digits of its last one."""
+    """Whether a last line without a line end lacks cells, or digits of its last cell, compared with the line before."""
     shorter = [len(cell.strip()) for cell in cells[-1:]] < [len(cell.strip()) for cell in before[-1:]]
     return shorter or len(cells) < len(before)
 
@@ -56,7 +56,7 @@ def is_number(cell: str) -> bool:
 
 
 def measured(where: str, value: float) -> float:
-    """`value`, or NaN for an infinity, which some samplers write for what they do not know."""
+    """Return `value`, or NaN for an infinity, which some samplers write for unknown values. Raises UsageError."""
     if value in (math.inf, -math.inf):
         return math.nan
     if abs(value) > LARGEST:

@@ -1,4 +1,4 @@
-"""Reads a history from a CSV: a figure of each version, in rounds or one of each."""
+"""Reader of a history from a CSV: one figure of each version, or one in each round."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ MOST_BYTES = 16 << 20
 MOST_VERSIONS, MOST_ROUNDS = 5000, 1000
 NAMES = ("version", "value", "round")
 SMALLEST, LARGEST = 1e-300, 1e300
-"""Whose logs and ratios are numbers, too."""
+"""Bounds of values: their logs and ratios are still finite floats."""
 
 Cells = Mapping[str, Mapping[str, float]]
-"""Version -> round -> value; versions and rounds in the order in which they come first."""
+"""Version -> round -> value; versions and rounds in order of first appearance."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryFile:
-    """`cells` are positive values; `rounds` the names of all rounds: one, "", where the file tells none."""
+    """A history. `cells` holds positive values; `rounds` the names of all rounds: only "" if the file has no rounds."""
 
     cells: Cells
     rounds: tuple[str, ...]
 
 
 def read_history(path: Path) -> HistoryFile:
-    """The figures of `path`. The header is optional; with one the columns may be in any order, and others are ignored.
+    """Read the figures in `path`. With the optional header, columns may be in any order, and others are ignored.
 
-    Raises UsageError with `path:line:`, what is wrong and what to do.
+    Raises UsageError with `path:line:`, the problem and the remedy.
     """
     rows = _rows(path, _text(path))
     first = next(rows, None)
@@ -78,11 +78,11 @@ def _text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}:1: is no text file; give {EXPECTED}") from error
+        raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, Sequence[str]]]:
-    """Each row that is not blank and no comment, with its line."""
+    """Yield each row that is neither blank nor a comment, with its line number."""
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         for row in reader:
@@ -101,19 +101,19 @@ def _with(
 
 
 def _header(path: Path, line: int, row: Sequence[str]) -> dict[str, int] | None:
-    """Which column is which, or None if the first row holds figures: then they are in the usual order."""
+    """Return the position of each column, or None if the first row holds figures, whose columns are as in NAMES."""
     names = [cell.lower() for cell in row]
     if "version" in names and "value" in names:
         double = next((name for name in NAMES if names.count(name) > 1), None)
         if double is not None:
-            raise UsageError(f"{path}:{line}: column {double!r} is there twice; rename one")
+            raise UsageError(f"{path}:{line}: column {double!r} appears twice; rename one")
         return {name: names.index(name) for name in NAMES if name in names}
     if len(row) not in (2, 3):
         raise UsageError(f"{path}:{line}: has {len(row)} columns and no header; give {EXPECTED}")
     if _number(row[1]) is None:
         raise UsageError(
-            f"{path}:{line}: {reprlib.repr(row[1])} is no number, and the columns are not named `version` and `value`; "
-            f"give {EXPECTED}"
+            f"{path}:{line}: {reprlib.repr(row[1])} is not a number, and the columns are not named `version` and "
+            f"`value`; give {EXPECTED}"
         )
     return None
 
@@ -129,9 +129,9 @@ def _row(where: str, row: Sequence[str], places: Mapping[str, int]) -> tuple[str
     if not version:
         raise UsageError(f"{where} no version; name it, or remove the row")
     if value is None:
-        raise UsageError(f"{where} {reprlib.repr(text)} is no number; correct or remove it")
-    if not SMALLEST <= value <= LARGEST:  # which NaN fulfils no more than zero
-        raise UsageError(f"{where} {reprlib.repr(text)}: values must be positive numbers, as ratios of them are judged")
+        raise UsageError(f"{where} {reprlib.repr(text)} is not a number; correct or remove it")
+    if not SMALLEST <= value <= LARGEST:  # False for NaN, too
+        raise UsageError(f"{where} {reprlib.repr(text)}: values must be positive numbers; their ratios are judged")
     return version, value, turn
 
 

@@ -1,4 +1,4 @@
-"""Reads a trace from a file, whatever wrote it: CSV, a trial of our own journal, mprof, psrecord. Told by content."""
+"""Reader of a trace from a CSV, a trial of the journal, or a log of mprof or psrecord, recognised by content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.traces.tables import disorder, read_columns
 EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, an mprof or a psrecord log"
 MOST_BYTES = 1 << 30
 ENDING = 10
-"""Samples, a tenth of a second apart, in which a program that ends may be seen to give its memory back."""
+"""Maximum number of samples, 0.1 s apart, in which a program that ends returns its memory. More are judged."""
 _HEAD_BYTES = 4096
 _PSRECORD = "# Elapsed time"
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -32,25 +32,25 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What a file holds. `facts`: what a trial of ours said of itself; of other files nothing."""
+    """The content of a file. `facts`: the facts of a trial of the journal; empty for other files."""
 
     trace: Trace
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def unheard(text: str) -> None:
-    """Nobody is there to be told."""
+    """Ignore a note."""
 
 
 def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Callable[[str], None] = unheard) -> Recorded:
-    """What is in `path`, which is read once: it may be a pipe. Columns of a CSV in other units are converted. `note` is
-    told of a unit that some programs mean otherwise, of memory in no unit that is known, and of a last line that
-    seems cut, which is left out.
+    """Read the trace in `path` once, so that it may be a pipe. Columns of a CSV in other units are converted. `note`
+    receives a message about an ambiguous unit, about memory in an unknown unit, and about a last line that seems
+    truncated, which is left out.
 
-    `metrics` are further columns that must be there; other numeric columns are kept too. Logs of samplers that know no
-    steps (mprof, psrecord) count each sample as one step. Blank cells and infinities are NaN; what is left is within
-    LARGEST. Raises UsageError, whatever the bytes, with `path:line:` (of a JSON file `path: key:`), what is wrong and
-    what to do.
+    `metrics` are further columns that must be present; other numeric columns are kept, too. Logs of samplers without
+    steps (mprof, psrecord) count each sample as one step. Blank cells and infinities are NaN; other values are within
+    LARGEST. Raises only UsageError, for any bytes, with `path:line:` (`path: key:` for JSON), the problem and the
+    remedy.
     """
     try:
         content = _content(path).removeprefix(_UTF8_MARK)
@@ -60,11 +60,11 @@ def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Callable[[str],
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {EXPECTED}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}:1: is no text file; give {EXPECTED}") from error
+        raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
 
 
 def _content(path: Path) -> bytes:
-    """The whole file, unless its beginning shows that it is none of ours (/dev/zero has no end)."""
+    """Return the whole file. A binary one is rejected by its beginning, because /dev/zero has no end."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
         content = head if b"\0" in head else head + _rest(path, file)
@@ -93,18 +93,18 @@ def _read_text(path: Path, text: str, metrics: Sequence[str], note: Callable[[st
     return _trace(path, read_columns(path, text, metrics, note))
 
 
-# ---------------------------------------------------------------- our own trials
+# ---------------------------------------------------------------- trials of the journal
 
 
 class _TraceFile(BaseModel):
-    """What is read of a trace in JSON. Whatever else is there belongs to others, or to a later format."""
+    """The fields of a trace in JSON that are read. Further fields are ignored: they may be of a later format."""
 
     columns: dict[str, list[float | None]] | None = None
     looks: list[Look] | None = None
 
 
 class _TrialFile(_TraceFile):
-    """A trial has its trace under `trace`; a trace may also be alone in its file."""
+    """A trial, with its trace under `trace`, or a trace by itself."""
 
     trace: _TraceFile | None = None
     facts: Any = None
@@ -140,9 +140,9 @@ def _column(path: Path, name: str, values: Iterable[float | None]) -> Floats:
 
 
 def _look(path: Path, look: Look) -> Look:
-    """With infinities taken as missing."""
-    told = {name: value for name, value in asdict(look).items() if value is not None}
-    numbers: dict[str, Any] = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in told.items()}
+    """Return the look with infinities as missing values."""
+    present = {name: value for name, value in asdict(look).items() if value is not None}
+    numbers: dict[str, Any] = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in present.items()}
     return Look(**{name: value for name, value in numbers.items() if not math.isnan(value)})
 
 
@@ -152,7 +152,7 @@ def _look(path: Path, look: Look) -> Look:
 def _read_log(
     path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None], *, keyword: str, column: int
 ) -> Trace:
-    """Lines of numbers with MiB in one place. `keyword` begins the lines that count; "": all but comments."""
+    """Read lines with MiB in one column. `keyword` begins the lines that count; "" counts all but comments."""
     memory_mib: list[float] = []
     before: list[str] = []
     for place, line in enumerate(text.splitlines(keepends=True), start=1):
@@ -173,8 +173,8 @@ def _read_log(
 
 
 def _while_it_lived(memory_mib: Sequence[float]) -> Sequence[float]:
-    """Without the end of the program, which its sampler saw from outside: memory that only falls, to the last line, or
-    to what is left of a program that ended, which has none. More rows than an end takes are the program's own doing.
+    """Return the samples without the end of the program, which the sampler observed from outside: memory that falls up
+    to the last line, or to 0. A fall of more than ENDING samples is behaviour of the program and stays.
     """
     alive = len(memory_mib)
     while alive > 1 and memory_mib[alive - 1] == 0:
@@ -189,7 +189,7 @@ def _while_it_lived(memory_mib: Sequence[float]) -> Sequence[float]:
 
 
 def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:
-    """With step numbers of its own if the file has none."""
+    """Return the trace, with its rows numbered from 1 if the file has no steps. Raises UsageError."""
     rest = {name: values for name, values in columns.items() if name != "step"}
     rows = len(next(iter(rest.values()), ()))
     if rows == 0:

@@ -1,4 +1,4 @@
-"""Reads a trace from a CSV: its header, then its rows, fast where they are plain numbers."""
+"""Reader of a trace from a CSV: first the header, then the rows, with a fast path for plain numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.traces.cells import CUT, REMEDY, check_columns, is_number, listed, 
 
 
 def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[str], None]) -> dict[str, Floats]:
-    """The columns of a CSV, by the names and in the units that the judge knows; as `read_trace` has it."""
+    """Return the columns of a CSV under the judge's names and in its units. See `read_trace` for the arguments."""
     header = next(csv.reader(io.StringIO(text, newline="")))
     names = ["step" if name.strip().lower() == "step" else name.strip() for name in header]
     known = recognised(names, apart=metrics)
@@ -40,48 +40,48 @@ def read_columns(path: Path, text: str, metrics: Sequence[str], note: Callable[[
 
 def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], known: Sequence[ColumnName]) -> None:
     if all(is_number(name) for name in names):
-        raise UsageError(f"{where} there is no header; the first line must name the columns, as `step,rss_kib,step_s`")
+        raise UsageError(f"{where} no header; the first line must name the columns, such as `step,rss_kib,step_s`")
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
-        raise UsageError(f"{where} column {reprlib.repr(double[0])} is there twice; rename one")
+        raise UsageError(f"{where} column {reprlib.repr(double[0])} appears twice; rename one")
     for one in known:
         same = [other.name for other in known if other.known == one.known]
         if len(same) > 1:
             raise UsageError(f"{where} the columns {listed(same)} are the same measure; remove all but one")
     check_columns(where, names, metrics, measured={column.known for column in known})
     if missed := overlooked(names, apart=metrics):
-        raise UsageError(f"{where} not a column that is known: {listed(missed)}; {REMEDY}")
+        raise UsageError(f"{where} not a known column: {listed(missed)}; {REMEDY}")
 
 
 def _without_cut_end(path: Path, text: str, note: Callable[[str], None]) -> str:
-    """What is left of a number that was cut is one, too: a row of 80000 that ends at 8 would be a fall of memory."""
+    """Return the text without a truncated last line: 80000 that is cut to 8 would look like a fall of memory."""
     rows, _, last = text.rpartition("\n")
     above, _, before = rows.rpartition("\n")
     if not last or not above or not seems_cut(*(next(csv.reader([line]), []) for line in (last, before))):
-        return text  # of a first row nothing is known: above it is the header
+        return text  # the first row cannot be compared: only the header is above it
     note(f"{path}:{above.count(chr(10)) + 3}: {CUT}")
     return f"{rows}\n"
 
 
 def _check_whose(path: Path, text: str, names: Sequence[str]) -> None:
-    """nvidia-smi writes a row for each GPU, or process: those of several are not one trace."""
+    """Raise UsageError if nvidia-smi's rows are of several GPUs or processes, which are not one trace."""
     for name in tells_whose(names):
         place = names.index(name)
-        told = {cells[place].strip() for _, cells, _ in _rows(text) if len(cells) == len(names)}
-        if len(told) > 1:
-            shown = listed(sorted(told))
-            raise UsageError(f"{path}:1: {name}: rows of several ({shown}); keep those of one, as `nvidia-smi -i 0`")
+        owners = {cells[place].strip() for _, cells, _ in _rows(text) if len(cells) == len(names)}
+        if len(owners) > 1:
+            shown = listed(sorted(owners))
+            raise UsageError(f"{path}:1: {name}: the rows are of several ({shown}); keep one (`nvidia-smi -i 0`)")
 
 
 def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
-    """By numpy's C parser; None for a file with anything but plain numbers in order, which is read with care."""
+    """Parse with numpy's C parser; None if the file holds anything but plain numbers with increasing steps."""
     rows = io.StringIO(text, newline=None)
     rows.readline()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
-    except (ValueError, UserWarning):  # numpy warns of a file without rows
+    except (ValueError, UserWarning):  # numpy warns about a file without rows
         return None
     if table.size == 0 or table.shape[1] != len(names) or bool((np.abs(table) > LARGEST).any()):
         return None
@@ -93,8 +93,8 @@ def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
 def _careful_columns(
     path: Path, text: str, names: Sequence[str], units: Mapping[str, str], note: Callable[[str], None]
 ) -> dict[str, Floats]:
-    """Cell by cell. A blank is NaN, text in a column of `units`, those that are needed, an error; other columns with
-    text are left out.
+    """Parse cell by cell. A blank is NaN. Text is an error in a needed column, one of `units`; other columns with text
+    are left out.
     """
     values: dict[str, list[float]] = {name: [] for name in names}
     before = -math.inf
@@ -115,7 +115,7 @@ def _careful_columns(
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str], bool]]:
-    """Below the header: line, cells, and whether the line may be cut, as it is the last and has no end."""
+    """Yield the line number and the cells of each row, and whether it may be truncated: a last line without its end."""
     reader = csv.reader(io.StringIO(text, newline=""))
     next(reader)
     rows = ((reader.line_num, cells) for cells in reader if cells)
@@ -129,7 +129,7 @@ def _rows(text: str) -> Iterator[tuple[int, list[str], bool]]:
 
 
 def _row(where: str, names: Sequence[str], cells: Sequence[str], units: Mapping[str, str]) -> dict[str, float]:
-    """The numbers of a row, by column; without text where that is allowed."""
+    """Return the numbers of a row by column, without text in columns that are not needed. Raises UsageError."""
     if len(cells) != len(names):
         raise UsageError(f"{where} {len(cells)} cells, but the header has {len(names)} columns; repair it")
     row: dict[str, float] = {}
@@ -139,7 +139,7 @@ def _row(where: str, names: Sequence[str], cells: Sequence[str], units: Mapping[
             row[name] = measured(f"{where} {listed([name])}", value)
         elif name in units:
             shown = reprlib.repr(cell)
-            raise UsageError(f"{where} {name}: {shown} is no number; write a number or leave it blank")
+            raise UsageError(f"{where} {name}: {shown} is not a number; write a number or leave it blank")
     return row
 
 
@@ -151,7 +151,7 @@ def _check_step(where: str, row: Mapping[str, float], *, before: float) -> float
 
 
 def disorder(step: Floats) -> int | None:
-    """The first row whose step is not above the one before."""
+    """Return the first row whose step does not exceed the one before, or None."""
     if np.isnan(step[:1]).any():
         return 0
     wrong = np.flatnonzero(~(np.diff(step) > 0))

@@ -170,7 +170,7 @@ def test_a_container_of_that_name_that_is_none_of_ours(docker: World, client: do
     made = client.api.create_container(lease.EMPTY_IMAGE, ["never"], name=NAME)
     try:
         with pytest.raises(
-            InfrastructureError, match=r"hosts\.here: a container 'harness-lease' .* none of ours; rename"
+            InfrastructureError, match=r"hosts\.here: the harness did not make the container 'harness-lease'; rename"
         ):
             docker.engine.lease(quiet, never).__enter__()
     finally:

@@ -22,8 +22,8 @@ from paramiko import SSHException
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Build, Image, Install
 from harness.run.docker.client import engine_errors, explanation
-from harness.run.docker.connection import in_time
 from harness.run.docker.engine import DockerEngine, open_engine
+from harness.run.docker.reachability import in_time
 from harness.run.images.build import build
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 
@@ -72,7 +72,7 @@ def test_an_engine_that_is_not_there(engine: str, told: str) -> None:
 
 def test_an_address_where_no_engine_answers() -> None:
     answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    with listening(answer) as port, pytest.raises(EngineUnreachable, match="what answers there is no Docker Engine"):
+    with listening(answer) as port, pytest.raises(EngineUnreachable, match="what answers there is not a Docker Engine"):
         open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
 
 
@@ -412,9 +412,7 @@ class OtherMachines(NoSuchImage):
 
 @docker_only
 def test_an_image_for_other_machines_is_not_a_wrong_name(impatient: DockerEngine) -> None:
-    told = pytest.raises(
-        ImageUnavailable, match=r"no matching manifest.*; it is not made for machines of that host's k"
-    )
+    told = pytest.raises(ImageUnavailable, match=r"no matching manifest.*; it has no build for that host's platform")
     with serving(OtherMachines) as port, told:
         impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)
 

@@ -25,7 +25,7 @@ RULE = "input in {random, variable}; 2 variants bad, 1 good"
 UNDECIDED = (
     "tensorflow leaks 24 KiB a step in every version from 1.15.5+nv22.12, the oldest that can be judged, "
     "on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: run 1.15.5+nv22.12 on the RTX 3090, "
-    "which the matrix leaves out, to tell."
+    "which the matrix leaves out, to settle it."
 )
 DECIDED = "tensorflow leaks 24 KiB a step since 1.15.5+nv22.12, on both cards; not the RTX 4090's fault."
 

@@ -99,7 +99,7 @@ def test_another_card_than_asked_for_is_noticed(two_cards: Daemon) -> None:
         first, second = found.engine.gpus([], quiet)
         with changed(two_cards, gives={first.uuid: second.uuid}):
             trial = trial_on(found, first)
-    assert mismatch((first,), trial.facts).startswith("not the GPU that was asked for: asked for 0 NVIDIA GeForce RTX")
+    assert mismatch((first,), trial.facts).startswith("not the requested GPU: requested 0 NVIDIA GeForce RTX")
 
 
 def test_a_card_that_is_gone_and_a_hook_that_fails_are_infrastructure(lab: Lab) -> None:

@@ -180,7 +180,7 @@ def test_judge_goes_on_past_what_it_cannot_read(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert [json.loads(line)["trace"] for line in done.stdout.splitlines()] == [str(good)] * 2
     assert {line.split(": ")[1] for line in done.stderr.splitlines()} == {"note", names[0], f"{names[2]}:2"}
-    assert f"{good}:201: the last line seems cut" in done.stderr
+    assert f"{good}:201: the last line seems truncated" in done.stderr
 
 
 @pytest.mark.parametrize("limit", ["nan", "inf", "-inf", "1e999", "much"])

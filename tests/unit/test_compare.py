@@ -127,7 +127,7 @@ def test_the_story_as_it_was_names_the_cell_that_would_tell(runs: Runs) -> None:
     assert found.together is not None
     assert sentence(found.together) == (
         "signal_ops leaks 24 KiB a step in 22.12, on the RTX 4090; whether the image or the RTX 4090 "
-        "is at fault is undecided: run 22.12 on the RTX 3090 to tell. Layer: native heap."
+        "is at fault is undecided: run 22.12 on the RTX 3090 to settle it. Layer: native heap."
     )
 
 

@@ -58,7 +58,7 @@ def test_help_teaches_by_example_and_tells_how_it_ends(name: str) -> None:
     """Who is stuck on a terminal reads this, not the docs."""
     told = CliRunner().invoke(cli, [name, "--help"], env={"COLUMNS": "80"}).output
     assert re.search(rf"^    harness {name}\b", told, re.MULTILINE), "no example"
-    assert "Ends with " in told
+    assert "Exit status: " in told
     assert max(map(len, told.splitlines())) <= 80
     examples = re.findall(rf"^    harness {name}\b.*$", told, re.MULTILINE)
     assert {option for line in examples for option in named(line)} <= options(name)

@@ -106,7 +106,7 @@ def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
 
 def test_a_cell_is_named_by_id_or_by_words_that_fit_no_other(run: StoredRun) -> None:
     cell = find_cell(run, ["6.3.0"])
-    assert find_cell(run, [cell.id]) == find_cell(run, ["multidict 6.3.0 here keep=True"]) == cell
+    assert find_cell(run, [cell.id]) == find_cell(run, ["multidict 6.3.0 local keep=True"]) == cell
     with pytest.raises(UsageError, match="fits 3 cells") as several:
         find_cell(run, ["multidict"])
     assert cell.id in str(several.value)
@@ -138,7 +138,7 @@ def test_a_finding_is_named_by_number_or_by_words(run: StoredRun) -> None:
     assert find_finding(run, ["2"]) == find_finding(run, ["first_fixed"]) == find_finding(run, ["6.3.0", "6.3.2"])
     with pytest.raises(UsageError, match="fits 2 findings"):
         find_finding(run, ["multidict"])
-    with pytest.raises(UsageError, match=re.escape("1  multidict on here, grow keep=True: memory leak since ")):
+    with pytest.raises(UsageError, match=re.escape("1  multidict on local, grow keep=True: memory leak since ")):
         find_finding(run, ["3"])
 
 
@@ -391,7 +391,7 @@ def test_what_goes_wrong_elsewhere_in_another_way_is_not_the_same_fault(tmp_path
     crashes = replace(found.bad, verdict=build.crash())
     report = issue_report.render(replace(found, elsewhere=(crashes, found.bad)), harness_version="1").markdown
     told = [line.partition(" in ")[0] for line in report.splitlines() if line.startswith(("- Also", "- Another"))]
-    assert told == ["- Also there", "- Another fault"]
+    assert told == ["- Also present", "- Another fault"]
 
 
 def run_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Pull | Install) -> StoredRun:
@@ -410,7 +410,7 @@ def test_a_base_that_only_this_machine_has_is_not_what_readers_are_told_to_take(
     python = ".".join(str(run.cells[find_cell(run, ["6.3.0"]).id].trials[0].facts["python"]).split(".")[:2])
     assert f"FROM python:{python}-slim-bookworm\n" in told.markdown
     assert "FROM harness-base" not in told.markdown
-    assert "It was measured over harness-base:bookworm, an image of that machine alone" in told.markdown
+    assert "on top of harness-base:bookworm, an image that only that machine has" in told.markdown
     assert not [text for text in told.warnings if "readers cannot get" in text]
     assert "FROM harness-base:bookworm" in shell(recipe(run, find_cell(run, ["6.3.0"]))), "here it is there"
 

@@ -50,17 +50,18 @@ def test_what_changed_is_printed_with_its_size_and_what_would_have_shown(judge):
     done = judge(rows(STEP))
     assert done.exit_code == 0
     first, change, visible, noise = done.stdout.splitlines()
-    assert first.endswith("history.csv: 20 versions, 3 rounds; more is worse, from 10 % on")
+    assert first.endswith("history.csv: 20 versions, 3 rounds; higher is worse, from a change of 10 % on")
     assert change.startswith("  first bad v10 (after v9): +")
     assert change.endswith("p < 0.0001")
-    assert visible.startswith("  would have shown: the limit, 10 %, of a single version; noise hides ")
+    told = "  a change of 10 % (the limit) in a single version would have shown; noise hides changes below "
+    assert visible.startswith(told)
     assert "different rounds" in noise
 
 
 def test_one_value_of_each_is_judged_and_that_is_said(judge):
     done = judge(rows([1.0] * 20 + [1.25] * 20, rounds=1).replace(",0\n", "\n"))
     assert "first bad v20 (after v19)" in done.stdout
-    assert "from neighbouring versions, as each has one value" in done.stdout
+    assert "from neighbouring versions, because each has one value" in done.stdout
 
 
 def test_less_may_be_worse(judge):
@@ -109,7 +110,7 @@ def test_columns_may_be_named_in_any_order(judge):
     [
         ("", ":1: is empty"),
         ("version,value\n", ":1: has a header and no rows"),
-        ("a,1\nb,fast\n", ":2: 'fast' is no number"),
+        ("a,1\nb,fast\n", ":2: 'fast' is not a number"),
         ("a,1\n\nb,0\n", ":3: '0': values must be positive numbers"),
         ("a,1\nb,-3\n", ":2: '-3': values must be positive numbers"),
         ("a,1\nb,nan\n", ":2: 'nan': values must be positive numbers"),
@@ -120,8 +121,8 @@ def test_columns_may_be_named_in_any_order(judge):
         ("a,1\nb,2\na,3\n", ":3: version 'a' again, as in line 1; give a third column `round`"),
         ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' again in round 'x', as in line 1"),
         ("a,1,1\nb,1,2\n", ": no two versions have a value in the same round"),
-        ("time,commit,ms\n1,a,3\n", ":1: 'commit' is no number, and the columns are not named"),
-        ("version,value,value\n", ":1: column 'value' is there twice"),
+        ("time,commit,ms\n1,a,3\n", ":1: 'commit' is not a number, and the columns are not named"),
+        ("version,value,value\n", ":1: column 'value' appears twice"),
         ("a,b,c,d\n", ":1: has 4 columns and no header"),
         ("a,1\0\n", ":1: is a binary file"),
         ("".join(f"{place},1\n" for place in range(MOST_VERSIONS + 1)), f":{MOST_VERSIONS + 1}: more than 5000 v"),
@@ -138,7 +139,7 @@ def test_what_is_wrong_is_said_with_its_line(judge, text, message):
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.csv").write_bytes(b"a,1\n\xff,2\n")
     (tmp_path / "good.csv").write_text(rows(STEP))
-    for name, message in (("latin.csv", "no text file"), ("none.csv", "No such file"), (".", "Is a directory")):
+    for name, message in (("latin.csv", "not a text file"), ("none.csv", "No such file"), (".", "Is a directory")):
         with pytest.raises(UsageError, match=message):
             read_history(tmp_path / name)
     done = CliRunner().invoke(

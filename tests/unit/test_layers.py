@@ -13,10 +13,11 @@ ROOT = Path(harness.__file__).parent
 
 # What each part may import of the harness, beside itself. `flows` wires the parts; `cli` calls flows and report.
 # ROOMS says the same of the rooms inside a part.
-BASE = {"model", "errors"}
+BASE = {"model", "errors", "exit_codes"}
 ALLOWED = {
-    "model": set(),
-    "errors": set(),
+    "exit_codes": set(),
+    "model": {"exit_codes"},
+    "errors": {"exit_codes"},
     "agent": set(),
     "matrix": BASE | {"registry", "package_index"},
     "package_index": BASE,

@@ -192,7 +192,7 @@ def test_a_search_promises_no_image_that_it_may_not_need() -> None:
     text = dry_run(explained)
     assert text.startswith("m: 6 cells to run, 32 to search, 2 left out; launches: at least ")
     assert f"about {explained.launches_expected} expected, at most {explained.launches_most}; seed 1\n" in text
-    assert "of these 8 images, only what a search asks for is got:\n      tags 1: pull a/tags:1\n" in text
+    assert "of these 8 images, only those that a search needs:\n      tags 1: pull a/tags:1\n" in text
     run = explain(make_plan(long, seed=1, hosts=["here"]))
     assert {*here.images, *here.images_if_asked} == set(run.hosts[0].images)
     assert "search" not in dry_run(run)

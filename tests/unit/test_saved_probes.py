@@ -19,7 +19,7 @@ from tests.unit.report import build
 
 RESULT: RunResult = build.quickstart()
 ENTRY = {
-    "series": "multidict", "image": "6.3.0", "host": "here", "gpu": None, "scenario": "multidict_pop", "params": {},
+    "series": "multidict", "image": "6.3.0", "host": "local", "gpu": None, "scenario": "multidict_pop", "params": {},
     "probe": "optrace", "steps": 0, "settings": {"at": [10, 120]}, "problem": "", "files": ["step-10.trace.json"],
     "ops": [{"op": "rfft", "kind": "", "ms": [0.2, 3.0], "ratio": 15.0, "bytes": 0, "expected_bytes": None}],
 }  # fmt: skip

@@ -125,8 +125,8 @@ def test_an_example_gives_params_that_its_script_allows(matrix):
 
 def test_quickstart_and_docker_differ_in_the_engine_only():
     process, docker = (read(ROOT / f"examples/{each}.yaml") for each in ("quickstart", "docker"))
-    assert process.pop("hosts") == {"here": {"engine": "process"}}
-    assert docker.pop("hosts") == {"here": {"engine": "docker"}}
+    assert process.pop("hosts") == {"local": {"engine": "process"}}
+    assert docker.pop("hosts") == {"local": {"engine": "docker"}}
     assert process == docker
 
 

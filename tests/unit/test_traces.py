@@ -128,7 +128,7 @@ def test_an_export_of_nvidia_smi(tmp_path):
 def test_rows_of_several_gpus_are_not_one_trace(tmp_path, unit):
     """They would rise and fall with every row."""
     path = written(tmp_path, "index, memory.used [MiB]\n" + f"0, 3{unit}\n1, 9000{unit}\n" * 40)
-    with pytest.raises(UsageError, match="index: rows of several"):
+    with pytest.raises(UsageError, match="index: the rows are of several"):
         read_trace(path)
 
 
@@ -155,7 +155,7 @@ def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole
     cut = read_trace(path, note=told.append)
     complete = read_trace(written(tmp_path, whole, "complete.csv"))
     line = whole.count("\n") + 1
-    assert told == [f"{path}:{line}: the last line seems cut, and is left out"]
+    assert told == [f"{path}:{line}: the last line seems truncated and is left out"]
     assert {name: values.tolist() for name, values in cut.columns.items()} == {
         name: values.tolist() for name, values in complete.columns.items()
     }
@@ -250,16 +250,16 @@ def test_psrecord(tmp_path):
         ("", 1, "is empty"),
         ("  \n", 1, "is empty"),
         (b"\x7fELF\0\0", 1, "binary"),
-        (b"step,rss_kib\n1,\xff\xfe\n", 1, "no text file"),
+        (b"step,rss_kib\n1,\xff\xfe\n", 1, "not a text file"),
         ("1,2,3\n4,5,6\n", 1, "no header"),
         ("step,memory\n1,5\n", 1, "neither memory nor step time is a column (step, memory); rename one (memory: "),
-        ("step,step_s,rss\n1,5,5\n", 1, "not a column that is known: rss; rename one (memory: `rss_kib`"),
-        ("step,step_s,private_mb\n1,5,5\n", 1, "not a column that is known: private_mb;"),
+        ("step,step_s,rss\n1,5,5\n", 1, "not a known column: rss; rename one (memory: `rss_kib`"),
+        ("step,step_s,private_mb\n1,5,5\n", 1, "not a known column: private_mb;"),
         ("rss_mb,RSS (KiB)\n1,5\n", 1, "the columns rss_mb, RSS (KiB) are the same measure; remove all but one"),
-        ("step,RSS (MB)\n1,five\n", 2, "RSS (MB): 'five' is no number"),
-        ("step,rss_kib,rss_kib\n1,5,5\n", 1, "there twice"),
+        ("step,RSS (MB)\n1,five\n", 2, "RSS (MB): 'five' is not a number"),
+        ("step,rss_kib,rss_kib\n1,5,5\n", 1, "appears twice"),
         ("step,rss_kib\n", 1, "no samples"),
-        ("step,rss_kib\n1,5\n2,five\n", 3, "'five' is no number"),
+        ("step,rss_kib\n1,5\n2,five\n", 3, "'five' is not a number"),
         ("step,rss_kib\n1,5\n\n2,6\n2,7\n", 5, "2 comes after 2"),
         ("step,rss_kib\n5,5\n4,5\n", 3, "sort the rows"),
         ("step,rss_kib\n,5\n2,5\n", 2, "step"),
@@ -268,7 +268,7 @@ def test_psrecord(tmp_path):
         ("\n\nstep,rss_kib\n1,5\n", 1, "no header"),
         ("step,rss_kib\n1,1e308\n2,5\n", 2, "rss_kib: 1e+308 is too large"),
         ("step,rss_kib\n-1e308,5\n1e308,5\n", 2, "step: -1e+308 is too large"),
-        ("step,rss_kib\n1," + "five" * 1000 + "\n", 2, "is no number"),
+        ("step,rss_kib\n1," + "five" * 1000 + "\n", 2, "is not a number"),
         ("MEM 1e308 1.0\n", 1, "too large"),
         ("MEM 1.0 1.0\nMEM x 2.0\n", 2, "no memory figure"),
         ("CMDL python x.py\n", 1, "no samples"),

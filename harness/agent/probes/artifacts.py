@@ -1,4 +1,4 @@
-"""Files that the scenario makes itself: its `artifacts()`, called after the last step, returns {name: text}."""
+"""Files that the scenario makes itself: `artifacts()` is called after the last step and returns {name: text}."""
 
 import re
 
@@ -9,7 +9,7 @@ NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
 
 
 class Artifacts(object):
-    """Leaves the steps as they are."""
+    """Collects the files; the steps are unchanged."""
 
     def __init__(self, module, step, params):
         if not callable(getattr(module, "artifacts", None)):
@@ -20,7 +20,7 @@ class Artifacts(object):
         return step
 
     def files(self):
-        """Raises ProbeError for what is no file's name or no text."""
+        """Return the files. Raises ProbeError for an invalid name or for content that is not text."""
         made = call(self._make, "artifacts")
         if not isinstance(made, dict):
             raise self._wrong("it must return {file name: text}, and returned %s" % type(made).__name__)

@@ -1,4 +1,4 @@
-"""How far a walk through /proc or a folder may go: a trial may hold anything in any number."""
+"""Limits for a walk through /proc or a folder: a trial may have any number of processes and files."""
 
 import time
 
@@ -7,7 +7,7 @@ MOST_S = 0.05
 
 
 class Beyond(Exception):
-    """The walk is longer than allowed: what it counts is not known."""
+    """The walk exceeds its limits, so its count is unknown."""
 
 
 class Bounds(object):

@@ -1,12 +1,12 @@
-"""The memory cgroup: how much the container uses, may use, and how often the kernel has killed for it."""
+"""The memory cgroup: its usage, its limit, and how often the kernel has killed a process for it."""
 
 import os
 
-UNLIMITED = 1 << 60  # version 1 says "no limit" as the largest multiple of a page
+UNLIMITED = 1 << 60  # version 1 reports "no limit" as the largest multiple of a page
 
 
 class Cgroup(object):
-    """A memory cgroup's files. Whatever is not there reads as None, whatever is unlimited too."""
+    """A memory cgroup's files. Anything missing or unlimited reads as None."""
 
     def __init__(self, version, folder):
         self.version = version
@@ -21,7 +21,7 @@ class Cgroup(object):
         return None if used is None else used / 1024.0
 
     def oom_kills(self):
-        """How many processes the kernel has killed here for want of memory; 0 where it does not say."""
+        """Number of processes that the kernel has killed here for lack of memory; 0 if unknown."""
         text = self._read("memory.events" if self.version == 2 else "memory.oom_control")
         pairs = [line.split() for line in text.splitlines()]
         return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == "oom_kill"), 0)
@@ -41,7 +41,7 @@ class Cgroup(object):
 
 
 def find(memberships="/proc/self/cgroup", mount="/sys/fs/cgroup"):
-    """This process's memory cgroup. Inside a container its path is often that of the host: then the mount is it."""
+    """Return this process's memory cgroup. In a container its path is often the host's: then the mount is used."""
     for path in _paths(memberships, controller="memory"):
         for folder in (mount + "/memory" + path, mount + "/memory"):
             if os.path.exists(folder + "/memory.limit_in_bytes"):

@@ -1,4 +1,4 @@
-"""Processor time of a process and of all that descend from it."""
+"""Processor time of a process and its descendants."""
 
 import os
 import resource
@@ -8,7 +8,7 @@ from . import tree
 
 
 def children_s():
-    """Seconds that our descendants have taken: exact for those that were waited for, in ticks for those that live."""
+    """Return the processor seconds of the descendants: exact for reaped ones, in clock ticks for living ones."""
     waited_for = resource.getrusage(resource.RUSAGE_CHILDREN)
     return waited_for.ru_utime + waited_for.ru_stime + tree.cpu_s(tree.descendants(os.getpid()))
 
@@ -29,7 +29,7 @@ class Meter(object):
         self._since_s, self._thread_since_s = time.process_time() + before_s, _thread_s()
 
     def pause(self, overhead):
-        """`overhead`: the share of the time that was not the scenario's own. So much of this thread's processor time
-        is taken off: what other processes took of the time, they took of both parts alike."""
+        """Stop the clock. `overhead` is the share of the time that was not the scenario's own; that share of this
+        thread's processor time is subtracted. Time lost to other processes affects both parts in proportion."""
         own_s = overhead * (_thread_s() - self._thread_since_s)
         self.spent_s += max(0.0, time.process_time() + children_s() - self._since_s - own_s)

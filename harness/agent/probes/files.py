@@ -1,4 +1,4 @@
-"""How much lies in the places that a trial may write to: its own folder, those for temporary files, its home."""
+"""Bytes of files in the places that a trial may write to: its own folder, those for temporary files, its home."""
 
 import os
 import stat
@@ -7,23 +7,23 @@ import time
 from . import holdings
 from .bounds import MOST_ENTRIES, MOST_S, Beyond, Bounds
 
-FIRST_WALK_S = 5 * MOST_S  # the disk is read, and nothing runs yet
-CLOCK_STEP_S = 0.02  # the kernel stamps files with a clock of its own, which is behind by up to that
+FIRST_WALK_S = 5 * MOST_S  # longer: the disk is read, and nothing runs yet
+CLOCK_STEP_S = 0.02  # the kernel's clock for time stamps lags behind by up to this
 BLOCK = 4096
 EMPTY = 1024
 SHARED_MEMORY = "/dev/shm"
 TEMPORARY = ("/tmp", "/var/tmp")
-NOT_OURS = "harness-"  # so begin the names of other trials' folders
+NOT_OURS = "harness-"  # prefix of other trials' folders
 
 
 class Places(object):
-    """Follows /dev/shm and those places. Make it before the trial begins.
+    """Measures /dev/shm and those places. Create it before the trial begins.
 
-    In the trial's own folder every file counts, elsewhere only those of our user that changed since the trial began.
-    Of a place that is too large to be walked through, or that others share, only the folders that changed are walked
-    through; if that is too much, too, the place is left out. The machine shares its places with others where the
-    trial's home is its own folder (in no container): there they do not count for more than the trial's processes have
-    written since the first count, and not into its own folder.
+    In the trial's own folder every file counts, elsewhere only the user's files that changed since the trial began. In
+    a place that is too large to walk through, or that is shared with others, only changed folders are walked through;
+    if that is still too much, the place is left out. If the trial's home is its own folder, it runs on the machine
+    itself (not in a container) and shares these places with others: they then count for at most what the trial's
+    processes have written since the first count outside its own folder.
     """
 
     def __init__(self, root, environment, output):
@@ -42,7 +42,7 @@ class Places(object):
         self._first = None  # (bytes in the places that others share, bytes written elsewhere) at the first count
 
     def count(self):
-        """{"shm": KiB, "disk": KiB}, without what cannot be counted."""
+        """Return {"shm": KiB, "disk": KiB}, without values that cannot be counted."""
         counts = {"shm": self._shm_bytes, "disk": self._disk_bytes}
         for name, read in list(counts.items()):
             try:
@@ -62,8 +62,8 @@ class Places(object):
         return own + (self._written_there(own, others) if self._shared else others)
 
     def _written_there(self, own, others):
-        """Of the bytes in the places that others share, those that may be this trial's: what it has written, and
-        neither printed, nor told us, nor kept in its own folder."""
+        """Return how many of the bytes in shared places may be this trial's: what it has written, except output,
+        messages to the agent and files in its own folder."""
         written = holdings.written_bytes()
         if written is None:
             return 0
@@ -98,7 +98,7 @@ def _is_in(path, folder):
 
 
 def _fits(path, walk):
-    """Whether it is small enough to be walked through again and again."""
+    """Return whether the place is small enough for repeated walks."""
     try:
         for bounds in (Bounds(MOST_ENTRIES, FIRST_WALK_S), Bounds()):
             for _ in walk(path, bounds):
@@ -109,7 +109,8 @@ def _fits(path, walk):
 
 
 def _walk(path, bounds, counts):
-    """The lstat of all in a folder for which `counts(entry, told)`, on the same file system. Raises Beyond."""
+    """Yield the lstat of every entry of a folder for which `counts(entry, told)`, on the same file system. Raises
+    Beyond."""
     waiting, device = [path], _device(path)
     while waiting:
         for entry in _entries(waiting.pop()):
@@ -117,7 +118,7 @@ def _walk(path, bounds, counts):
             try:
                 told = entry.stat(follow_symlinks=False)
             except OSError:
-                continue  # it is gone by now
+                continue  # it is gone
             if counts(entry, told):
                 yield told
                 if stat.S_ISDIR(told.st_mode) and told.st_dev == device:
@@ -129,7 +130,7 @@ def _entries(folder):
         with os.scandir(folder) as entries:
             yield from entries
     except OSError:
-        return  # it is gone, or not ours to read
+        return  # it is gone, or not readable
 
 
 def _device(path):
@@ -148,8 +149,8 @@ def _allocated(told):
 
 
 def _taken(told):
-    """Bytes: the size, which is smoother than the blocks; of a sparse file the blocks. At least a block where there is
-    anything in it, and a little for the name of an empty one."""
+    """Return the bytes of a file: its size, which changes more smoothly than its blocks, or for a sparse file its
+    blocks. At least one block for a file with content, and EMPTY for the name of an empty one."""
     if stat.S_ISREG(told.st_mode) and told.st_size > BLOCK:
         return max(BLOCK, min(told.st_size, _allocated(told)))
     return BLOCK if told.st_size else EMPTY

@@ -1,6 +1,6 @@
 """The C heap in use: glibc's mallinfo2 (2.33 and later) or mallinfo, whose ints wrap at 2^32.
 
-In use is uordblks (in all arenas) plus hblkhd (blocks with a mapping of their own).
+It is uordblks (in all arenas) plus hblkhd (blocks with a mapping of their own).
 """
 
 from .. import libc
@@ -10,7 +10,7 @@ WRAP = 1 << 32
 
 
 def reader(foreign_allocator):
-    """A function that returns KiB; None without glibc, or when the process allocates through another allocator."""
+    """Return a function that returns KiB; None without glibc, or if the process uses another allocator."""
     if foreign_allocator:
         return None
     wide = libc.symbol("mallinfo2")
@@ -49,7 +49,7 @@ def _narrow_reader(mallinfo):
 
 
 class Unwrapped(object):
-    """Follows a count of which only the low 32 bits are known. Right as long as it moves < 2 GiB between calls."""
+    """Reconstructs a count from its low 32 bits. Correct as long as it changes by < 2 GiB between calls."""
 
     def __init__(self):
         self._value = 0
@@ -61,7 +61,7 @@ class Unwrapped(object):
 
 
 def trim():
-    """Give free heap back to the system. False where that cannot be asked for."""
+    """Return free heap to the system; return False if the C library cannot do that."""
     malloc_trim = libc.symbol("malloc_trim")
     if malloc_trim is None:
         return False

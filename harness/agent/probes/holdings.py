@@ -1,4 +1,4 @@
-"""What the processes of a trial hold besides memory: open files, threads, children. Read from /proc, from outside."""
+"""Counts what the processes of a trial hold besides memory: open files, threads, children. Reads /proc."""
 
 import os
 
@@ -10,9 +10,9 @@ KINDS = {"socket": "sockets", "pipe": "pipes"}
 
 
 def count(pid):
-    """Name -> count over the tree of process `pid`, a child of ours; None once it has ended.
+    """Return name -> count over the tree of process `pid`, a child of the supervisor; None once it has ended.
 
-    All descendants of ours are its tree: those whose parent ended are ours by now. What cannot be counted is missing.
+    The tree is all descendants of the supervisor, which adopts orphans. Values that cannot be counted are missing.
     """
     bounds = Bounds()
     try:
@@ -25,18 +25,18 @@ def count(pid):
     counts = {
         "threads": sum(process.threads for process in living),
         "processes": len(living) - 1,
-        # A dead child of ours waits for nobody but us.
+        # A dead child of the supervisor is not a zombie of the scenario.
         "zombies": sum(process.state == "Z" and process.parent != os.getpid() for process in found),
     }
     try:
         counts.update(_open_files([process.pid for process in living], bounds))
-    except (Beyond, OSError):  # more than can be counted, or a process that became another user's
+    except (Beyond, OSError):  # too many to count, or a process of another user
         return counts
     return counts
 
 
 def written_bytes():
-    """What the tree has written by system calls, and who of it was waited for; None where that may not be read."""
+    """Return the bytes that the tree and its reaped processes have written by system calls; None if unreadable."""
     written = 0
     for pid in tree.descendants(os.getpid()):
         try:

@@ -1,4 +1,4 @@
-"""Which libraries of interest a process has mapped, and which allocator it uses."""
+"""Lists the libraries of interest that a process has mapped, and the allocator that it uses."""
 
 import os
 import re
@@ -10,7 +10,7 @@ ALLOCATORS = re.compile(r"^lib(jemalloc|tcmalloc|mimalloc)")
 
 
 def mapped(pid="self"):
-    """Names of the files that a process has mapped; empty when it is gone or may not be looked at."""
+    """Return the names of the files that a process has mapped; empty if it is gone or not readable."""
     try:
         with open("/proc/%s/maps" % pid, "rb") as file:
             paths = {line.split(None, 5)[5] for line in file if b"/" in line}
@@ -20,10 +20,10 @@ def mapped(pid="self"):
 
 
 def of_interest(pid):
-    """The sorted names of CUDA, framework, maths and allocator libraries, with the C library."""
+    """Return the sorted names of CUDA, framework, maths and allocator libraries, with the C library."""
     return sorted(name for name in mapped(pid) if INTEREST.match(name))
 
 
 def foreign_allocator():
-    """The preloaded allocator that replaces malloc in this process, or None. Ask before the scenario is imported."""
+    """Return the preloaded allocator that replaces malloc, or None. Call it before importing the scenario."""
     return next((name for name in mapped() if ALLOCATORS.match(name)), None)

@@ -64,7 +64,7 @@ class LineTables(object):
 
 
 def _code(function, what, module):
-    """The code that a call runs; of an object that can be called, that of its class. Raises ProbeError."""
+    """Return the code that a call runs; for a callable object, that of its class. Raises ProbeError."""
     inner = inspect.unwrap(function)
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
@@ -77,7 +77,7 @@ def _code(function, what, module):
 
 
 def _source(function, what, module):
-    """(its lines of text, the number of the first). Raises ProbeError."""
+    """Return (its lines of text, the number of the first). Raises ProbeError."""
     code = _code(function, what, module)
     try:
         return inspect.getsourcelines(code)
@@ -91,7 +91,7 @@ def _script_of(module):
 
 
 class Ledger(object):
-    """What a reading rose by over each line: summed, counted, and the last reading after it."""
+    """Rises of a reading over each line: their sum, their number, and the last reading after the line."""
 
     def __init__(self, read):
         self.read = read
@@ -108,7 +108,7 @@ class Ledger(object):
 
 
 def follower(codes, ledger):
-    """A trace function for sys.settrace that books what happens between the lines of `codes`."""
+    """Return a trace function for sys.settrace that records what happens between the lines of `codes`."""
     read, add = ledger.read, ledger.add
 
     def enter(frame, event, argument):

@@ -1,10 +1,10 @@
-"""The op trace: at chosen steps, what each operation took; early against late, and a Chrome trace of each.
+"""The op trace: the duration of each operation at early and at late steps, and a Chrome trace of each.
 
     {"at": [10, 120], "repeat": 5}      five traced steps from each of these on; medians over the five
 
-Who knows the operations: the scenario's own `trace_step()` (makes one step and returns [(op, start_s, duration_s)]),
-else TensorFlow (graph mode by RunMetadata of every Session.run, eager mode by the eager context), else torch.
-Tracing costs time and memory itself, so a traced trial is no measurement of either.
+The operations come from the scenario's own `trace_step()` (makes one step and returns [(op, start_s, duration_s)]),
+else from TensorFlow (graph mode by RunMetadata of every Session.run, eager mode by the eager context), else from torch.
+Tracing itself costs time and memory, so a traced trial measures neither.
 """
 
 import collections
@@ -21,21 +21,21 @@ bytes (0: not known)."""
 
 
 class ProbeError(failure.Told):
-    """The scenario cannot be probed so; the text says why and what to do."""
+    """The scenario cannot be probed in this way; the text says why and what to do."""
 
 
 def call(function, name, **params):
-    """What a function of the script returns. Raises ProbeError with its line where it cannot be called so."""
+    """Return what a function of the script returns. Raises ProbeError with its line if the call itself fails."""
     try:
         return function(**params)
     except TypeError as error:
-        if error.__traceback__.tb_next is not None:  # from within it
+        if error.__traceback__.tb_next is not None:  # raised inside the function
             raise
         raise ProbeError("%s: %s%s" % (name, error, failure.line_of(function))) from None
 
 
 class OpTrace(object):
-    """Traces `repeat` steps from each of the steps `at` on."""
+    """Traces `repeat` steps from each of the steps `at`."""
 
     def __init__(self, module, step, params, at=(10, 120), repeat=5):
         self._tracer = find_tracer(module, step)
@@ -72,7 +72,7 @@ class OpTrace(object):
 
 
 def expected_bytes(module, params):
-    """What arithmetic predicts for the outputs of operations, where the scenario says: {op: bytes}."""
+    """Return the sizes that the scenario computes for the outputs of operations, if it does: {op: bytes}."""
     predict = getattr(module, "expected_bytes", None)
     if predict is None:
         return {}
@@ -88,9 +88,9 @@ def expected_bytes(module, params):
 
 
 def table(groups):
-    """Rows {op, kind, ms: [median of each group or null], bytes}, one for each op of any group.
+    """Return rows {op, kind, ms: [median of each group or null], bytes}, one for each op of any group.
 
-    An op that ran several times in a step counts with its sum; one that a step did not run counts as 0 there.
+    For an op that ran several times in a step the sum counts; one that a step did not run counts as 0 there.
     """
     kinds, sizes = {}, {}
     for events in (events for group in groups for events in group):
@@ -118,11 +118,11 @@ def _median_ms(steps, op):
     return (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2e3
 
 
-# ---------------------------------------------------------------- Chrome's trace format, which Perfetto opens
+# ---------------------------------------------------------------- Chrome's trace format, for Perfetto
 
 
 def chrome_trace(events):
-    """Complete events, a process for each device; what overlaps on a device lies on further lines of it."""
+    """Return complete events, one process per device; overlapping events of a device go to further lines."""
     places = sorted({event.place for event in events})
     rows = [{"ph": "M", "name": "process_name", "pid": n, "tid": 0, "args": {"name": p}} for n, p in enumerate(places)]
     free_us = {place: [] for place in places}
@@ -137,7 +137,7 @@ def chrome_trace(events):
 
 
 def _line(free_us, event):
-    """The first line that is free when the event begins; `free_us` holds when each will be."""
+    """Return the first line that is free when the event begins; `free_us` holds the time at which each becomes free."""
     for number, until_us in enumerate(free_us):
         if until_us <= event.start_us:
             free_us[number] = event.start_us + event.took_us
@@ -146,11 +146,11 @@ def _line(free_us, event):
     return len(free_us) - 1
 
 
-# ---------------------------------------------------------------- who knows the operations
+# ---------------------------------------------------------------- sources of operations
 
 
 def find_tracer(module, step):
-    """A function step -> (its result, events). Raises ProbeError."""
+    """Return a function step -> (its result, events). Raises ProbeError."""
     if hasattr(module, "trace_step"):
         return _own_tracer(module.trace_step)
     if "tensorflow" in sys.modules:
@@ -182,7 +182,7 @@ def _own_tracer(trace_step):
 
 
 def _own_event(op, start_s, took_s):
-    """Raises TypeError and ValueError, also for times that are none."""
+    """Return one event of the scenario's own trace. Raises TypeError and ValueError, also for invalid times."""
     start_us, took_us = float(start_s * 1e6), float(took_s * 1e6)
     if not math.isfinite(start_us) or not 0 <= took_us < math.inf:
         raise ValueError(start_s, took_s)

@@ -1,18 +1,18 @@
-"""Operations as TensorFlow's own step stats have them, in 1.15 and 2.x, graph and eager mode alike."""
+"""Operations from TensorFlow's step stats, in 1.15 and 2.x, in graph and eager mode."""
 
 from .optrace import Event, ProbeError
 
 NOT_OPS = ("RecvTensor", "_SOURCE", "_SINK", "unknown")
-COPIES = (":stream", "/stream:", "memcpy", "/host:cpu")  # the same work once more, as streams and CUDA's host saw it
+COPIES = (":stream", "/stream:", "memcpy", "/host:cpu")  # duplicates, recorded for streams and CUDA's host
 
 
 def tracer(tf):
-    """A function step -> (its result, events)."""
+    """Return a function step -> (its result, events)."""
     return _eager_tracer() if tf.executing_eagerly() else _graph_tracer(tf)
 
 
 def _graph_tracer(tf):
-    """Every Session.run within a traced step also asks for RunMetadata."""
+    """Make every Session.run within a traced step also request RunMetadata."""
     from tensorflow.python.client.session import BaseSession
 
     plain_run = BaseSession.run
@@ -65,7 +65,7 @@ def _eager_tracer():
 
 
 def events_of(step_stats):
-    """Events of a StepStats message; of a GPU those of the device, not those of its streams."""
+    """Return the events of a StepStats message; for a GPU those of the device, not those of its streams."""
     return [
         _event(device.device, node)
         for device in step_stats.dev_stats
@@ -88,6 +88,6 @@ def _event(place, node):
 
 
 def _kind(node):
-    """`name = Kind(inputs)` is how TensorFlow labels a node; in eager mode the name is the kind."""
+    """Return the kind of a node, which TensorFlow labels `name = Kind(inputs)`; in eager mode the name is the kind."""
     label = node.timeline_label
     return label.split(" = ", 1)[1].split("(", 1)[0] if " = " in label else node.node_name.split(":")[0]

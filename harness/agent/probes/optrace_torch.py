@@ -1,4 +1,4 @@
-"""Operations as torch's profiler has them."""
+"""Operations from torch's profiler."""
 
 from .optrace import Event
 
@@ -6,7 +6,7 @@ NOT_OPS = ("[memory]",)  # an allocation outside of any operation
 
 
 def tracer(torch):
-    """A function step -> (its result, events)."""
+    """Return a function step -> (its result, events)."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)

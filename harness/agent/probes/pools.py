@@ -1,8 +1,8 @@
-"""What the framework's own allocator has taken of the GPUs: in use, kept (reserved) for later, and the peak in use.
+"""GPU memory of the framework's own allocator: in use, kept (reserved) for later, and the peak in use.
 
-Asked only of a framework that the scenario has imported and that already uses a GPU: importing one, or asking it too
-early, would start CUDA in a scenario that never did, or take most of the GPU's memory. What a framework cannot tell
-is None, whatever it raises: a probe never sinks the run.
+Only a framework is queried that the scenario has imported and that already uses a GPU: importing one, or querying it
+too early, could start CUDA in a scenario that does not use it, or take most of the GPU's memory. Any exception of a
+framework gives None: a probe never fails the run.
 """
 
 import os
@@ -16,12 +16,12 @@ FIELDS = ("gpu_pool_kib", "gpu_reserved_kib", "gpu_pool_peak_kib")
 
 
 def find(modules=None, in_use=None):
-    """The pools of this process."""
+    """Return the pools of this process."""
     return Pools(sys.modules if modules is None else modules, in_use or cuda_in_use)
 
 
 def cuda_in_use(folder="/proc/self/fd"):
-    """Whether this process has opened a GPU, as CUDA does when it starts."""
+    """Return whether this process has opened a GPU, as CUDA does when it starts."""
     try:
         return any(DEVICE_FILE.match(_target(os.path.join(folder, name))) for name in os.listdir(folder))
     except OSError:
@@ -36,7 +36,7 @@ def _target(path):
 
 
 class Pools(object):
-    """The allocators of the frameworks in `modules`; `in_use` says whether the process uses a GPU at all."""
+    """The allocators of the frameworks in `modules`; `in_use` returns whether the process uses a GPU at all."""
 
     def __init__(self, modules, in_use):
         self._modules = modules
@@ -45,15 +45,15 @@ class Pools(object):
         self._readers = (*self._cheap, Tensorflow1())
 
     def look(self):
-        """The fields of a look, summed over frameworks and devices; those that nobody tells are missing."""
+        """Return the fields of a look, summed over frameworks and devices; unknown ones are missing."""
         told = [self._ask(reader) for reader in self._readers] if self._in_use() else []
         sums = {name: _sum_kib([numbers[place] for numbers in told]) for place, name in enumerate(FIELDS)}
         return {name: kib for name, kib in sums.items() if kib is not None}
 
     def step_reader(self):
-        """A function that returns the KiB in use, NaN if untold: cheap enough to be called between steps.
+        """Return a function that returns the KiB in use, NaN if unknown, and is fast enough to be called between steps.
 
-        None where no framework that can be asked so uses a GPU.
+        None if no framework with such a query uses a GPU.
         """
         if self._in_use():
             for reader in self._cheap:
@@ -68,7 +68,7 @@ class Pools(object):
     def _ask(self, reader):
         try:
             return reader(self._modules)
-        except Exception:  # a version that says it otherwise, or a CUDA error that the next step will meet itself
+        except Exception:  # another version of the API, or a CUDA error, which the next step will raise again
             return NOTHING
 
 
@@ -91,7 +91,7 @@ def _torch(modules):
 
 
 def _tensorflow2(modules):
-    """Its question would start the runtime where that has not started: sessions of compat.v1 do not start it."""
+    """Query only a started runtime, because the query would start it; sessions of compat.v1 do not start it."""
     context = getattr(modules.get("tensorflow.python.eager.context"), "_context", None)
     if not getattr(context, "_initialized", False):
         return NOTHING
@@ -102,7 +102,7 @@ def _tensorflow2(modules):
 
 
 def _jax(modules):
-    """By the backends that have started: `jax.devices()` would start them."""
+    """Query the backends that have started: `jax.devices()` would start them."""
     bridge = modules.get("jax._src.xla_bridge") or modules.get("jax.lib.xla_bridge")
     backends = getattr(bridge, "_backends", None) or {}
     devices = [device for backend in list(backends.values()) for device in backend.local_devices()]
@@ -113,15 +113,15 @@ def _jax(modules):
 
 
 def _sum_of(told, name):
-    """None where no device tells it."""
+    """Return the sum over devices; None if no device reports it."""
     values = [stats[name] for stats in told if name in stats]
     return sum(values) if values else None
 
 
 class Tensorflow1(object):
-    """The first GPU's allocator, which all sessions of a process share, by an operation of tf.contrib.
+    """The allocator of the first GPU, which all sessions of a process share, read by an operation of tf.contrib.
 
-    The operation stands in a graph of its own, and so does nothing to the scenario's. Only where the scenario has
+    The operation lies in a graph of its own, so it does not affect the scenario's. It is used only if the scenario has
     imported tf.contrib.memory_stats: importing tf.contrib takes seconds and much memory.
     """
 

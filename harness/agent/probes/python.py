@@ -1,8 +1,8 @@
-"""Memory blocks of the Python allocator in use: grows with Python objects, and with nothing native."""
+"""Memory blocks of the Python allocator in use. The count grows with Python objects, not with native memory."""
 
 import sys
 
 
 def reader():
-    """A function that returns the number of blocks, or None on an interpreter without that count."""
+    """Return a function that returns the number of blocks, or None on an interpreter without that count."""
     return getattr(sys, "getallocatedblocks", None)

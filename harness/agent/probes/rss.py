@@ -9,9 +9,9 @@ PAGE_KIB = os.sysconf("SC_PAGE_SIZE") / 1024.0
 
 
 def reader(path="/proc/self/statm"):
-    """A function that returns the resident KiB, NaN once it cannot; None where this cannot be read at all.
+    """Return a function that returns the resident KiB, NaN after a failure; None if it is unreadable from the start.
 
-    The scenario may close what is not its own, and open something else in its place.
+    A read may fail at any time: the scenario may close the descriptor and open another file in its place.
     """
     try:
         fd = libc.raised(os.open(path, os.O_RDONLY))

@@ -1,4 +1,4 @@
-"""What /proc/self/status says at a look: kinds of resident memory, its peak so far and the number of threads. 19 µs."""
+"""The fields of /proc/self/status for a look: kinds of resident memory, its peak, number of threads. 19 µs."""
 
 FIELDS = {
     b"VmHWM": "rss_peak_kib",
@@ -10,10 +10,10 @@ FIELDS = {
 
 
 def read(path="/proc/self/status"):
-    """Fields of a look, as numbers; those that this kernel does not tell are missing."""
+    """Return the fields of a look, as numbers; those that this kernel does not report are missing."""
     try:
         with open(path, "rb") as file:
             pairs = [line.split(b":", 1) for line in file if b":" in line]
-    except OSError:  # a scenario may have used up all the files that a process can open
+    except OSError:  # the scenario may have exhausted the process's open files
         return {}
     return {FIELDS[name]: int(value.split()[0]) for name, value in pairs if name in FIELDS}

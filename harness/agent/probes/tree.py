@@ -1,4 +1,4 @@
-"""The processes that descend from one, and the memory that they hold together."""
+"""The descendants of a process, and their total memory."""
 
 import collections
 import os
@@ -13,7 +13,7 @@ Process.__doc__ = "What the kernel says of a process; cpu_s is its own time and 
 
 
 def descendants(pid, bounds=None):
-    """All living and dead (not yet reaped) descendants of a process, without itself. Raises Beyond."""
+    """Return all living and dead (not yet reaped) descendants of a process, without itself. Raises Beyond."""
     children = _children_by_file if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else _by_scan()
     bounds = bounds or Bounds(float("inf"), float("inf"))
     found, waiting = [], [pid]
@@ -25,7 +25,7 @@ def descendants(pid, bounds=None):
 
 
 def rss_kib(pids):
-    """The sum of their resident memory; pages that they share count for each."""
+    """Return the sum of their resident memory; shared pages count once per process."""
     return sum(_rss_kib(pid) for pid in pids)
 
 
@@ -38,12 +38,12 @@ def _rss_kib(pid):
 
 
 def cpu_s(pids):
-    """The processor seconds of these and of the children that they waited for."""
+    """Return the processor seconds of these and of the children that they waited for."""
     return sum(process.cpu_s for process in map(look_at, pids) if process)
 
 
 def look_at(pid):
-    """The Process, None once it is gone."""
+    """Return the Process, None once it is gone."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -54,7 +54,7 @@ def look_at(pid):
 
 
 def _children_by_file(pid, bounds):
-    """By the kernel's own list, one a thread."""
+    """Return the children from the kernel's own lists, one per thread."""
     pids = []
     for task in _listed("/proc/%d/task" % pid):
         bounds.count()
@@ -67,7 +67,7 @@ def _children_by_file(pid, bounds):
 
 
 def _by_scan():
-    """By every process's word on its parent, for kernels without that list."""
+    """Return the children by scanning every process for its parent, for kernels without those lists."""
     parents = {}
     for name in _listed("/proc"):
         if name.isdigit():

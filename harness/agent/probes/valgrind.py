@@ -1,7 +1,7 @@
 """Runs the scenario, or a command, under valgrind's memcheck and reads the leak records that it leaves.
 
-Python's own allocator is switched off there (PYTHONMALLOC=malloc), as it would hide every block from valgrind. Of a
-command what it starts is looked at too: a shell, or a launcher, is not what anyone asks about.
+Python's own allocator is switched off (PYTHONMALLOC=malloc), because it would hide every block from valgrind. For a
+command, child processes are included, because the command may be a shell or a launcher.
 """
 
 import json
@@ -19,13 +19,13 @@ REPORT = re.compile(r"valgrind\.\S+\.xml$")
 
 
 class Missing(Exception):
-    """The program that should run the scenario is not in the image."""
+    """The program that runs the scenario is not in the image."""
 
 
 class Valgrind(object):
     """One run: `command(...)` to start instead, `environment` for it, and `files()` after its end."""
 
-    after_end_s = 600.0  # it searches the whole memory for pointers only when the process ends
+    after_end_s = 600.0  # valgrind searches the whole memory for pointers when the process ends
 
     def __init__(self, folder, whole_tree=False):
         self.environment = {"PYTHONMALLOC": "malloc"}
@@ -33,7 +33,7 @@ class Valgrind(object):
         self._children = "--trace-children=%s" % ("yes" if whole_tree else "no")
 
     def command(self, command):
-        """Raises Missing."""
+        """Return the command that runs `command` under valgrind. Raises Missing."""
         program = shutil.which("valgrind")
         if program is None:
             raise Missing("valgrind: not in this image; install Debian's package valgrind in the image's Dockerfile")
@@ -41,7 +41,7 @@ class Valgrind(object):
         return [program, *OPTIONS, self._children, "--xml-file=" + report, *command]
 
     def files(self):
-        """Name -> text; nothing if valgrind left no report."""
+        """Return name -> text; {} if valgrind left no report."""
         names = [name for name in sorted(os.listdir(self._folder)) if REPORT.match(name)]
         if not names:
             return {}
@@ -51,7 +51,7 @@ class Valgrind(object):
 
 
 def read(paths):
-    """(leak records, most bytes first; counts of other errors by kind; whether all the reports are whole)."""
+    """Return (leak records, most bytes first; counts of other errors by kind; whether all the reports are complete)."""
     records, errors, whole = [], {}, True
     for path in paths:
         try:
@@ -84,7 +84,7 @@ def _record(kind, element):
 
 
 def _place(frame):
-    """`function (file:line)`, or the library where there are no debug symbols."""
+    """Return `function (file:line)`, or the library if there are no debug symbols."""
     name = frame.findtext("fn") or "???"
     where = frame.findtext("file")
     if where:

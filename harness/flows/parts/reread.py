@@ -14,7 +14,7 @@ from harness.model.gpus import Gpu
 from harness.store import result_file
 from harness.store.saved_probes import read_probed
 from harness.store.saved_run import read_run
-from harness.store.trials import trial_files
+from harness.store.trial_json import trial_files
 
 Gpus = Mapping[tuple[str, str | None], tuple[Gpu, ...]]
 

@@ -1,1 +1,1 @@
-"""Whose fault it is: the image, the GPU, the host, or both together; and with which params."""
+"""The cause of each fault: the image, the GPU, the host, or an interaction; and the params with which it appears."""

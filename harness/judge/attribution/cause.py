@@ -1,4 +1,7 @@
-"""Whose fault it is: the image, the GPU, the host, or both together; and with which params. Pure."""
+"""Attribution of faults to the image, the GPU, the host or an interaction, and to params. Pure.
+
+The cause follows from the table of images × lanes (`factorial`), the params from the smallest rule (`param_rules`).
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from harness.model.episodes import Sign
 
 
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
-    """For each fault of each series, scenario and metric: whose it is, and with which params.
+    """Return the attribution of each fault, in the plan's order and for each metric from old to new.
 
-    A fault is an episode, merged over lanes and variants (`judge/attribution/faults.py`): each has a rule of its own.
-    Findings that are consequences of others are none. In the plan's order, and for each metric from old to new.
+    A fault is an episode, merged over lanes and variants (`judge/attribution/faults.py`), and has its own rule of
+    params. Consequences of other findings are not faults.
     """
     known = {entry.cell.id: entry for entry in cells}
-    found = []
+    attributions = []
     for (series, scenario), blocks in _by_scenario(plan).items():
         here = [one for one in findings if (one.series, one.variant.scenario.name) == (series, scenario)]
         for sign in signs(here):
@@ -31,8 +34,8 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
                 group = _Group(
                     plan=plan, blocks=blocks, known=known, findings=findings, sign=sign, rows=rows, faults=faults
                 )
-                found.append(group.attribution())
-    return tuple(found)
+                attributions.append(group.attribution())
+    return tuple(attributions)
 
 
 def _faults(
@@ -47,13 +50,13 @@ def _faults(
         fault
         for variant, episodes in of.items()
         for fault in faults_of(variant, episodes, {lane: rows[variant, lane] for lane in episodes}, order)
-        if any(True in row for row in fault.rows.values())  # not so if findings contradict each other
+        if any(True in row for row in fault.rows.values())  # contradictory findings have no bad version
     ]
     return alike(each, order)
 
 
 def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
-    """The cells that would settle the causes that are undecided, each once. One may be `excluded` by the matrix."""
+    """Return the cells that would settle the undecided causes, each once. The matrix may exclude one of them."""
     undecided = [one for one in attributions if one.cause == "undecided"]
     return tuple({cell.id: cell for one in undecided for cell in one.missing}.values())
 
@@ -70,9 +73,9 @@ def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[Block]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """One fault in the variants of a scenario that have it, with all that is known of the scenario in that series.
+    """One fault in the variants of a scenario that have it, with all results of the scenario in that series.
 
-    `rows` are how each variant stands on each lane, whatever the fault.
+    `rows` holds the states of each variant on each lane, for any fault.
     """
 
     plan: Plan
@@ -85,19 +88,19 @@ class _Group:
 
     @cached_property
     def variants(self) -> list[Variant]:
-        """In the plan's order."""
+        """The variants with this fault, in the plan's order."""
         having = {fault.variant for fault in self.faults}
         return [one for one in dict.fromkeys(block.variant for block in self.blocks) if one in having]
 
     @cached_property
     def places(self) -> dict[Place, Row]:
-        """How they stand with this fault; of variants that do not have it, with any."""
+        """The states by variant and lane: for this fault, or for any fault in variants without this one."""
         own = {(fault.variant, lane): row for fault in self.faults for lane, row in fault.rows.items()}
         return {**self.rows, **own}
 
     def attribution(self) -> Attribution:
         square = self._square()
-        told = answer(square)
+        result = answer(square)
         series, versions = self.blocks[0].series, [cell.image.version for cell in self.blocks[0].cells]
         asked = len({block.variant for block in self.blocks})
         good, unknown, otherwise = self._others(square)
@@ -107,23 +110,26 @@ class _Group:
             series=series.name,
             scenario=self.variants[0].scenario.name,
             metric=metric_of(self.sign),
-            cause=told.cause,
+            cause=result.cause,
             variants=tuple(self.variants),
-            episodes=tuple(self._episodes([lanes[place] for place in sorted(told.bad)])),
-            bad_lanes=tuple(lanes[place] for place in sorted(told.bad)),
-            good_lanes=tuple(lanes[place] for place in sorted(told.good)),
-            open_lanes=(*(lanes[n] for n in range(len(lanes)) if n not in told.bad | told.good), *self._not_planned()),
-            cleared=tuple(lanes[place] for place in sorted(told.cleared)),
+            episodes=tuple(self._episodes([lanes[place] for place in sorted(result.bad)])),
+            bad_lanes=tuple(lanes[place] for place in sorted(result.bad)),
+            good_lanes=tuple(lanes[place] for place in sorted(result.good)),
+            open_lanes=(
+                *(lanes[n] for n in range(len(lanes)) if n not in result.bad | result.good),
+                *self._not_planned(),
+            ),
+            cleared=tuple(lanes[place] for place in sorted(result.cleared)),
             images=tuple(versions[image] for image in square.images if square.lanes_at(image, True)),
-            apart=told.apart,
-            alike=len({model_of(lanes[place]) for place in told.bad}) == 1,
-            unseen=tuple(self._unseen([lanes[place] for place in sorted(told.bad)])),
-            doubt=told.doubt,
+            apart=result.apart,
+            alike=len({model_of(lanes[place]) for place in result.bad}) == 1,
+            unseen=tuple(self._unseen([lanes[place] for place in sorted(result.bad)])),
+            doubt=result.doubt,
             rule=rule,
             unruly=asked > 1 and rule is None,
             layer=self._layer(),
-            controls=tuple(self._controls([lanes[place] for place in told.bad])),
-            missing=self._missing(square, told),
+            controls=tuple(self._controls([lanes[place] for place in result.bad])),
+            missing=self._missing(square, result),
         )
 
     def _episodes(self, lanes: Sequence[Lane]) -> Iterator[Episode]:
@@ -133,7 +139,7 @@ class _Group:
                 yield from of[variant].get(lane, ())
 
     def _square(self) -> Square:
-        """What is known of any of the variants: nothing of it differs from one to the other."""
+        """Merge the states of the variants with this fault, which do not contradict each other, into one square."""
         lanes = list(dict.fromkeys(block.lane for block in self.blocks))
         merged = []
         for lane in lanes:
@@ -143,7 +149,7 @@ class _Group:
         return Square(lanes=lanes, states=merged)
 
     def _others(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant]]:
-        """The variants that are good where these are bad, those not known there, and those that are only bad there."""
+        """Return the other variants: those good where these are bad, those unknown, and those with another fault."""
         good: list[Variant] = []
         unknown: list[Variant] = []
         otherwise: list[Variant] = []
@@ -163,7 +169,7 @@ class _Group:
                     yield variant, lane
 
     def _not_planned(self) -> Iterator[Lane]:
-        """The hosts of the matrix that were left out of this run."""
+        """Yield a lane for each host of the matrix that this run left out."""
         planned = {block.lane.host.name for block in self.blocks}
         allowed = self.variants[0].scenario.hosts
         for host in self.plan.matrix.hosts:
@@ -171,7 +177,7 @@ class _Group:
                 yield Lane(host=host)
 
     def _layer(self) -> str | None:
-        """The one layer that all bad cells of a leak name."""
+        """Return the layer on which all bad cells of a leak agree, or None."""
         if self.sign != "memory":
             return None
         layers = {
@@ -184,8 +190,8 @@ class _Group:
         return layers.pop() if len(layers) == 1 else None
 
     def _controls(self, lanes: Sequence[Lane]) -> Iterator[str]:
-        """Other scenarios of the series that ran on all these lanes, were good in all that ran there, and of which
-        nothing is found: a cell may be good alone and worse than the one before.
+        """Yield the scenarios of the series that are good in every cell on all these lanes and have no finding there. A
+        cell that is good by itself may still be worse than the one before.
         """
         series = self.blocks[0].series.name
         others = dict.fromkeys(block.variant.scenario.name for block in self.plan.blocks if block.series.name == series)
@@ -196,14 +202,14 @@ class _Group:
                 yield name
 
     def _verdicts(self, scenario: str, lane: Lane) -> set[str]:
-        """Of a scenario on a lane, without what could not run."""
+        """Return the verdicts on a scenario on a lane, without cells that could not run."""
         cells = [cell for cell in self.plan.cells if cell.variant.scenario.name == scenario and cell.lane == lane]
         verdicts = {self.known[cell.id].verdict.verdict for cell in cells if cell.id in self.known}
         return {str(name) for name in verdicts - {"untested", "incompatible"}}
 
     def _missing(self, square: Square, told: SquareAnswer) -> tuple[Cell, ...]:
-        """The one cell that would tell most: one that was launched, and stays undecided, only if no other tells, and
-        what the matrix leaves out only if nothing else does.
+        """Return the cell that would best settle the cause, if any. Undecided cells that were launched come after cells
+        that were not, and cells that the matrix excludes come last.
         """
         cells = [cell for spot in told.wanted if (cell := self._cell(square, spot)) is not None]
         return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, self._was_tried(cell)))[:1])
@@ -213,8 +219,8 @@ class _Group:
         return entry is not None and entry.verdict.trials >= AGREE
 
     def _cell(self, square: Square, spot: SquareCell) -> Cell | None:
-        """The cell at a place of the square, of the first variant that was seen bad; None if it can never run, or is
-        known to be bad in another way: then it says nothing of this fault.
+        """Return the cell at a position of the square, for the first bad variant. None if it can never run, or if it
+        is bad by another fault, which hides this one.
         """
         lane, image = spot
         blocks = {block.variant: block for block in self.blocks if block.lane == square.lanes[lane]}

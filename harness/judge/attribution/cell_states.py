@@ -1,4 +1,4 @@
-"""How each cell of a block stands with one sign of trouble: bad, good, or not known. From verdicts and findings."""
+"""The state of each cell of a block for one sign, from verdicts and findings: bad, good, or unknown."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ _FIRST: tuple[Sign, ...] = ("outcome", "memory", "slowdown")
 
 
 def signs(findings: Sequence[Finding]) -> list[Sign]:
-    """Those of which there is a finding, in the order of the table of signals; a scenario's own metrics come last."""
+    """Return the signs with a finding, in the order of the table of signals, followed by the scenario's own metrics."""
     present = dict.fromkeys(map(sign_of, findings))
     return [sign for sign in dict.fromkeys((*_FIRST, *SIGNALS, *present)) if sign in present]
 
 
 def metric_of(sign: Sign) -> Metric:
+    """Return the metric of a sign: `step_time` for a slowdown."""
     return "step_time" if sign == "slowdown" else sign
 
 
 def states_of(
     block: Block, known: Mapping[str, CellResult], findings: Sequence[Finding], *, sign: Sign
 ) -> tuple[State, ...]:
-    """Of each image of a block. What its history says, where the cell itself can be told: only that is good or bad.
+    """Return the state of each image of a block, oldest first: that of the findings if the cell was judged, else None.
 
-    Findings know the baseline that bad is measured against, and of good launches that may be luck. The two sides of a
-    finding can always be told.
+    Findings decide because they account for the baseline and for flaky failures. Both sides of a finding are known.
     """
     here = _of(block, findings, sign)
     versions = [cell.image.version for cell in block.cells]
     sides = {version for one in here for version in (one.before, one.after)}
-    told = [
+    judged = [
         cell.image.version in sides or (cell.id in known and _told(known[cell.id].verdict, sign))
         for cell in block.cells
     ]
-    if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(told) < 2:
-        return (None,) * len(told)  # a level is only bad or good beside another version
+    if metric_of(sign) == sign and signal_of(sign).kind == "level" and sum(judged) < 2:
+        return (None,) * len(judged)  # a level needs another version for comparison
     unclear = {version for one in here for version in one.untestable} - sides
     return tuple(
         state if ok and version not in unclear else None
-        for version, ok, state in zip(versions, told, _history(versions, here), strict=True)
+        for version, ok, state in zip(versions, judged, _history(versions, here), strict=True)
     )
 
 
 def episodes_in(
     block: Block, states: Sequence[State], findings: Sequence[Finding], *, sign: Sign
 ) -> tuple[Episode, ...]:
-    """The block's episodes that are nobody's consequence, oldest first; `states` are its own."""
+    """Return the block's episodes that are not consequences, oldest first; `states` are those of the block."""
     versions = [cell.image.version for cell in block.cells]
     order = {version: place for place, version in enumerate(versions)}
     found = episodes_of(_of(block, findings, sign), order, states)
@@ -63,7 +63,7 @@ def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
 
 
 def _told(verdict: CellVerdict, sign: Sign) -> bool:
-    """Whether a cell says anything of this sign. A peak says nothing of a leak: it is a matter of how long it ran."""
+    """Whether a cell was judged for this sign. The peak of a leak is not: it depends on the length of the run."""
     failed = bool(FAILURES & set(verdict.verdicts))
     seen = verdict.signals.get(sign)
     if seen is not None and sign not in _FIRST:
@@ -81,7 +81,7 @@ def _told(verdict: CellVerdict, sign: Sign) -> bool:
 
 
 def _history(versions: Sequence[str], findings: Sequence[Finding]) -> list[bool]:
-    """Whether each version lies where the findings have it bad."""
+    """Return, for each version, whether the findings make it bad."""
     changes = {one.after: one.kind != "first_fixed" for one in findings}
     first = next((changes[version] for version in versions if version in changes), True)
     bad, states = not first, []

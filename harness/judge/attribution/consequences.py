@@ -1,6 +1,6 @@
-"""One cause, one finding: which findings are only consequences of others at the same place. Pure.
+"""Consequences: findings that another finding of the same block explains. Pure.
 
-A leak that also raises the peak and slows the steps is one finding. What explains what stands in the table of signals.
+A leak that also raises the peak and slows the steps is one finding. The table of signals lists what each one explains.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from harness.model import SIGNALS, Effect, Episode, Finding
 from harness.model.episodes import EpisodeBounds, Order, Sign, bounds_of, episodes_of, met, sign_of
 
 REASON = 2.0
-"""A cause explains what is up to twice as large: of ratios, their logs; of what grows in one unit, the rates."""
+"""Maximum size of a consequence relative to its cause: in logs for ratios, in rates for growth of the same unit."""
 
 
 def explained(findings: Sequence[Finding], versions: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-    """The same findings, in the same order, with `consequence_of` filled in; `versions` of each series, oldest first.
+    """Return the same findings, in the same order, with `consequence_of` filled in. `versions`: by series, oldest
+    first.
 
-    A consequence began with its cause, and ended with it if either did. It is called that of the first cause: what is
-    itself a consequence is nobody's cause.
+    A consequence begins with its cause, and both end together or not at all. It is attributed to the first cause of a
+    chain.
     """
     places: dict[object, list[Finding]] = {}
     for one in findings:
         places.setdefault((one.series, one.lane, one.variant), []).append(one)
-    told: dict[int, str] = {}
+    causes: dict[int, str] = {}
     for here in places.values():
         order = {version: place for place, version in enumerate(versions[here[0].series])}
-        told |= _consequences(here, order)
-    return tuple(replace(one, consequence_of=told.get(id(one), "")) for one in findings)
+        causes |= _consequences(here, order)
+    return tuple(replace(one, consequence_of=causes.get(id(one), "")) for one in findings)
 
 
 def _consequences(here: Sequence[Finding], order: Order) -> dict[int, str]:
-    """By the id of a finding of one place: the metric of what explains it."""
+    """Return the metric of the first cause by the `id()` of each finding of one block that is a consequence."""
     signs: dict[Sign, list[Finding]] = {}
     for one in here:
         signs.setdefault(sign_of(one), []).append(one)
@@ -74,7 +75,7 @@ def _explains(cause: _Told, one: _Told) -> bool:
     if not _in_reason(cause.episode.finding.effect, one.episode.finding.effect):
         return False
     mutual = _names(one.metric, cause.metric) and _in_reason(one.episode.finding.effect, cause.episode.finding.effect)
-    return not mutual or _place(cause.metric) > _place(one.metric)  # of two that explain each other, the more special
+    return not mutual or _place(cause.metric) > _place(one.metric)  # of a mutual pair, the more specific
 
 
 def _names(cause: str, one: str) -> bool:
@@ -82,7 +83,7 @@ def _names(cause: str, one: str) -> bool:
 
 
 def _same_time(cause: _Told, one: _Told) -> bool:
-    """Whether they may have begun at one version, and ended at one if either ended."""
+    """Whether both may have begun at one version, and have ended at one if either ended."""
     first, second = cause.episode.begins, one.episode.begins
     if first is None or second is None or (first.kind == "bad_from_start") != (second.kind == "bad_from_start"):
         return False
@@ -91,14 +92,14 @@ def _same_time(cause: _Told, one: _Told) -> bool:
 
 
 def _in_reason(cause: Effect | None, one: Effect | None) -> bool:
-    """Whether a cause of this size explains that much; doubts are in its favour."""
+    """Whether a cause of this size explains the other effect. Unknown sizes and other units count as explained."""
     if cause is None or one is None or cause.unit != one.unit:
         return True
     return _size(one, most=False) <= REASON * _size(cause, most=True)
 
 
 def _size(effect: Effect, *, most: bool) -> float:
-    """The far or the near end of its interval: of a ratio, how far its log is from none."""
+    """Return the largest or smallest size within the interval of an effect; that of a ratio is the absolute log."""
     ends = [effect.value, *(effect.ci or ())]
     sizes = [abs(math.log(end)) if end > 0 else math.inf for end in ends] if effect.unit == "ratio" else ends
     return max(sizes) if most else min(sizes)

@@ -1,4 +1,8 @@
-"""Image or lane: what the square of images × lanes says, where it is bad, good, or not known. Pure, on states alone."""
+"""Attribution to image or lane, by a two-factor design: the table of images × lanes with states. Pure.
+
+The image is the cause if one lane is good with one image and bad with another; the lane, if one image is good on one
+lane and bad on another; an interaction, if both hold.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,17 @@ SquareCell = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Square:
-    """`states[lane][image]`, images oldest first."""
+    """The table of states: `states[lane][image]`, images oldest first."""
 
     lanes: Sequence[Lane]
     states: Sequence[Sequence[State]]
 
     def lanes_at(self, image: int, state: bool) -> set[int]:
+        """Return the lanes on which an image has this state."""
         return {lane for lane, row in enumerate(self.states) if row[image] is state}
 
     def images_of(self, lane: int, state: State) -> list[int]:
+        """Return the images that have this state on a lane, oldest first."""
         return [image for image, known in enumerate(self.states[lane]) if known is state]
 
     @property
@@ -30,12 +36,13 @@ class Square:
         return range(len(self.states[0]))
 
     def with_any(self, state: bool) -> set[int]:
+        """Return the lanes on which any image has this state."""
         return {lane for lane, row in enumerate(self.states) if state in row}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SquareAnswer:
-    """`bad`, `good`, `cleared`: positions of lanes, as in an Attribution. `wanted`: what would tell, best first."""
+    """The cause; `bad`, `good`, `cleared`: lane positions as in an Attribution; `wanted`: cells to run, best first."""
 
     cause: Cause
     bad: frozenset[int]
@@ -47,13 +54,13 @@ class SquareAnswer:
 
 
 def answer(square: Square) -> SquareAnswer:
-    """Whose fault it is that some of the square is bad; at least one of it must be."""
+    """Return the cause of the bad cells in a square; at least one cell must be bad."""
     split = [image for image in square.images if square.lanes_at(image, True) and square.lanes_at(image, False)]
     return _where_lanes_differ(square, split) if split else _where_lanes_agree(square)
 
 
 def model_of(lane: Lane) -> str | None:
-    """The kind of GPU of a lane, of several all of them: `all` is another thing on each host. None without one."""
+    """Return the GPU models of a lane, joined by " + ", because `all` differs from host to host; None without a GPU."""
     return " + ".join(sorted(gpu.short_name for gpu in lane.gpus)) or lane.gpu
 
 
@@ -75,7 +82,7 @@ def _where_lanes_agree(square: Square) -> SquareAnswer:
 
 
 def _reached(square: Square, turned: set[int]) -> set[int]:
-    """The lanes where an image is bad that is bad on a lane where the image alone made the difference, and so on."""
+    """Return the closure of `turned`, the lanes that the image alone turned bad, over shared bad images."""
     reached = set(turned)
     while True:
         images = {image for lane in reached for image in square.images_of(lane, True)}
@@ -86,13 +93,13 @@ def _reached(square: Square, turned: set[int]) -> set[int]:
 
 
 def _differ(square: Square, lanes: set[int]) -> bool:
-    """Whether these share neither the kind of card nor the host: what is bad on all of them is then neither's fault."""
+    """Whether the lanes share neither the GPU model nor the host, so that neither causes what is bad on all of them."""
     kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
     return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
 
 
 def _undecided(square: Square, bad: set[int]) -> SquareAnswer:
-    """Bad and good never met: on no lane, in no image."""
+    """Return an undecided answer: no lane and no image has both bad and good cells."""
     good = square.with_any(False)
     if good:
         wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
@@ -108,7 +115,7 @@ def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[
 
 
 def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[SquareCell]:
-    """The newest good image first: it is the nearest to the bad ones."""
+    """Yield unknown cells of good images on bad lanes, the newest image, which is nearest to the bad ones, first."""
     images = {image for lane in good for image in square.images_of(lane, False)}
     return (
         (lane, image)
@@ -119,7 +126,7 @@ def _good_images_on(square: Square, bad: set[int], good: set[int]) -> Iterator[S
 
 
 def _neighbours_on(square: Square, lanes: set[int]) -> Iterator[SquareCell]:
-    """Images that are not known on these lanes: older ones than the oldest bad one first, nearest first."""
+    """Yield the unknown cells of these lanes: first those older than the oldest bad image, nearest first."""
     for lane in sorted(lanes):
         oldest = square.images_of(lane, True)[0]
         unknown = square.images_of(lane, None)
@@ -152,7 +159,7 @@ def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
 
 
 def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) -> SquareAnswer:
-    """Lanes that became bad in different versions; or that are never bad in the same one, which is no history."""
+    """Judge lanes that became bad in different versions. If no version is bad on all, image and lane interact."""
     if bad == turned and any(square.lanes_at(image, True) == bad for image in square.images):
         return SquareAnswer(cause="image", bad=frozenset(bad), apart=True)
     open_images = [image for image in square.images if not bad & square.lanes_at(image, False)]
@@ -169,15 +176,16 @@ def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) 
 
 
 def _bad_before(square: Square, lanes: set[int], turned: set[int]) -> bool:
-    """Whether one of these lanes, on which nothing is good, is bad with an image that others turned bad only after:
-    theirs is another fault."""
+    """Whether one of these lanes, which have no good image, is bad with an image that is still good on a `turned` lane,
+    whose fault is then another one.
+    """
     early = {image for lane in turned for image in square.images_of(lane, False)}
     return any(early & set(square.images_of(lane, True)) for lane in lanes)
 
 
 def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause | None:
-    """The host, if the bad lanes have no GPU, or another host has one of the same kind and is good. None if that is so
-    of some hosts only, or if one of what is blamed was tried with a single image: it may take that one.
+    """Return "host" if the bad lanes have no GPU, or if the same GPU model is good on another host; else "gpu". None if
+    that differs between hosts, or if a suspected host or GPU ran a single image, which may be the cause.
     """
     lanes, good = ([square.lanes[lane] for lane in chosen] for chosen in (bad, clean))
     hosts = {

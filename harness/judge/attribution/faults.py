@@ -1,8 +1,8 @@
-"""One fault: the episodes of one sign that are one, on all lanes and in all variants of a scenario. Pure.
+"""Grouping of the episodes of one sign into faults, over all lanes and variants of a scenario. Pure.
 
-On several lanes of a variant, episodes are one fault where they may share a version: an image that is bad on two lanes
-is bad for one reason. In several variants they are one where they may have begun and ended at the same versions, and no
-version is known to be bad in one and good in the other.
+On several lanes of a variant, episodes that may share a version are one fault: an image that is bad on two lanes is bad
+for one reason. In several variants, episodes are one fault if they may have begun and ended at the same versions, and
+no version is known to be bad in one variant and good in the other.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Row = Sequence[State]
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault of one variant: its episodes by lane, and `rows`: for each lane, in which versions it is there.
+    """A fault of one variant: its `episodes` by lane, and `rows`, the states of the versions by lane for this fault.
 
-    A version that is bad in another episode says nothing of this one: it is not known there.
+    A version that is bad in another episode is unknown for this one.
     """
 
     variant: Variant
@@ -34,7 +34,7 @@ class Fault:
 def faults_of(
     variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], rows: Mapping[Lane, Row], order: Order
 ) -> list[Fault]:
-    """The faults of a variant, by its episodes and by how its versions stand on each of its lanes."""
+    """Return the faults of a variant, from its episodes and the states of its versions on each lane."""
     linked: list[list[tuple[Lane, Episode]]] = []
     for lane, found in episodes.items():
         for episode in found:
@@ -45,7 +45,7 @@ def faults_of(
 
 
 def _shares(one: Episode, other: Episode, order: Order) -> bool:
-    """Whether they are alike, and one version may be bad in both."""
+    """Whether the episodes have the same depth, and a version may be bad in both."""
     return one.depth == other.depth and bool(set(span(one, order)) & set(span(other, order)))
 
 
@@ -62,7 +62,7 @@ def _fault(variant: Variant, group: Sequence[tuple[Lane, Episode]], rows: Mappin
 
 
 def _row(episodes: Sequence[Episode], row: Row, order: Order, *, depth: int) -> Row:
-    """A lane's versions, of this fault alone. Before something got worse, it was not yet that bad."""
+    """Return the states of a lane's versions for this fault alone. Versions before a worsening are good."""
     inside = {place for one in episodes for place in span(one, order)}
     first = min(inside, default=0)
     milder = depth > 0 and bool(episodes)
@@ -76,10 +76,10 @@ def _row(episodes: Sequence[Episode], row: Row, order: Order, *, depth: int) -> 
 
 
 def alike(faults: Sequence[Fault], order: Order) -> list[list[Fault]]:
-    """The faults of all variants, those that may be one together, oldest first.
+    """Group the faults of all variants that may be one, oldest first.
 
-    The most precise come first, so that the order in which they were found makes no difference; a vague one that may
-    be any of several is told for itself.
+    The most precise faults are grouped first, so that the result does not depend on the input order. A vague fault that
+    fits several groups gets its own.
     """
     groups: list[_Group] = []
     for fault in sorted(faults, key=lambda one: _precision(one, order)):
@@ -94,7 +94,7 @@ def alike(faults: Sequence[Fault], order: Order) -> list[list[Fault]]:
 
 
 def _precision(fault: Fault, order: Order) -> tuple[int, int, list[tuple[int, int, int, int, int]]]:
-    """How widely its ends are known, where it begins, and all its ends: two that are equal in this are equal."""
+    """Return a sort key: the width of the fault's bounds, its start, and all bounds. Equal keys mean equal bounds."""
     known = [bounds_of(one, order) for found in fault.episodes.values() for one in found]
     ends = [(*(one.begins or (-1, -1)), *(one.ends or (len(order), len(order))), one.seen) for one in known]
     start = min(span(one, order).start for found in fault.episodes.values() for one in found)
@@ -102,12 +102,12 @@ def _precision(fault: Fault, order: Order) -> tuple[int, int, list[tuple[int, in
 
 
 Ends = Mapping[Lane, Sequence[EpisodeBounds]]
-"""Of each lane: where its episodes began and ended."""
+"""Lane -> the bounds of its episodes."""
 
 
 @dataclass(kw_only=True)
 class _Group:
-    """Faults that may be one, and what they allow together. Intervals that all meet in pairs have a place in common."""
+    """Faults that may be one, and their common bounds. Intervals that overlap in pairs all overlap in one place."""
 
     first: Ends
     members: list[Fault] = field(default_factory=list)
@@ -116,6 +116,7 @@ class _Group:
     _places: set[int] = field(default_factory=set)
 
     def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
+        """Whether a fault may be the same as those of the group."""
         lanes = [lane for lane in bounds if lane in self._bounds]
         if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault, order)):
             return False
@@ -125,6 +126,7 @@ class _Group:
         return not any({True, False} == set(pair) for pairs in known for pair in pairs)
 
     def add(self, fault: Fault, bounds: Ends, order: Order) -> None:
+        """Add a fault, and narrow the common bounds and states by its own."""
         self.members.append(fault)
         self._places |= _places(fault, order)
         for lane, found in bounds.items():
@@ -135,7 +137,7 @@ class _Group:
 
 
 def _together(some: Sequence[EpisodeBounds], others: Sequence[EpisodeBounds]) -> list[EpisodeBounds] | None:
-    """What both allow, if the episodes of one lane may be the same ones."""
+    """Return the common bounds of the episodes of one lane, or None if they cannot be the same."""
     if len(some) != len(others):
         return None
     found = [both for pair in zip(some, others, strict=True) if (both := met(pair)) is not None]
@@ -143,5 +145,5 @@ def _together(some: Sequence[EpisodeBounds], others: Sequence[EpisodeBounds]) ->
 
 
 def _places(fault: Fault, order: Order) -> set[int]:
-    """Where a version may be bad by it, on whatever lane."""
+    """Return the positions of the versions that may be bad by this fault, on any lane."""
     return {place for found in fault.episodes.values() for each in found for place in span(each, order)}

@@ -1,8 +1,8 @@
-"""Which params make a scenario bad: the smallest rule over them that separates bad variants from good ones.
+"""The smallest rule over params that separates the bad variants of a scenario from the good ones.
 
-A rule is a few conditions, each a set of values of one param, of which all or any must hold. For given params there is
-one smallest rule of each kind: the box that just holds all bad variants, and the complement of the box that just holds
-all good ones. If these do not separate, no rule over these params does, so trying the sets of params is exact.
+A rule is a set of conditions, each a set of values of one param, of which all or any must hold. For given params each
+kind has one smallest rule: the bounding box of all bad variants, and the complement of the bounding box of all good
+ones. If neither separates, no rule over these params does, so that a search over the sets of params is exact.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from harness.model import ParamCondition, Rule, Scalar, Variant
 
 MOST_PARAMS = 3
+"""Maximum number of params in a rule. With more, the search over their sets takes much longer."""
 FEWEST_FOR_EXCEPTIONS = 10
-"""With fewer variants an exception is as likely the rule."""
+"""Minimum number of variants for a rule with exceptions: among fewer, an exception is as likely the rule."""
 EXCEPTIONS = 0.1
-"""The largest share of variants that a rule may get wrong, if none gets all right."""
+"""Maximum share of variants that a rule may misclassify, if no rule is right for all."""
 
 Value = tuple[str, Scalar]
 """A value with its type's name: 1, 1.0 and True are three values."""
@@ -31,12 +32,12 @@ def find_rule(
     *,
     otherwise: Sequence[Variant] = (),
 ) -> Rule | None:
-    """The smallest rule over the params of these variants of one scenario that holds for `bad` and not for `good`.
+    """Return the smallest rule over the params of one scenario that holds for `bad` and not for `good`.
 
-    It does not hold for those that are bad `otherwise` either: these have another fault, and a rule of their own.
-    Fewest params first, then those of which all must hold, then fewest values. Values that were only seen where nothing
-    is known are in no rule. If none of up to MOST_PARAMS params separates, one of a single param with few exceptions;
-    else None. Without a good variant there is nothing to separate: a rule without conditions.
+    It does not hold for `otherwise` either: these variants have another fault, and their own rule. Fewer params are
+    preferred, then rules of which all conditions must hold, then fewer values. Values of `unknown` variants alone are
+    in no rule. If no rule of up to MOST_PARAMS params separates, a rule of one param with few exceptions is returned,
+    or None. Without a good variant the rule has no conditions.
     """
     rest = [*good, *otherwise]
     known = _Known(bad=bad, good=good, unknown=unknown, otherwise=otherwise)
@@ -56,7 +57,7 @@ def find_rule(
 
 
 def holds(rule: Rule, variant: Variant) -> bool:
-    """Whether a rule says that a variant is bad."""
+    """Whether a rule predicts that a variant is bad."""
     row = _row(variant)
     met = [row.get(one.param, _MISSING) in [_value(value) for value in one.values] for one in rule.conditions]
     return any(met) if rule.any_of else all(met)
@@ -73,7 +74,7 @@ def _separating(names: Sequence[str], size: int, bad: Sequence[Row], good: Seque
 
 
 def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[Row]) -> dict[str, list[Value]]:
-    """Without values, the rarest first, whose bad rows others explain: nothing shows that these alone would do."""
+    """Drop the values, the rarest first, whose bad rows other values explain: they are not shown to be sufficient."""
     kept = {name: list(chosen) for name, chosen in values.items()}
     spots = [(name, value) for name, chosen in values.items() for value in chosen]
     for name, value in sorted(spots, key=lambda spot: sum(row[spot[0]] == spot[1] for row in bad)):
@@ -84,7 +85,7 @@ def _needed(values: Mapping[str, Sequence[Value]], bad: Sequence[Row]) -> dict[s
 
 
 def _rough(names: Sequence[str], bad: Sequence[Row], good: Sequence[Row]) -> Rule | None:
-    """The rule of one param that gets the fewest variants wrong, if they are few: each value goes with its majority."""
+    """Return the rule of one param with the fewest exceptions, if they are few; each value follows its majority."""
     allowed = int(EXCEPTIONS * (len(bad) + len(good)))
     if len(bad) + len(good) < FEWEST_FOR_EXCEPTIONS:
         return None
@@ -110,7 +111,7 @@ class _Known:
 
 
 def _described(rule: Rule, known: _Known) -> Rule:
-    """The rule with what it rests on."""
+    """Return the rule with the variants on which it rests."""
     rest = [*known.good, *known.otherwise]
     missed = [one for one in known.bad if not holds(rule, one)]
     wrong = missed + [one for one in rest if rule.conditions and holds(rule, one)]
@@ -129,7 +130,7 @@ def _described(rule: Rule, known: _Known) -> Rule:
 
 
 def _indifferent(rule: Rule, known: Sequence[Variant], bad: Sequence[Row]) -> Iterator[str]:
-    """Params that the rule does not name, of which every value that ran was seen bad: it takes more than their good."""
+    """Yield the params outside the rule of which every value that ran was bad: no value of them prevents the fault."""
     used = {one.param for one in rule.conditions}
     for name in _names(known):
         values = _values([_row(one) for one in known], name)
@@ -140,7 +141,7 @@ def _indifferent(rule: Rule, known: Sequence[Variant], bad: Sequence[Row]) -> It
 # ---------------------------------------------------------------- variants as rows
 
 _MISSING: Value = ("", None)
-"""Of a param that a variant does not have."""
+"""The value of a param that a variant does not have."""
 
 
 def _row(variant: Variant) -> dict[str, Value]:
@@ -161,7 +162,7 @@ def _names(variants: Sequence[Variant]) -> list[str]:
 
 
 def _values(rows: Sequence[Row], name: str) -> list[Value]:
-    """In the order in which they come."""
+    """Return the distinct values of a param, in order of appearance."""
     return list(dict.fromkeys(row[name] for row in rows))
 
 
@@ -179,5 +180,5 @@ def _extent(rule: Rule) -> int:
 
 
 def _same(one: Rule, other: Rule) -> bool:
-    """Whether they name the same params: then it is one rule told in two ways."""
+    """Whether the rules name the same params, and so express the same rule in two ways."""
     return {c.param for c in one.conditions} == {c.param for c in other.conditions}

@@ -1,1 +1,1 @@
-"""One cell: the verdict over its launches, and what it shows of each signal."""
+"""One cell: the verdict over its launches, and the verdict on each signal."""

@@ -1,4 +1,4 @@
-"""What a cell shows of outcome, memory and counts: by its own launches, without another version beside it."""
+"""The signals that a cell's own launches decide, without another version: outcome, memory and counts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from harness.judge.trace.gpu_memory import undecided
 from harness.model import GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
 
 MISSED = 0.05
-"""The chance that a failure as frequent as the one told would not have come in any launch."""
+"""Chance that a failure of rate `visible` stays unseen in all launches. A lower chance makes `visible` larger."""
 Agreeing = Callable[[Sequence[JudgedTrial], str], Sequence[JudgedTrial]]
-"""(launches, signal) -> those that agree that its count grows."""
+"""(launches, signal) -> the launches that agree that the signal's count grows."""
 
 
 def signals_of(
     cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreeing: Agreeing
 ) -> Mapping[str, SignalVerdict]:
-    """By signal, what the launches of a cell show; of one whose exit code alone decides the outcome."""
-    found = {"outcome": _outcome(cell, launches)}
+    """Return the verdict on each signal by name; if exit codes alone decide, only that on `outcome`."""
+    signals = {"outcome": _outcome(cell, launches)}
     if all(launch.exit_only for launch in launches):
-        return found
-    found["memory"] = _memory(cell, launches, limits=limits, steps=steps)
+        return signals
+    signals["memory"] = _memory(cell, launches, limits=limits, steps=steps)
     for name in GROWTHS:
-        found[name] = _growth(name, launches, limits=limits, steps=steps, agreed=agreeing(launches, name))
-    return found
+        signals[name] = _growth(name, launches, limits=limits, steps=steps, agreed=agreeing(launches, name))
+    return signals
 
 
 def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial]) -> SignalVerdict:
@@ -33,7 +33,7 @@ def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial]) -> SignalVerdic
     share, visible = failed / len(launches), 1 - MISSED ** (1 / len(launches))
     if {"oom", "crash", "hang"} & set(cell.verdicts):
         return SignalVerdict(seen="bad", value=share, visible=visible)
-    why = f"{failed} of {len(launches)} launches failed; more launches would tell" if failed else ""
+    why = f"{failed} of {len(launches)} launches failed; more launches would settle it" if failed else ""
     return SignalVerdict(seen="suspect" if failed else "good", value=share, visible=visible, why=why)
 
 
@@ -65,8 +65,8 @@ def _growth(
     name: str, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreed: Sequence[JudgedTrial]
 ) -> SignalVerdict:
     limit = limits.of(name)
-    told = [launch.growths[name] for launch in launches if name in launch.growths]
-    if not told:
+    growths = [launch.growths[name] for launch in launches if name in launch.growths]
+    if not growths:
         return SignalVerdict(
             seen="none",
             limit=limit,
@@ -77,13 +77,16 @@ def _growth(
         return SignalVerdict(
             seen="bad", value=median(rates), ci=t_interval(rates), limit=limit, why=str(agreed[0].growths[name])
         )
-    by_state = {state: [one for one in told if one.state == state] for state in ("bad", "good", "unknown")}
+    by_state = {state: [one for one in growths if one.state == state] for state in ("bad", "good", "unknown")}
     if by_state["bad"]:
         one = by_state["bad"][0]
         return SignalVerdict(
-            seen="suspect", value=one.rate, limit=limit, why=f"{one}, in {len(by_state['bad'])} of {len(told)} launches"
+            seen="suspect",
+            value=one.rate,
+            limit=limit,
+            why=f"{one}, in {len(by_state['bad'])} of {len(growths)} launches",
         )
     if by_state["good"]:
         best = min(by_state["good"], key=lambda one: one.excluded)
         return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)
-    return SignalVerdict(seen="blind", limit=limit, why=str(told[0]))
+    return SignalVerdict(seen="blind", limit=limit, why=str(growths[0]))

@@ -1,4 +1,4 @@
-"""The figures of a cell, as medians over its trials with intervals over trials, and the sentence that explains it."""
+"""The figures of a cell, as medians over trials with t intervals over trials, and the sentence that explains it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from harness.judge.cell.trial_verdict import JudgedTrial
-from harness.judge.comparison.level_figures import has_step_times
+from harness.judge.comparison.launch_figures import has_step_times
 from harness.judge.intervals import log_t_interval, median, smallest_visible, t_interval, widest
 from harness.judge.trace.verdict import settled_median
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Interval, Steps, TraceVerdict, Trial, VerdictName
 
 TRACEBACK = "Traceback (most recent call last)"
 NAMES_A_STEP = re.compile(r"^(?:(?:no progress )?(?:in |after )?step \d|before the first step)", re.MULTILINE)
-OWN_COLUMNS = frozenset({"rss_kib", "heap_kib", "blocks", "step_s"})
 
 
 def cell_of(
     names: tuple[VerdictName, ...], *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> CellVerdict:
-    """The verdict `names` on a cell, with its figures. `support` are the launches that it rests on."""
-    found = [launch.found for launch in launches if launch.found is not None]
+    """Return the verdict `names` on a cell with its figures. `support` holds the launches on which they rest."""
+    trace_verdicts = [launch.found for launch in launches if launch.found is not None]
     rated = [k.found for k in _rated(launches, support=support, steps=steps) if k.found is not None]
-    times = _known(one.step_ms for one in found)
-    told = _telling(names[0], support)
+    times = _known(one.step_ms for one in trace_verdicts)
+    quoted = _telling(names[0], support)
     return CellVerdict(
         verdict=names[0],
         verdicts=names,
-        why=_why(names[0], told, launches=launches, support=support, steps=steps),
+        why=_why(names[0], quoted, launches=launches, support=support, steps=steps),
         trials=len(launches),
         failed=sum(1 for launch in launches if launch.failure is not None),
         signal=next((k.trial.signal for k in support if k.failure is not None and k.trial.signal is not None), None),
@@ -39,10 +38,10 @@ def cell_of(
         plateau_mib=median(_known(one.plateau_mib for one in rated)) if "plateau" in names else None,
         rate_kib_per_step=median(_known(one.rate_kib_per_step for one in rated)),
         rate_ci=_rate_interval(rated),
-        excluded_kib_per_step=_excluded(told, rated),
+        excluded_kib_per_step=_excluded(quoted, rated),
         step_ms=median(times),
         step_ms_ci=log_t_interval(times),
-        step_drift=median(_known(one.step_drift for one in found)),
+        step_drift=median(_known(one.step_drift for one in trace_verdicts)),
         peak_rss_mib=median(_known(_peak_mib(launch) for launch in launches)),
         smallest_visible=_visible(launches),
         metrics=_metrics(launches),
@@ -54,13 +53,13 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def _rated(launches: Sequence[JudgedTrial], *, support: Sequence[JudgedTrial], steps: Steps) -> Sequence[JudgedTrial]:
-    """The launches whose rates speak for the cell: those of the verdict; the whole ones before the short ones."""
+    """Return the launches whose rates the cell reports: the leaking ones, else those of the whole budget, else all."""
     leaking = [launch for launch in support if "leak" in launch.verdicts]
     return leaking or [launch for launch in launches if launch.whole(steps)] or launches
 
 
 def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
-    """Over trials if there are two or more, but never narrower than one trace's own."""
+    """Return the interval over trials, or the median one of the traces' own intervals, whichever is wider."""
     over_trials = t_interval(_known(one.rate_kib_per_step for one in rated))
     own = sorted((one.rate_ci for one in rated if one.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
     return widest([over_trials, own[len(own) // 2] if own else None])
@@ -73,7 +72,7 @@ def _peak_mib(launch: JudgedTrial) -> float | None:
 
 
 def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str | None:
-    """What most of the supporting launches say, of those that can tell."""
+    """Return the most frequent layer of the supporting launches, ignoring launches without one."""
     if "leak" not in names and "plateau" not in names:
         return None
     layers = Counter(launch.found.layer for launch in support if launch.found is not None and launch.found.layer)
@@ -81,31 +80,31 @@ def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str 
 
 
 def _visible(launches: Sequence[JudgedTrial]) -> Mapping[str, float] | None:
-    """The smallest relative change that would show, by metric; a metric that cannot be compared is left out."""
+    """Return the minimum detectable effect by metric, as a fraction; metrics that cannot be compared are left out."""
     timed = [launch.found for launch in launches if launch.found is not None and has_step_times(launch.trial)]
-    seen = {
+    effects = {
         "step_time": smallest_visible(_known(one.step_ms for one in timed)),
         "peak_memory": smallest_visible(_known(_peak_mib(launch) for launch in launches)),
     }
-    known = {name: value for name, value in seen.items() if value is not None}
-    return known or None
+    visible = {name: value for name, value in effects.items() if value is not None}
+    return visible or None
 
 
 def _metrics(launches: Sequence[JudgedTrial]) -> Mapping[str, float]:
-    """The scenario's own columns: medians over trials of the medians after the warm-up quarter."""
+    """Return, for each metric of the scenario, the median over trials of the medians after the warm-up quarter."""
     values: dict[str, list[float]] = {}
     for launch in launches:
-        columns = {} if launch.trial.trace is None else launch.trial.trace.columns
-        for name in sorted(set(columns) - OWN_COLUMNS):
-            settled = settled_median(columns[name])
+        metrics = {} if launch.trial.trace is None else launch.trial.trace.metrics
+        for name in sorted(metrics):
+            settled = settled_median(metrics[name])
             if settled is not None:
                 values.setdefault(name, []).append(settled)
-    return {name: float(np.median(each)) for name, each in values.items()}
+    return {name: float(np.median(medians)) for name, medians in values.items()}
 
 
 def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
-    """The launch that the reason quotes: of those that agree the longest, by what it rules out; of unsure ones the one
-    that is bad, or the first.
+    """Return the launch that the reason quotes: the longest, and among these the one that excludes the smallest leak.
+    For an unsure verdict it is the first bad launch, else the first.
     """
     if name in UNSURE:
         return next((launch for launch in support if BAD & set(launch.verdicts)), support[0])
@@ -116,36 +115,36 @@ def _rules_out(launch: JudgedTrial) -> float | None:
     return None if launch.found is None else launch.found.excluded_kib_per_step
 
 
-def _excluded(told: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
-    """What the launch that the reason quotes rules out, so that both say the same; else the least that any does."""
-    own = None if told.failure is not None else _rules_out(told)
+def _excluded(quoted: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
+    """Return the excluded leak rate of the quoted launch, as in the reason, else the lowest of all launches."""
+    own = None if quoted.failure is not None else _rules_out(quoted)
     return own if own is not None else min(_known(one.excluded_kib_per_step for one in rated), default=None)
 
 
 def _why(
     name: VerdictName,
-    told: JudgedTrial,
+    quoted: JudgedTrial,
     *,
     launches: Sequence[JudgedTrial],
     support: Sequence[JudgedTrial],
     steps: Steps,
 ) -> str:
-    """One sentence: the evidence of the launch that tells most, and how many launches say so."""
+    """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one."""
     count = f"{len(support)} of {len(launches)} trials"
     if name in UNSURE:
-        return _unsure_words(told, launches=launches, support=support, steps=steps)
-    if told.failure is not None and name == told.failure:
-        return f"{name} in {count}: {_failure_words(told)}"
+        return _unsure_words(quoted, launches=launches, support=support, steps=steps)
+    if quoted.failure is not None and name == quoted.failure:
+        return f"{name} in {count}: {_failure_words(quoted)}"
     if name in GOOD:
-        return _good_words(told, launches=launches)
+        return _good_words(quoted, launches=launches)
     if name == "growth":
-        grown = "; ".join(str(growth) for growth in told.growths.values() if growth.state == "bad")
-        return f"{count}: {grown}; {told.found.why if told.found is not None else told.trial.end}"
-    return f"{count}: {told.found.why if told.found is not None else told.trial.end}"
+        grown = "; ".join(str(growth) for growth in quoted.growths.values() if growth.state == "bad")
+        return f"{count}: {grown}; {quoted.found.why if quoted.found is not None else quoted.trial.end}"
+    return f"{count}: {quoted.found.why if quoted.found is not None else quoted.trial.end}"
 
 
 def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str:
-    """How many launches are good, and what the longest of them shows: the shorter ones say the same up to their end."""
+    """State how many launches are good, and the reason of the longest one."""
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     of_all = f"{len(good)} of {len(launches)}"
     if longest.found is None:
@@ -156,11 +155,11 @@ def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str
 
 
 def _unsure_words(
-    told: JudgedTrial, *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
+    quoted: JudgedTrial, *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
 ) -> str:
     bad = [launch for launch in support if BAD & set(launch.verdicts)]
-    words = _failure_words(told) if told.failure is not None or told.found is None else told.found.why
-    words = "; ".join([*(str(growth) for growth in told.growths.values() if growth.state == "bad"), words])
+    words = _failure_words(quoted) if quoted.failure is not None or quoted.found is None else quoted.found.why
+    words = "; ".join([*(str(growth) for growth in quoted.growths.values() if growth.state == "bad"), words])
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"
@@ -170,13 +169,12 @@ def _unsure_words(
 
 
 def gist(message: str) -> str:
-    """Of a traceback the line after it, which names the error and the author's line; other words as they are. Notes
-    come before a failure."""
+    """Return the last line of a message with a traceback, which names the error; other messages unchanged."""
     return message.strip().splitlines()[-1] if TRACEBACK in message else message
 
 
 def place_of(trial: Trial, words: str) -> str:
-    """` after step 12`, to follow what is told of a failure; nothing if the words name a step, or none was made."""
+    """Return ` after step 12`, to append to a failure message; "" if the message names a step, or no step ran."""
     return f" after step {trial.last_step}" if trial.last_step and not NAMES_A_STEP.search(words) else ""
 
 

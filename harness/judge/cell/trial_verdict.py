@@ -1,4 +1,4 @@
-"""One launch: what a trial says, by how it ended and by its trace."""
+"""The verdict on one trial, from the way it ended, its trace and its counts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedTrial:
-    """A trial that says something, with the verdict on its trace, what its counts do, by signal, and the failure that
-    it ended in, if any. `exit_only`: its steps say nothing, not even where it failed.
+    """A judged trial: the verdict on its trace, the growth of its counts by signal, and the failure in which it ended,
+    if any. `exit_only`: only its exit code counts, and its steps are not reported.
     """
 
     trial: Trial
@@ -29,7 +29,7 @@ class JudgedTrial:
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
-        """All that this launch shows. One without a trace that ended well is flat: it did what it was asked."""
+        """All verdicts on this launch. A launch that ended well without a trace is flat."""
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.state == "bad" for growth in self.growths.values()):
             own = (*own, "growth")
@@ -38,16 +38,17 @@ class JudgedTrial:
         return own or ("flat",)
 
     def whole(self, steps: Steps) -> bool:
+        """Whether the launch completed or ran the whole budget."""
         return self.trial.end == "completed" or self.steps >= steps.budget
 
 
 def judge_launches(
     trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False
 ) -> tuple[JudgedTrial, ...]:
-    """The trials in which the image was really asked. `exit_only`: their traces are not judged, only how they ended."""
+    """Judge the trials that tested the image. `exit_only`: judge only how they ended, not their traces."""
 
     def said_so(trial: Trial) -> bool:
-        """Whether the scenario itself said that it could not be asked, as only an exit code can."""
+        """Whether the scenario reported by exit code 125 that it could not be tested."""
         return exit_only and trial.exit_code == 125
 
     asked = [
@@ -68,7 +69,7 @@ def judge_launches(
 
 
 def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
-    """What the counts of a whole launch do: in one that was stopped a cache that fills looks as what piles up."""
+    """Judge the counts of a launch of the whole budget. In a shorter one a cache that fills looks like a leak."""
     if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
         return {}
     return judge_counts(trial.trace, limits=limits)
@@ -85,12 +86,12 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
 
 
 def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:
-    """What is left of a verdict where rows are no steps, because output came in bursts: the peak of memory."""
+    """Return the verdict on a launch with bursts of output: its rows are not steps, and only the peak memory holds."""
     return replace(
         found,
         verdict="inconclusive",
         verdicts=("inconclusive",),
-        why=f"its rows are no steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
+        why=f"its rows are not steps: {trial.buffered}; have it flush each line (`python -u`, `stdbuf -oL`)",
         rate_kib_per_step=None,
         rate_ci=None,
         excluded_kib_per_step=None,
@@ -102,8 +103,8 @@ def _without_steps(found: TraceVerdict, trial: Trial) -> TraceVerdict:
 
 
 def _without_times(found: TraceVerdict, trial: Trial) -> TraceVerdict:
-    """What is left of a verdict where something disturbed the step times: memory is judged as ever. A rise beside a
-    pull may be the pull's or the version's: another launch has to tell.
+    """Return the verdict on a launch whose step times were disturbed: the verdict on memory holds. A slowdown beside a
+    pull may come from the pull or from the version, so that it is inconclusive until another launch.
     """
     kept = tuple(name for name in found.verdicts if name != "slowdown")
     by_pull = not trial.disturbed

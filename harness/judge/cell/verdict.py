@@ -1,4 +1,7 @@
-"""One cell: the verdict over its trials. Each trial is one launch, and counts once."""
+"""The verdict on one cell, from its trials. Each trial is one launch and counts once.
+
+A bad verdict needs two launches that agree; a good one needs a launch of the whole budget.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", 
 FAILURES: frozenset[VerdictName] = frozenset({"oom", "crash", "hang"})
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
 AGREE = 2
-"""Trials that must agree before a cell is called bad."""
+"""Trials that must agree on a bad verdict. With one, a single disturbed launch makes a cell bad."""
 SAME_RATE = 2.0
-"""The factor within which two leaks are the same leak."""
+"""Maximum ratio of two leak rates that agree with each other."""
 
 
 def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> CellVerdict:
-    """The verdict on a cell. Trials that infrastructure sank say nothing; if there are no others it is untested.
+    """Return the verdict on a cell. Infrastructure failures are ignored; without other trials the cell is untested.
 
-    `exit_only`: how the launches ended decides alone, whatever their traces show (a scenario with `judge: exit`).
+    `exit_only`: only the way the launches ended counts, whatever their traces show (a scenario with `judge: exit`).
     """
     launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     if not launches:
@@ -34,7 +37,7 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_on
 
 
 def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
-    """All that holds of a cell, the strongest first, and the launches that this rests on."""
+    """Return all verdicts on a cell, the strongest first, and the launches on which they rest."""
     agreed = tuple(name for name in BAD_NAMES if _agreeing(launches, name))
     if not agreed:
         return _without_bad(launches, steps=steps)
@@ -46,7 +49,7 @@ def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[Ver
 def wants_more(
     trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps, exit_only: bool = False
 ) -> str | None:
-    """Why another trial of this cell should run, or None: it has enough, or more would not settle it."""
+    """Return why the cell needs another trial; None if it has enough, or if another would not settle the verdict."""
     measured = [trial for trial in trials if trial.measured]
     if len(measured) >= trials_asked.most or (trials and not measured):
         return None
@@ -59,7 +62,7 @@ def wants_more(
 
 
 def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
-    """What another trial could settle."""
+    """Return what another trial could settle, or None."""
     if any(_agreeing(launches, name) for name in BAD_NAMES):
         return None
     bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
@@ -76,8 +79,8 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
 
 
 def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
-    """Whether the next trial must not stop early: none ran the whole budget, or one showed something to confirm.
-    Where the exit code decides, every trial must come to it.
+    """Whether the next trial must not stop early: no trial ran the whole budget, or one showed something to confirm.
+    A scenario that is judged by its exit code always runs to its end.
     """
     if exit_only or any(trial.not_finite for trial in trials):
         return True
@@ -88,12 +91,12 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
 
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
-    """Whether one of these launches, of any version, failed after the first look: one that stops there would not."""
+    """Whether a launch of any version failed after the first look: one that stops there misses the failure."""
     return any(trial.end in FAILURES and trial.last_step >= steps.first for trial in trials)
 
 
 def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[JudgedTrial]:
-    """The launches that agree on a bad verdict, or none: two at least, alike, and more than those that deny it."""
+    """Return the launches that agree on a bad verdict, or none. Two or more alike must outnumber those that deny it."""
     shown = [launch for launch in launches if name in launch.verdicts]
     if name == "leak":
         shown = _same_rate(shown, _rate)
@@ -109,8 +112,8 @@ def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[Judged
 
 
 def growing(launches: Sequence[JudgedTrial], signal: str) -> list[JudgedTrial]:
-    """The launches that agree that a count grows: two at least, within one rate of each other, and more than those as
-    long that deny it.
+    """Return the launches that agree that a count grows, or none. Two or more are needed, with rates within SAME_RATE,
+    and more than the equally long launches that deny it.
     """
 
     def pace(launch: JudgedTrial) -> float:
@@ -129,8 +132,8 @@ def _grows(launch: JudgedTrial, signal: str) -> str:
 
 
 def _denying(launches: Sequence[JudgedTrial], name: VerdictName, *, least_steps: int) -> int:
-    """How many launches deny a leak or slowdown: clean ones as long as those that show it. A crash needs no majority:
-    one that comes in two launches of eight is one. Growths have been asked of all launches already.
+    """Return how many clean launches, as long as those that show a leak or slowdown, deny it. A crash needs no
+    majority: two of eight launches are enough. `growing` has already counted the launches that deny a growth.
     """
     if name not in ("leak", "slowdown"):
         return 0
@@ -141,7 +144,7 @@ def _denying(launches: Sequence[JudgedTrial], name: VerdictName, *, least_steps:
 
 
 def _same_rate(launches: Sequence[JudgedTrial], rate_of: Callable[[JudgedTrial], float]) -> list[JudgedTrial]:
-    """The largest group of leaks whose rates lie within SAME_RATE of each other."""
+    """Return the largest group of launches whose rates lie within the factor SAME_RATE of each other."""
     ordered = sorted(launches, key=rate_of)
     groups = [[k for k in ordered[i:] if rate_of(k) <= SAME_RATE * rate_of(first)] for i, first in enumerate(ordered)]
     return max(groups, key=len, default=[])
@@ -155,7 +158,7 @@ def _rate(launch: JudgedTrial) -> float:
 def _without_bad(
     launches: Sequence[JudgedTrial], *, steps: Steps
 ) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
-    """What a cell is when no bad verdict is agreed on, and the launches that this rests on."""
+    """Return the verdict on a cell without an agreed bad verdict, and the launches on which it rests."""
     bad = [launch for launch in launches if BAD & set(launch.verdicts)]
     if bad:
         single = len(bad) == 1 and not any(
@@ -172,18 +175,18 @@ def _without_bad(
 
 
 def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
-    """Whether more launches were good over the whole budget than were unsure: one noisy launch does not undo them."""
+    """Whether launches that are good over the whole budget outnumber all that are not good."""
     whole = sum(1 for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD)
     return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
 
 
 def _out_of_time(launches: Sequence[JudgedTrial], steps: Steps) -> bool:
-    """Whether a trial was ended by its time limit, between two looks: the next would be, too."""
+    """Whether a time limit ended a trial between two looks: another trial would end in the same way."""
     return any(launch.trial.end == "stopped" and launch.steps not in steps.looks() for launch in launches)
 
 
 def _untested(trials: Sequence[Trial]) -> CellVerdict:
     setups = [trial for trial in trials if trial.end == "setup"]
-    told = setups or [trial for trial in trials if trial.message]
-    why = gist(told[-1].message) if told else "no trial was run"
+    with_message = setups or [trial for trial in trials if trial.message]
+    why = gist(with_message[-1].message) if with_message else "no trial was run"
     return CellVerdict(verdict="untested", verdicts=("untested",), why=why, trials=len(setups), failed=0)

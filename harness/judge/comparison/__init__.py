@@ -1,1 +1,1 @@
-"""One figure of every version of a row, measured in rounds side by side."""
+"""Comparison of all versions of a block by one figure, measured in rounds side by side."""

@@ -1,4 +1,4 @@
-"""How much launches differ though nothing does: from A/A pairs, one image launched twice in a round under two names."""
+"""A/A noise of a lane: how much launches of one image differ, from pairs launched in one round under two names."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from harness.judge.comparison.level_figures import EXACT
+from harness.judge.comparison.launch_figures import EXACT
 from harness.judge.comparison.round_effects import FAR_BY_ROUND, NEGLIGIBLE, ROUNDS_TO_CLEAN, Spread, together
 from harness.judge.comparison.round_tables import differences
 from harness.judge.intervals import CONFIDENCE
 from harness.model import LEVELS, Noise, Steps, Trial
 
 Pair = tuple[Trial, Trial]
-"""A launch and its twin: the same image in the same round, under another name."""
+"""A launch and its A/A replicate (twin): the same image in the same round, under another name."""
 
 
 def noise_of(pairs: Sequence[Pair], *, steps: Steps) -> Noise | None:
-    """The noise that the pairs show, or None if nothing of them can be compared."""
+    """Return the noise that the pairs show; None if no figure can be compared."""
     return _noise({name: _of_pairs(differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT})
 
 
 def pooled(noises: Iterable[Noise | None]) -> Noise | None:
-    """The noise of several variants of one lane together."""
+    """Pool the noise of several variants of one lane."""
     known = [noise for noise in noises if noise is not None]
     metrics = sorted({metric for noise in known for metric in noise.spread})
     return _noise({metric: together(*(spread_of(noise, metric) for noise in known)) for metric in metrics})
@@ -36,15 +36,15 @@ def spread_of(noise: Noise | None, metric: str) -> Spread | None:
 
 
 def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
-    """The difference, a log, that two equal images may show over `rounds` on this lane; 0 where that is unknown."""
+    """Return the 95 % bound of the difference, a log, of two equal images over `rounds`; 0 if the noise is unknown."""
     spread = spread_of(noise, metric)
     return 0.0 if spread is None else spread.half_width(rounds, share=0.5 + CONFIDENCE / 2)
 
 
 def _of_pairs(differences: Sequence[float]) -> Spread | None:
-    """The rms of the pairs' differences, over the square root of two: a difference has the noise of two launches.
+    """Root mean square of the pairs' differences over √2, because a difference has the noise of two launches.
 
-    One pair that is far out, a neighbour's doing, is drawn in: it would hide every change on the lane.
+    Differences are winsorized: one pair that was disturbed would otherwise hide every change on the lane.
     """
     if not differences:
         return None

@@ -1,4 +1,4 @@
-"""The levels that the findings of a block compare, of each version: no report shows another number beside them."""
+"""Levels of each version of a block that the findings compare. Reports show no other numbers beside them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.level_figures import EXACT
+from harness.judge.comparison.launch_figures import EXACT
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,
@@ -31,9 +31,7 @@ Level = tuple[float, Interval | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What can be compared between the versions of one block, oldest first: each figure is worked out once, when it is
-    first asked for, however many ask.
-    """
+    """What can be compared between the versions of a block, oldest first. Each figure is computed on first use."""
 
     cells: Sequence[CellVerdict]
     trials: Sequence[Sequence[Trial]]
@@ -41,43 +39,43 @@ class Compared:
 
     @cached_property
     def alike(self) -> Sequence[Sequence[Trial]]:
-        """The trials that differ in nothing but their image."""
+        """Trials that differ in nothing but their image."""
         return set_apart(self.trials)[0]
 
     @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:
-        """Those without leaks: the peak of a leak is only a matter of how long it ran, and compared with nothing."""
+        """Trials of cells without leaks: the memory peak of a leak only shows how long the trial ran."""
         return [[] if "leak" in cell.verdicts else each for cell, each in zip(self.cells, self.alike, strict=True)]
 
     @cached_property
     def best(self) -> RoundTable | None:
-        """Of the step times of each launch's best block."""
+        """Table of the step times in the fastest stretch of each launch."""
         return best_table(self.alike, steps=self.steps)
 
     @cached_property
     def launches(self) -> Sequence[BothWays]:
-        """Of each version the step times of its launches, in turn or not."""
+        """Step times of each version's launches: of those in turn, and of those that waited for images."""
         return step_time_launches(self.alike, steps=self.steps)
 
     @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
-        """By the name of a level signal, those that can be compared."""
+        """Tables of the level signals that can be compared, by name."""
         found = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
         found |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
         return {name: table for name, table in found.items() if table is not None}
 
     @cached_property
     def columns(self) -> Mapping[str, Columns]:
-        """By the name of a level signal, the figures of all versions, whether they can be compared or not."""
+        """Figures of all versions, comparable or not, by the name of the level signal."""
         return {name: level_columns(name, self.of(name), steps=self.steps) for name in LEVELS}
 
     def of(self, name: str) -> Sequence[Sequence[Trial]]:
-        """The trials that a level signal compares."""
+        """Return the trials that a level signal compares."""
         return self.steady if SIGNALS[name].group == "memory" else self.alike
 
     def levels(self, name: str, *, limit: float | None) -> Mapping[int, Level]:
-        """By position the level of a signal, of the versions that are compared: the geometric mean over the rounds that
-        all of them have; or over all launches, where those that waited for images acquitted every version.
+        """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
+        common rounds, or over all launches if the equivalence test clears every version.
         """
         table, clear = self.tables.get(name), self._acquitted(limit) if name == "step_time" else {}
         if clear or table is None:
@@ -87,7 +85,7 @@ class Compared:
         }
 
     def own_levels(self, name: str) -> Mapping[int, Level]:
-        """By position the level of each version's own launches, whether these can be compared or not."""
+        """Return the level of each version's own launches by position, comparable or not."""
         return {place: level_of(list(own.values())) for place, own in self.columns[name].items() if own}
 
     def _acquitted(self, limit: float | None) -> Mapping[int, Level]:
@@ -97,7 +95,7 @@ class Compared:
 
 
 def _exact_table(levels: Mapping[int, Level]) -> RoundTable | None:
-    """Of figures that are the same in all launches of a version, in whatever rounds these were."""
+    """Return the table of figures that are the same in all launches of a version, whatever their rounds."""
     if len(levels) < 2:
         return None
     row = [math.log(level) for level, _ in levels.values()]
@@ -105,8 +103,8 @@ def _exact_table(levels: Mapping[int, Level]) -> RoundTable | None:
 
 
 def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:
-    """The cells of one block with what was compared of step times and memory peaks. `searched`: a search chose the
-    launches, which have no full rounds.
+    """Return the cells of one block with their compared step times and memory peaks. `searched`: a bisection chose the
+    launches, so there are no full rounds.
     """
     step_s, peak_kib = (_compared(compared, name, limits, searched) for name in ("step_time", "peak_memory"))
     return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(compared.cells))
@@ -118,7 +116,7 @@ def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> 
 
 
 def level_of(figures: Sequence[float]) -> Level:
-    """The level of positive figures, one a launch, with its 95 % interval."""
+    """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
     return math.exp(float(np.mean(np.log(figures)))), log_t_interval(figures)
 
 
@@ -128,7 +126,7 @@ def _with(cell: CellVerdict, step_s: Level | None, peak_kib: Level | None) -> Ce
     own = (cell.step_ms, cell.step_ms_ci) if cell.step_ms is not None else (step, step_ci)
     return replace(
         cell,
-        step_ms=own[0],  # launches beside pulls tell none by themselves
+        step_ms=own[0],  # a cell whose launches all ran beside pulls has none of its own
         step_ms_ci=own[1],
         compared_step_ms=step,
         compared_step_ms_ci=step_ci,

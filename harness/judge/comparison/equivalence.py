@@ -1,8 +1,8 @@
-"""What launches that waited for images say of step times: that no version is slower. They acquit, and accuse nobody.
+"""Equivalence test (TOST) for the step times of launches that waited for images: it can only clear versions.
 
-Which versions ran beside a pull, and when, was not left to chance there, so their times are not compared in rounds. But
-where the launches of all versions are alike, and a version that also ran in its turn shows that the pull did not change
-step times by more than the limit either, none can be slower by much.
+Chance did not decide which versions ran beside a pull, so these launches are not compared in rounds and prove no
+version slower. No version can be slower by more than the limit, however, if the launches of all versions are alike and
+a version that also ran in its turn shows that the pull did not change step times by more than the limit either.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from harness.judge.comparison.round_tables import FEWEST_ROUNDS, BothWays
 from harness.model import Floats
 
 SURE = 0.95
-"""The chance that a version which is slower by the bound would have been seen."""
+"""Confidence of each one-sided t-test: the chance to notice a version that is slower by the bound."""
 FEWEST_FREEDOM = 4
-"""With fewer degrees of freedom the spread of launches is not known."""
+"""Fewest degrees of freedom with which the spread of launches can be estimated."""
 Ways = tuple[Floats, Floats]
-"""Logs of a version's step times: of the launches in its turn, and of those while images were waited for."""
+"""Logs of a version's step times: of launches in turn, and of launches that waited for images."""
 
 
 def acquitted(launches: Sequence[BothWays], *, limit: float | None) -> float | None:
-    """The most by which step times of two versions of a block may differ, a log, if that is within `limit`, a fraction:
-    then all are clear of being slower. None if not, or if nothing waited for images or is compared. `launches`: of each
-    version (`tables.step_time_launches`).
+    """Return the bound, a log, of the difference in step time between any two versions if it is within `limit`, a
+    fraction: then no version is slower. None if it is not, or if no launch waited for images or nothing can be
+    compared. `launches` has an entry for each version (`round_tables.step_time_launches`).
     """
-    most = None if limit is None else bound_of(_logs(launches))
-    return most if most is not None and limit is not None and most <= math.log1p(limit) else None
+    bound = None if limit is None else bound_of(_logs(launches))
+    return bound if bound is not None and limit is not None and bound <= math.log1p(limit) else None
 
 
 def bound_of(known: Sequence[Ways]) -> float | None:
-    """By how much the levels of two versions may differ, of which 5 % would be missed; or the two ways of launching.
+    """Return the upper 95 % bound, a log, of the differences between versions and of the effect of waiting for images.
 
-    Each launch is its version's level and, where it waited, what waiting adds, by least squares. Of all differences
-    the largest, with the one-sided t-quantile of its error. None where no version ran both ways, or where too few
-    launches tell their own spread.
+    Least squares fits each launch as the level of its version plus, if it waited, the effect of waiting. The bound is
+    the largest absolute difference plus the one-sided t-quantile times its standard error. None if no version ran both
+    ways, or if too few launches estimate the spread.
     """
     versions = [ways for ways in known if sum(map(len, ways)) >= FEWEST_ROUNDS]
     values = np.concatenate([*(one for ways in versions for one in ways), np.empty(0)])
@@ -60,7 +60,7 @@ def bound_of(known: Sequence[Ways]) -> float | None:
 
 
 def may_hold(launches: Sequence[BothWays], *, limit: float, wanted: int) -> bool:
-    """Whether the bound may yet come within `limit`, a fraction, with `wanted` launches a version."""
+    """Whether the bound may still come within `limit`, a fraction, once each version has `wanted` launches."""
     versions = [each for ways in _logs(launches) if len(each := np.concatenate(ways))]
     means = [float(each.mean()) for each in versions]
     margin, freedom = 0.0, sum(len(each) - 1 for each in versions)

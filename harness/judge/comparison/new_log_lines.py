@@ -1,4 +1,4 @@
-"""New lines in what a version prints: those that no version before it printed. Told, never judged.
+"""New log lines: lines that a version prints and no version before it printed. They are reported, not judged.
 
 Lines are compared without what differs from launch to launch: numbers, addresses, times and temporary paths.
 """
@@ -13,29 +13,32 @@ from collections.abc import Iterator, Sequence
 from harness.model import Observed, Trial
 
 MOST_LINES = 400
-"""Of the beginning and the end of a launch's output together."""
+"""Most lines of a launch that are compared, half from the beginning and half from the end of its output."""
 MOST_TOLD = 5
-"""New lines of one version that are told."""
+"""Most new lines of one version that are reported."""
 LONGEST = 300
+"""Characters of a line that are compared."""
 MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
 
 
 def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
-    """For each version that prints lines which none before it did; only lines that most of its launches print."""
+    """Return the lines, of each version, that most of its launches print and that no version before it printed."""
     known: set[str] = set()
     before: int | None = None
     found = []
     for place, version in enumerate(launches):
-        told = [lines_of(trial) for trial in version if trial.measured]
-        if not told:
+        printed = [lines_of(trial) for trial in version if trial.measured]
+        if not printed:
             continue
         usual = [
-            line for line, count in Counter(line for each in told for line in each).items() if 2 * count > len(told)
+            line
+            for line, count in Counter(line for each in printed for line in each).items()
+            if 2 * count > len(printed)
         ]
         new = [line for line in usual if line not in known]
         if before is not None:
             found += list(_observed(before, place, new))
-        known.update(*told)
+        known.update(*printed)
         before = place
     return tuple(found)
 
@@ -49,7 +52,7 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
 
 
 def lines_of(trial: Trial) -> dict[str, None]:
-    """The distinct lines that a launch printed, masked, in order."""
+    """Return the distinct lines that a launch printed, masked, in order."""
     head, tail = trial.output_head.splitlines(), trial.output_tail.splitlines()
     lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
     return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
@@ -57,5 +60,5 @@ def lines_of(trial: Trial) -> dict[str, None]:
 
 @functools.lru_cache(maxsize=20_000)
 def mask(line: str) -> str:
-    """`E0731 12:01:02 load of libcudnn.so.8 failed` -> `E# # load of libcudnn.so.# failed`."""
+    """Mask a line: `E0731 12:01:02 load of libcudnn.so.8 failed` -> `E# # load of libcudnn.so.# failed`."""
     return MASKED.sub("#", line).strip()

@@ -1,7 +1,7 @@
-"""A table of rounds and versions: what is its rounds', what is its versions', and what is noise.
+"""Two-way layout of rounds and versions: removes round effects, winsorizes outliers, and estimates the noise.
 
 Values are logs, shape (rounds, versions). What all launches of a round share (heat, a slow hour) says nothing about
-versions and is taken off. A launch far away from both its round and its version is a neighbour's doing: it is drawn in.
+versions and is subtracted. A launch far from both its round and its version was disturbed: it is drawn in (winsorized).
 """
 
 from __future__ import annotations
@@ -16,41 +16,42 @@ from harness.judge.intervals import SEPARATED
 from harness.model import Floats
 
 TAIL = 4.0
-"""Degrees of freedom of the errors that the robust fit expects: few are far out, but some are."""
+"""Degrees of freedom of the Student errors in the robust fit; with more, outliers would pull the fit further."""
 FAR = 2.5
-"""In standard deviations: what lies further out is drawn in to there."""
+"""Standard deviations beyond which a launch is drawn in."""
 FAR_BY_ROUND = 4.0
-"""The same where it is not known what belongs to a version's own level."""
+"""Robust standard deviations beyond which a launch is drawn in where the versions' levels are unknown."""
 ROUNDS_TO_CLEAN = 3
-"""With two launches of a version nobody can say which of them is wrong."""
+"""Fewest rounds for which outliers are drawn in: of two launches of a version, either may be the outlier."""
 FREEDOM_TO_CLEAN = 9
-"""With fewer degrees of freedom a launch seems far out too easily."""
+"""Fewest residual degrees of freedom for which outliers are drawn in; with fewer, too many launches look like outliers.
+"""
 ITERATIONS = 60
 NEGLIGIBLE = 1e-9
-"""A difference of logs that is rounding; figures that repeat exactly are known this well."""
+"""Difference of logs that is rounding error, and the noise assumed for figures that repeat exactly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """The standard deviation of one launch, of the log, with its degrees of freedom."""
+    """Standard deviation of one launch, of the log, with its degrees of freedom."""
 
     deviation: float
     freedom: int
 
     def half_width(self, rounds: int, *, share: float = SEPARATED) -> float:
-        """By how much the means of two versions over `rounds` differ by chance: a log, exceeded with 1 - `share`."""
+        """Return the bound, a log, that the difference of two equal versions' means exceeds with chance 1 - `share`."""
         return float(stdtrit(self.freedom, share)) * self.deviation * math.sqrt(2 / rounds)
 
     def cautious(self, rounds: int) -> Spread:
-        """With no more degrees of freedom than so few rounds can vouch for: a launch is far out now and then.
+        """Return the spread with the degrees of freedom that so few rounds support, since some launches are outliers.
 
-        How few that should be was found by simulation, with Student errors of three degrees.
+        The limit was found by simulation, with Student errors of three degrees of freedom.
         """
         return Spread(deviation=self.deviation, freedom=min(self.freedom, 2 * (rounds - 1) ** 2))
 
 
 def together(*spreads: Spread | None) -> Spread | None:
-    """The pooled spread of those that are known."""
+    """Pool the spreads that are known, weighted by their degrees of freedom."""
     known = [spread for spread in spreads if spread is not None and spread.freedom > 0]
     if not known:
         return None
@@ -60,12 +61,12 @@ def together(*spreads: Spread | None) -> Spread | None:
 
 
 def without_rounds(values: Floats) -> Floats:
-    """The table without its rounds' levels, and with launches that are far out drawn in."""
+    """Return the table without round effects, with outliers drawn in."""
     return laid_out(values)[0]
 
 
 def laid_out(values: Floats) -> tuple[Floats, Floats]:
-    """The table without its rounds' levels: with launches that are far out drawn in, and as they are."""
+    """Return the table without round effects, first with outliers drawn in, then as measured."""
     rounds, versions = values.shape
     drawn = values
     if rounds >= ROUNDS_TO_CLEAN and (rounds - 1) * (versions - 1) >= FREEDOM_TO_CLEAN:
@@ -75,14 +76,14 @@ def laid_out(values: Floats) -> tuple[Floats, Floats]:
 
 
 def by_round_alone(values: Floats) -> Floats:
-    """The same, drawn in without a look at which version is which: what may be permuted within its round."""
+    """Return the same, drawn in regardless of versions, so that values may be permuted within their round."""
     centred = values - np.median(values, axis=1, keepdims=True)
     far = FAR_BY_ROUND * 1.4826 * float(np.median(np.abs(centred)))
     return np.asarray(np.clip(centred, -far, far) if far > NEGLIGIBLE else centred)
 
 
 def spread_within(values: Floats) -> Spread | None:
-    """The noise of one launch: what neither its round nor its version explains. None if nothing is left to tell it."""
+    """Return the residual noise of one launch, after round and version effects; None without degrees of freedom."""
     rounds, versions = values.shape
     freedom = (rounds - 1) * (versions - 1)
     if freedom < 1:
@@ -92,7 +93,7 @@ def spread_within(values: Floats) -> Spread | None:
 
 
 def _drawn_in(values: Floats) -> Floats:
-    """Fitted by least squares with weights for Student errors (EM; Lange and others, 1989), from medians on."""
+    """Draw in the residuals of a two-way fit with Student errors (EM; Lange and others, 1989), started from medians."""
     rounds, versions = values.shape
     share = (rounds - 1) * (versions - 1) / values.size
     of_round = np.median(values, axis=1, keepdims=True)
@@ -105,7 +106,7 @@ def _drawn_in(values: Floats) -> Floats:
         of_version = _weighted(values - of_round, weights, axis=0)
         rest = values - of_round - of_version
         scale2 = float((weights * rest**2).mean() / share) + NEGLIGIBLE**2
-    # The scale of a Student variable with TAIL degrees of freedom, fitted to normal errors, is smaller than theirs.
+    # For normal errors, the fitted Student scale is smaller than the standard deviation.
     far = FAR * math.sqrt(scale2) * NORMAL_TO_STUDENT
     return np.asarray(of_round + of_version + np.clip(rest, -far, far))
 

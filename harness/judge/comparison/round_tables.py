@@ -1,4 +1,4 @@
-"""What is compared between the versions of one block: a figure of each launch, as a table of rounds and versions."""
+"""Round tables: one figure of each launch of a block, as a table of rounds and versions."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison import level_figures
-from harness.judge.comparison.level_figures import BEST, Figure, Launches, median_step_s
+from harness.judge.comparison import launch_figures
+from harness.judge.comparison.launch_figures import BEST, Figure, Launches, median_step_s
 from harness.model import Floats, Steps, Trial
 
 Round = tuple[str, int]
-"""(run, round): trials that ran side by side. Those of two days never did, whatever their number."""
+"""(run, round): identifies trials that ran side by side. Rounds of two runs differ, even with the same number."""
 Columns = Mapping[int, Mapping[Round, float]]
-"""Position -> round -> figure."""
+"""Figures by position and round."""
 BothWays = tuple[list[float], list[float]]
-"""Figures of a version's launches: of those in their turn, and of those while images were awaited."""
+"""Figures of a version's launches: of those in turn, and of those that waited for images."""
 FEWEST_ROUNDS = 2
+"""Fewest figures of a version that is compared."""
 WANTED_ROUNDS = 3
+"""Rounds that all compared versions should share; with fewer, versions are left out of the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTable:
-    """Logs of a figure, shape (rounds, len(positions)); `positions` are the versions' places in the series. The larger
-    figure is the worse: of a signal that falls, a figure is one by itself.
+    """Logs of a figure, shape (rounds, len(positions)); `positions` are the versions' positions in the series. A larger
+    figure is worse: for a signal that falls, the figure is the reciprocal.
     """
 
     values: Floats
@@ -34,33 +36,33 @@ class RoundTable:
 
 
 def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | None:
-    """Of a level signal; None if there are not two versions with rounds in common."""
+    """Return the table of a level signal; None unless two versions have rounds in common."""
     return table_of(_columns(name, launches, steps=steps))
 
 
 def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
-    """Of the step times of each launch's best block."""
-    timed = level_figures.usable("step_time", launches, steps=steps)
+    """Return the table of the step times in the fastest stretch of each launch."""
+    timed = launch_figures.usable("step_time", launches, steps=steps)
     return table_of(often(_by_place(timed, BEST.prepare(timed))))
 
 
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
-    """What can be compared of a level signal, of each version and round. For a search, which has no full rounds."""
-    chosen = level_figures.usable(name, launches, steps=steps)
-    return _by_place(chosen, level_figures.figure_of(name, chosen))
+    """Return the figures of a level signal by version and round. A bisection uses them, as it has no full rounds."""
+    chosen = launch_figures.usable(name, launches, steps=steps)
+    return _by_place(chosen, launch_figures.figure_of(name, chosen))
 
 
 def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
-    """By how much the logs of a level signal's figures of each pair differ; without those that cannot be compared."""
-    both = [pair for pair in level_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
-    told = [[level_figures.figure_of(name, [pair])(trial) for trial in pair] for pair in both]
-    return [math.log(one / twin) for one, twin in told if one and twin]
+    """Return the differences between the logs of a level signal's figures of each pair that can be compared."""
+    both = [pair for pair in launch_figures.usable(name, pairs, steps=steps) if len(pair) == 2]
+    figures = [[launch_figures.figure_of(name, [pair])(trial) for trial in pair] for pair in both]
+    return [math.log(one / twin) for one, twin in figures if one and twin]
 
 
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
-    """The median step times of each version, in seconds: of launches in their turn, and while images were awaited."""
-    timed = [[trial for trial in version if level_figures.is_timed(trial, steps)] for version in launches]
-    common = level_figures.common_steps(timed)
+    """Return each version's median step times, in seconds: of launches in turn, and of those that waited for images."""
+    timed = [[trial for trial in version if launch_figures.is_timed(trial, steps)] for version in launches]
+    common = launch_figures.common_steps(timed)
 
     def told(version: Sequence[Trial], *, awaited: bool) -> list[float]:
         chosen = [trial.trace for trial in version if (trial.pulled == "awaited") == awaited]
@@ -70,10 +72,10 @@ def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
 
 
 def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
-    """The positions that level_table leaves out though they were measured often enough: not in the others' rounds.
+    """Return the positions that `level_table` leaves out although they were measured often enough: in other rounds.
 
-    All of them where no two versions have rounds in common. One that did run in the others' rounds, and is left out as
-    some of its launches were too short, is not among them.
+    These are all of them if no two versions have rounds in common. A version that ran in the others' rounds, and is
+    left out because some of its launches were too short, is not among them.
     """
     columns = _columns("step_time", launches, steps=steps)
     wanted = _wanted(columns)
@@ -90,13 +92,13 @@ def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
 
 
 def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | None:
-    """How many rounds have a figure of every version that has any, be it of a launch that waited for images; None if
-    those are not two. Versions that failed do not count: their rounds stay incomplete.
+    """Count the rounds that have a figure of every version with any figure, be it of a launch that waited for images.
+    None if fewer than two versions have one. Versions that failed do not count: their rounds stay incomplete.
     """
     sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
-    usable = level_figures.usable(name, sound, steps=steps)
+    usable = launch_figures.usable(name, sound, steps=steps)
     known = [
-        [trial for trial in version if level_figures.is_timed(trial, steps)] if name == "step_time" else chosen
+        [trial for trial in version if launch_figures.is_timed(trial, steps)] if name == "step_time" else chosen
         for version, chosen in zip(sound, usable, strict=True)
     ]
     both = zip(known, usable, strict=True)
@@ -112,7 +114,7 @@ def _columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
 
 
 def often(columns: Columns) -> Columns:
-    """The versions with two figures or more."""
+    """Return the versions with at least FEWEST_ROUNDS figures."""
     return {place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS}
 
 
@@ -121,27 +123,27 @@ def _by_place(launches: Launches, figure: Figure) -> dict[int, dict[Round, float
 
 
 def _by_round(version: Sequence[Trial], figure: Figure) -> dict[Round, float]:
-    told = {(trial.run, trial.round): figure(trial) for trial in version}
-    return {number: value for number, value in told.items() if value is not None and value > 0}
+    figures = {(trial.run, trial.round): figure(trial) for trial in version}
+    return {number: value for number, value in figures.items() if value is not None and value > 0}
 
 
 def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) -> RoundTable | None:
-    """Only rounds that all versions have; None if there are not two versions with such rounds. `scale` is that of the
-    table's values: levels are compared by their logs.
+    """Return the table of the rounds that all versions have; None unless two versions share rounds. `scale` is applied
+    to every figure: levels are compared by their logs.
     """
-    known = _with_enough_rounds(columns)
-    if len(known) < 2:
+    complete = _with_enough_rounds(columns)
+    if len(complete) < 2:
         return None
-    rounds = sorted(_shared(known))
-    values = [[scale(column[number]) for column in known.values()] for number in rounds]
-    return RoundTable(values=np.array(values), positions=tuple(known))
+    rounds = sorted(_shared(complete))
+    values = [[scale(column[number]) for column in complete.values()] for number in rounds]
+    return RoundTable(values=np.array(values), positions=tuple(complete))
 
 
 def _with_enough_rounds(columns: Columns) -> Columns:
-    """Without the versions that ran beside the others least often, as long as too few rounds have all versions; unless
-    the table of those before, with a round less, is the larger one.
+    """Drop the versions that ran beside the others least often, until enough rounds have all versions. A table from
+    before, with one round less, is kept if it is larger.
 
-    Of those that are alike the newest goes: it may have been measured on a later day than the rest of the history.
+    Of equal versions the newest is dropped: it may have been measured on a later day than the rest of the history.
     """
     known, larger = dict(columns), dict[int, Mapping[Round, float]]()
     while known and len(_shared(known)) < _wanted(known):
@@ -153,12 +155,12 @@ def _with_enough_rounds(columns: Columns) -> Columns:
 
 
 def _size(columns: Columns) -> int:
-    """How many figures a table of these has; one version is no table."""
+    """Count the figures in the table of these columns; a single version makes no table."""
     return len(columns) * len(_shared(columns)) if len(columns) > 1 else 0
 
 
 def _wanted(columns: Columns) -> int:
-    """How many rounds all versions should have: as many as were run, up to WANTED_ROUNDS."""
+    """Return how many rounds all versions should have: as many as were run, at most WANTED_ROUNDS."""
     return min(WANTED_ROUNDS, max(map(len, columns.values()), default=0))
 
 

@@ -1,1 +1,1 @@
-"""One series: at which version something changed."""
+"""History of one series: at which version something changed."""

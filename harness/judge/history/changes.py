@@ -1,4 +1,4 @@
-"""A series: at which version it became bad, or good again, for each metric. Positions are places in the series."""
+"""Changes along one series: at which version it became bad, or good again. Positions are those in the series."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from harness.judge.comparable import Difference, set_apart
 from harness.judge.comparison.aa_noise import floor, noise_of, spread_of
 from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.round_tables import RoundTable, never_side_by_side
+from harness.judge.history.detectable_effect import visible
+from harness.judge.history.enough_rounds import wants_round
 from harness.judge.history.flaky import MISS
 from harness.judge.history.level_changes import LevelRule, log_of, signal_changes, step_time_changes
-from harness.judge.history.precision import visible, wants_round
 from harness.judge.history.transitions import (
     growth_changes,
     memory_changes,
@@ -43,13 +44,12 @@ def find_changes(
     exit_only: bool = False,
     miss: float = MISS,
 ) -> tuple[Change, ...]:
-    """All changes of one block.
+    """Return all changes of one block. The same seed gives the same answer.
 
-    Versions between two that differ and that cannot be said to be good or bad are `untestable`: none of them is named.
-    `baseline` is the position of the image that bad is measured against. `noise` is what two equal images on this lane
-    seem to differ by: a change of a level must be larger. `exit_only`: how launches end decides alone. `miss`: the
-    chance of having missed a failure that the last good version is allowed to have; a search has its own, and no
-    launches left for another. The same seed gives the same answer.
+    Versions between two that differ are `untestable` if they are neither clearly good nor clearly bad. `baseline` is
+    the position of the image that bad is measured against. `noise` is the A/A noise of the lane: a change of a level
+    must be larger. With `exit_only`, only the way that launches end counts. `miss` is the chance of having missed a
+    failure that the last good version may have; a bisection has its own, and no launches left for another.
     """
     cells = compared.cells
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
@@ -63,7 +63,8 @@ def find_changes(
 
 
 def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[int, ...]:
-    """The positions whose step times were measured but not compared: not in the rounds of the others (another day).
+    """Return the positions whose step times were measured but not compared: in other rounds than the rest (another
+    day).
 
     `trials` are those of one block, oldest version first. Changes of the step time say nothing about these versions.
     """
@@ -71,13 +72,13 @@ def not_comparable(trials: Sequence[Sequence[Trial]], *, steps: Steps) -> tuple[
 
 
 def refused(trials: Sequence[Sequence[Trial]]) -> tuple[Difference, ...]:
-    """Why some trials of a block are not compared with the others: the host, card, driver or settings that differ."""
+    """Return why some trials of a block are not compared: the host, card, driver or settings that differ."""
     return set_apart(trials)[1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Block:
-    """What is compared of one series on one lane, and how to judge it."""
+    """What is compared of one block, and how to judge it."""
 
     compared: Compared
     limits: Limits
@@ -86,16 +87,16 @@ class _Block:
     noise: Noise | None
 
     def rule(self, metric: Metric, table: RoundTable, *, limit: float, drifting: Collection[int] = ()) -> LevelRule:
-        """What counts is the limit or more, and more than equal images seem to differ by on this lane."""
+        """Return the rule for a table: a change counts from the limit on, if it is larger than the lane's A/A noise."""
         least = max(log_of(metric, limit), floor(self.noise, metric, rounds=len(table.values)))
         noise = spread_of(self.noise, metric)
         return LevelRule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
 
 
 def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:
-    """Which of the hypotheses are rejected at the family-wise error `alpha`, in the order given (Holm, 1979).
+    """Return which hypotheses are rejected at the family-wise error `alpha`, in the order given (Holm, 1979).
 
-    `weights`: the shares of alpha that they have, in proportion; equal ones if there are none.
+    `weights` are the relative shares of alpha that the hypotheses have; none means equal shares.
     """
     shares = list(weights) or [1.0] * len(p_values)
     order = sorted(range(len(p_values)), key=lambda index: p_values[index] / shares[index])
@@ -122,7 +123,7 @@ def _step_times(block: _Block) -> list[Change]:
 
 
 def _growths(block: _Block) -> list[Change]:
-    """What piles up, of all counts that have a limit."""
+    """Return the changes of growth, for all counts that have a limit."""
     limits = {name: block.limits.of(name) for name in GROWTHS}
     return [
         change
@@ -133,7 +134,7 @@ def _growths(block: _Block) -> list[Change]:
 
 
 def _others(block: _Block) -> list[Change]:
-    """Changes of all the other level signals that have a limit."""
+    """Return the changes of all other level signals that have a limit."""
     found: list[Change] = []
     for name, table in block.compared.tables.items():
         limit = block.limits.of(name)
@@ -146,20 +147,20 @@ def _others(block: _Block) -> list[Change]:
 
 
 def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change]:
-    """Levels and drifts of the step time; where both change at one version, one finding with the level's figures."""
+    """Merge levels and drifts of the step time: if both change at one version, the level's figures are kept."""
     drifts = {(change.kind, change.after): change for change in slowdown}
     both = [
         replace(change, verdict="slowdown") if (change.kind, change.after) in drifts else change for change in levels
     ]
-    told = {(change.kind, change.after) for change in levels}
+    changed = {(change.kind, change.after) for change in levels}
     return sorted(
-        [*both, *(change for change in slowdown if (change.kind, change.after) not in told)],
+        [*both, *(change for change in slowdown if (change.kind, change.after) not in changed)],
         key=lambda change: change.after,
     )
 
 
 def _is_symptom(change: Change, memory: Sequence[Change], cells: Sequence[CellVerdict]) -> bool:
-    """Whether a slowdown only comes and goes with a leak: a leak often slows things down, and is one finding."""
+    """Whether a slowdown only comes and goes with a leak: leaks often slow things down, and the leak is the finding."""
     if (change.kind, change.before, change.after) not in {(leak.kind, leak.before, leak.after) for leak in memory}:
         return False
     leaking = change.before if change.kind == "first_fixed" and change.before is not None else change.after

@@ -1,4 +1,4 @@
-"""A table of figures from anywhere, judged as step times are: what became worse or better, what would have shown."""
+"""Judgement of a table of figures from any source, as step times are judged: changes, and what would have shown."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from harness.judge.history.neighbours import FEWEST_ALONE, far_out, laid_by_neig
 from harness.model import Change
 
 LASTING = 4
-"""Of figures that are alone, what would have shown is told of a level that so many versions have."""
+"""Versions of a level for which the minimum detectable effect is reported if each version has one figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesFound:
-    """What a table shows. `better` are shifts to the better that end nothing bad; they are no findings.
+    """What a table shows. `better` are improvements that end nothing bad; they are no findings.
 
-    `noise` is the standard deviation of a log, `visible` the smallest difference (a log) that would have shown, of a
-    level that `lasting` versions have; both None if there is nothing to tell noise by. `alone`: there is one figure of
-    each version, and the noise is that of neighbours; `odd` are then versions far from both neighbours, which one
-    figure cannot tell from a disturbance.
+    `noise` is the standard deviation of a log, `visible` the minimum detectable effect (a log) of a level that
+    `lasting` versions have; both are None if the noise cannot be estimated. `alone`: each version has one figure, and
+    the noise is that between neighbours; `odd` are then versions far from both neighbours, which may be outliers.
     """
 
     changes: tuple[Change, ...]
@@ -37,7 +36,7 @@ class SeriesFound:
 
 
 def judge_series(table: RoundTable, *, least: float, seed: int = 0) -> SeriesFound:
-    """`table` holds logs, of which more is worse; a change counts from `least` on, a log, too."""
+    """Judge a table of logs, of which more is worse; a change counts from `least` on, also a log."""
     rounds, versions = table.values.shape
     if versions < 2 or (rounds == 1 and versions < FEWEST_ALONE):
         return SeriesFound(changes=(), alone=rounds == 1)
@@ -49,15 +48,15 @@ def judge_series(table: RoundTable, *, least: float, seed: int = 0) -> SeriesFou
         odd = _outside(far_out(laid, least=least), levels)
     else:
         levels = find_levels(table.values, least=least, alpha=ALPHA, seed=seed)
-        known = spread_within(laid_out(table.values)[0])
-        assert known is not None, "two rounds of two versions tell noise"
-        spread, odd = known, []
+        residual = spread_within(laid_out(table.values)[0])
+        assert residual is not None, "two rounds of two versions show noise"
+        spread, odd = residual, []
         visible = least_found(table.values, spread=spread, alpha=ALPHA)
     found = level_changes("value", table, levels, rule=LevelRule(least=least, seed=seed))
-    told = {id(shift) for shift, _ in found}
+    reported = {id(shift) for shift, _ in found}
     return SeriesFound(
         changes=tuple(change for _, change in found),
-        better=tuple(shift for shift in levels.shifts if id(shift) not in told and shift.size < 0),
+        better=tuple(shift for shift in levels.shifts if id(shift) not in reported and shift.size < 0),
         noise=spread.deviation,
         visible=visible,
         lasting=LASTING if rounds == 1 else 1,
@@ -67,5 +66,5 @@ def judge_series(table: RoundTable, *, least: float, seed: int = 0) -> SeriesFou
 
 
 def _outside(places: Sequence[int], levels: Levels) -> list[int]:
-    """Those that are not where a level changes anyway."""
+    """Return the positions where no level changes."""
     return [place for place in places if not any(shift.before <= place <= shift.after for shift in levels.shifts)]

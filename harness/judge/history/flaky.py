@@ -1,4 +1,4 @@
-"""Failures that come in a part of the launches: a good version next to one may have been lucky."""
+"""Flaky failures, which come in only some of the launches: a good version next to one may have been lucky."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ from harness.judge.cell.verdict import FAILURES
 from harness.model import CellVerdict, Trial, Trials
 
 MISS = 1e-3
-"""The chance of having missed the failure that a good version is allowed to have. `benchmarks/accuracy_failures.py`: at
-0.01 a wrong version is named in 2 to 3 of 100 histories, at 0.002 in 1, here in up to 6 of 1,000. Where four launches
-failed and none of a bad version ended well, it takes three good ones.
-"""
+"""Chance of having missed the failure that a good version may have. By `benchmarks/accuracy_failures.py`, a wrong
+version is named in 2 to 3 of 100 histories at 0.01, in 1 at 0.002, and in up to 6 of 1,000 here. If four launches
+failed and no launch of a bad version ended well, it takes three good launches."""
 MISS_BETWEEN = 3e-4
-"""The same for good versions between two bad ones: two changes more are rare beforehand, too."""
+"""The same for good versions between two bad ones, because two more changes are rare beforehand, too."""
 
 ENOUGH = 4
-"""So many launches should have failed where none of a bad version ended well: of three, a failure of every fifth launch
-comes in all now and then. One more that is lucky tells.
-"""
+"""Failed launches needed if no launch of a bad version ended well. A failure of every fifth launch now and then comes
+in three of three; one more launch is likely to end well and show that."""
 
 State = bool | None
-"""Whether a cell is bad; None if it cannot be said."""
+"""Whether a cell is bad; None if that is unknown."""
 
 
 def outliving(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
 ) -> list[CellVerdict]:
-    """The cells, the good ones without launches that stopped before the latest failure of the bad ones had come: those
-    say nothing about it. What ran to its own end counts whole, as it must where steps are not counted.
+    """Return the cells, the good ones without launches that stopped before the latest failure of the bad ones: those
+    say nothing about it. Launches that ran to their own end count in full, also where steps are not counted.
     """
     bad = (trial for state, each in zip(states, trials, strict=True) if state for trial in each)
     latest = max((trial.last_step + 1 for trial in bad if trial.end in FAILURES), default=0)
@@ -44,7 +42,7 @@ def outliving(
 
 
 def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float = MISS) -> list[State]:
-    """The states without the good ones that may be luck, with a chance of more than `miss`."""
+    """Return the states without the good ones that are lucky with a chance of more than `miss`."""
     history = _History(states=states, cells=cells, miss=miss)
     doubtful = {near for bad, direction in history.sides for near in history.doubtful(bad, direction)}
     return [None if place in doubtful else state for place, state in enumerate(states)]
@@ -53,8 +51,9 @@ def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float
 def wanted(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, asked: Trials
 ) -> Mapping[int, str]:
-    """The versions whose launches could settle where a failure began or ended, with the reason: the nearest doubtful
-    one on each side of a bad version that has fewer launches than `asked.most`; and a bad one, if few have failed yet.
+    """Return the versions whose launches could settle where a failure began or ended, with the reason: the nearest
+    doubtful version on each side of a bad one that has fewer launches than `asked.most`, and a bad one if few have
+    failed.
     """
     history = _History(states=states, cells=cells)
     left = [sum(trial.measured for trial in each) < asked.most for each in trials]
@@ -78,17 +77,17 @@ class _History:
 
     @property
     def sides(self) -> list[tuple[int, int]]:
-        """Every bad place, with each direction away from it."""
+        """Every bad position, with each direction away from it."""
         return [(place, direction) for place, bad in enumerate(self.states) if bad for direction in (-1, 1)]
 
     @property
     def seldom(self) -> bool:
-        """Whether few launches failed, all of the bad versions, beside good ones."""
+        """Whether few launches failed, and these are all launches of the bad versions, beside good versions."""
         failed = sum(cell.failed for cell in self._failing)
         return failed < ENOUGH and failed == sum(cell.trials for cell in self._failing) and False in self.states
 
     def doubtful(self, bad: int, direction: int) -> list[int]:
-        """The good places from a bad one on, up to the next, that may only have been lucky; nearest first.
+        """Return the good positions from a bad one on, up to the next, that may only have been lucky; nearest first.
 
         Good launches add up on the way until missing the failure is less likely than `miss`. Between two bad versions
         all are doubtful unless luck is less likely than MISS_BETWEEN.
@@ -107,19 +106,19 @@ class _History:
         )
 
     def _outwards(self, bad: int, direction: int) -> tuple[list[int], bool]:
-        """The good places from a bad one on, and whether another bad one ends them."""
+        """Return the good positions from a bad one on, and whether another bad one ends them."""
         places = range(bad + direction, len(self.states) if direction > 0 else -1, direction)
         run = list(takewhile(lambda place: not self.states[place], places))
         return [place for place in run if self.states[place] is False], len(run) < len(places)
 
     @cached_property
     def _failing(self) -> list[CellVerdict]:
-        """Those that failed at all: to leave out those that did once would make the failure seem more frequent."""
+        """Cells that failed at all: without those that failed once, the failure would seem more frequent."""
         return [cell for cell, bad in zip(self.cells, self.states, strict=True) if bad or (bad is None and cell.failed)]
 
     @cached_property
     def _lucky(self) -> frozenset[int]:
-        """The good places between two bad ones that may be bad as well."""
+        """Good positions between two bad ones that may be bad as well."""
         found: set[int] = set()
         for bad, direction in self.sides:
             good, between = self._outwards(bad, direction)
@@ -129,14 +128,14 @@ class _History:
         return frozenset(found)
 
     def _luck(self, bad: int, launches: int) -> float:
-        """The chance that so many launches of a version that is bad like that one all end well."""
+        """Return the chance that `launches` launches all end well in a version that is as bad as this one."""
         return _missed(self.cells[bad], [*self._failing, *(self.cells[near] for near in sorted(self._lucky))], launches)
 
 
 def _missed(own: CellVerdict, alike: Sequence[CellVerdict], launches: int) -> float:
-    """The chance that so many launches miss a failure: at the share of one version's launches in which it came, or by
-    all that failed together, whichever is larger. A version whose few launches all failed may have been unlucky, and
-    another one may fail for another reason.
+    """Return the chance that `launches` launches miss a failure: by the rate of one version, or by that of all that
+    failed, whichever chance is larger. If all of a version's few launches failed, its rate may be lower than it seems;
+    and another version may fail for another reason.
     """
     failed = sum(cell.failed for cell in alike)
     together = luck(failed, sum(cell.trials for cell in alike) - failed, more=launches)

@@ -1,4 +1,4 @@
-"""Changes of levels: which of them along a series are findings. Tables in, changes out."""
+"""Changes of levels: which of the changepoints of a table are findings."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from harness.judge.history.changepoints.segmentation import Changepoint, Levels,
 from harness.model import LEVELS, SIGNALS, Change, Effect, Interval, Kind, Metric, signal_of
 
 ALPHA = 0.008
-"""The chance of a change that is none in a series, for each metric."""
+"""Chance of a false change in a series, for each metric."""
 MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
-"""Of ALPHA, for the two tables of step times."""
+"""Shares of ALPHA for the two tables of step times."""
 FAMILY_ALPHA = 0.01
-"""The chance that any level of any block of a scenario is found to change though none does (Holm)."""
+"""Family-wise chance that a level of any block of a scenario seems to change though none does (Holm's correction)."""
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
 
 
 def log_of(name: str, share: float) -> float:
-    """A change by a share as the log by which figures are compared: of a signal that falls, a drop by that share."""
+    """Convert a change by a share to the log that is compared; for a signal that falls, a drop by that share."""
     if not SIGNALS[name].falls:
         return math.log1p(share)
     return -math.log1p(-min(share, LARGEST_DROP))
 
 
 def share_of(name: str, log: float) -> float:
-    """The opposite of `log_of`."""
+    """Convert a log to a share: the inverse of `log_of`."""
     return -math.expm1(-log) if SIGNALS[name].falls else math.expm1(log)
 
 
 LARGEST_DROP = 0.999
-"""Nothing falls by more than all of it."""
+"""Largest drop that has a log: nothing falls by more than all of it."""
 
 
 def strictest(name: str, *, blocks: int) -> float:
-    """The chance of an error by which a change of the level signal `name` is surely found: that of the search, or what
-    is left of the family's for the first one, whichever is less. `blocks`: how many the scenario has.
+    """Return the significance level at which a change of the level signal `name` is found for certain: that of the
+    search, or Holm's for the smallest p-value of the family, whichever is less. `blocks` is their number in the
+    scenario.
     """
     search = ALPHA * (MEDIANS_SHARE if name == "step_time" else 1.0)
     return min(search, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * blocks))
@@ -54,8 +55,8 @@ TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
 class LevelRule:
     """How tables are judged. `least` is the smallest change that counts, a log.
 
-    `baseline` is the position that bad is measured against; None for what was good so far. `drifting` are positions
-    whose step times drift within a trial. `noise` is what equal images were seen to differ by.
+    `baseline` is the position that bad is measured against; None means what was good so far. `drifting` are positions
+    whose step times drift within a trial. `noise` is the A/A noise.
     """
 
     least: float
@@ -66,8 +67,8 @@ class LevelRule:
 
 
 def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) -> list[Change]:
-    """Changes that the trials' medians and their best blocks both show, oldest first: what only the medians show is a
-    neighbour's load, unless the step time drifts. Either may be the one that decides, at its share of ALPHA.
+    """Return the changes that both the trials' medians and their best stretches show, oldest first. What only the
+    medians show is a neighbour's load, unless the step time drifts. Each table may decide, at its share of ALPHA.
     """
     kept: list[Change] = []
     for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
@@ -80,20 +81,20 @@ def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) ->
 
 
 def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
-    """Changes of a level signal, oldest first; none smaller than what counts of it at all."""
+    """Return the changes of a level signal, oldest first, without those below the signal's smallest amount."""
     levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed, noise=rule.noise)
     found = level_changes(metric, table, levels, rule=rule)
     return [change for shift, change in found if _step_of(metric, table, shift) > SIGNALS[metric].least]
 
 
 def _overlap(one: Change, other: Change) -> bool:
-    """Whether two changes may be at one place: then they are the same one, or one of them is wrong."""
+    """Whether two changes may be at one version: then they are the same one, or one of them is wrong."""
     begin, other_begin = (-1 if change.before is None else change.before for change in (one, other))
     return begin < other.after and other_begin < one.after
 
 
 def _in_turn(changes: Sequence[Change]) -> list[Change]:
-    """Without what ends nothing: where two tables tell of changes, the one that began it may not have been kept."""
+    """Drop improvements that end nothing bad: with two tables, the change that began it may have been dropped."""
     kept: list[Change] = []
     bad = False
     for change in changes:
@@ -104,7 +105,7 @@ def _in_turn(changes: Sequence[Change]) -> list[Change]:
 
 
 def _agrees(other: RoundTable, shift: Changepoint) -> bool:
-    """Whether another figure of the same trials differs the same way, by half as much at least."""
+    """Whether another figure of the same trials differs in the same direction, by at least half as much."""
     begin, end = shift.stretch
     values = without_rounds(other.values)
     size = float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean())
@@ -112,7 +113,7 @@ def _agrees(other: RoundTable, shift: Changepoint) -> bool:
 
 
 def _step_of(metric: Metric, table: RoundTable, shift: Changepoint) -> float:
-    """The difference of the two levels, in the signal's unit."""
+    """Return the difference of the two levels, in the signal's unit."""
     begin, end = shift.stretch
     figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
     size = abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
@@ -122,7 +123,7 @@ def _step_of(metric: Metric, table: RoundTable, shift: Changepoint) -> float:
 def level_changes(
     metric: Metric, table: RoundTable, levels: Levels, *, rule: LevelRule
 ) -> list[tuple[Changepoint, Change]]:
-    """The shifts that are findings. Worse is more. An improvement is one only if it ends something bad."""
+    """Return the shifts that are findings. More is worse; an improvement is a finding only if it ends something bad."""
     fixed = _level_at(table, levels, rule.baseline)
     good = levels.means[0] if fixed is None else fixed
     bad = levels.means[0] > good + rule.least
@@ -143,7 +144,7 @@ def level_changes(
 
 
 def _from_start(metric: Metric, table: RoundTable, levels: Levels, *, good: float) -> Change:
-    """The oldest level is worse than the baseline's, which differs from it by all the shifts between."""
+    """Return the change of an oldest level that is worse than the baseline, by all the shifts between the two."""
     between = itertools.takewhile(lambda pair: pair[1] != good, zip(levels.shifts, levels.means, strict=False))
     return Change(
         metric=metric,
@@ -179,12 +180,12 @@ def _level_change(metric: Metric, kind: Kind, table: RoundTable, shift: Changepo
 
 
 def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
-    """The ratio of the new level to the old one: of a signal that falls it is below one where that is worse."""
+    """Return the ratio of the new level to the old one; for a signal that falls, a ratio below one is worse."""
     sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
     ci = None if interval is None else sorted(math.exp(sign * bound) for bound in interval)
     return Effect(value=math.exp(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
 
 
 def between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:
-    """What lies between two versions and was not compared."""
+    """Return the positions between two versions that were not compared."""
     return tuple(place for place in range(before + 1, after) if place not in positions)

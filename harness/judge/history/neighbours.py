@@ -1,7 +1,7 @@
-"""One figure of each version: how far figures differ by chance is taken from versions that are neighbours.
+"""Noise of a series with one figure of each version, from the differences between neighbouring versions.
 
-What drifts with time, and what each version is really like, cannot be told from noise then: a level shows only where
-several versions in a row have it.
+Drift over time and the versions' own differences cannot be separated from noise then: a level shows only if several
+versions in a row have it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from harness.judge.history.changepoints.distinct_levels import Laid
 from harness.model import Floats
 
 FEWEST_ALONE = 8
-"""Versions of one figure each: with fewer the noise is not known."""
+"""Fewest versions of one figure each from which the noise can be estimated."""
 FREEDOM_SHARE = 0.4
-"""Degrees of freedom for each version: differences that share a figure, of which the median is taken, tell less."""
+"""Degrees of freedom for each version, below one because the median uses differences that share figures."""
 FAR_FROM_NEIGHBOURS = 3.0
-"""In standard deviations from the median of a figure and its neighbours: what is further out is drawn in to there."""
+"""Standard deviations from the median of a figure and its neighbours beyond which the figure is drawn in."""
 
 
 def laid_by_neighbours(row: Floats) -> Laid:
-    """The layout of logs, shape (1, versions), FEWEST_ALONE versions or more."""
+    """Return the layout of logs, shape (1, versions), for at least FEWEST_ALONE versions."""
     figures = row[0] - row[0].mean()
     spread = _spread(figures)
     ends = np.median(figures[:3]), np.median(figures[-3:])
@@ -35,15 +35,15 @@ def laid_by_neighbours(row: Floats) -> Laid:
 
 
 def far_out(laid: Laid, *, least: float) -> list[int]:
-    """The versions whose figure alone is further from its neighbours than noise is, and than `least` (a log)."""
+    """Return the versions whose figure differs from its neighbours by more than the noise and `least` (a log)."""
     apart = np.abs(laid.raw - laid.values)[0]
     return [int(place) for place in np.flatnonzero(apart > max(least, FAR_FROM_NEIGHBOURS * laid.spread.deviation))]
 
 
 def _spread(figures: Floats) -> Spread:
-    """From the median of the differences of neighbours, which a few changes do not move.
+    """Estimate the noise from the median difference of neighbours (MAD), which a few changes do not move.
 
-    Where most neighbours are equal, as figures are rounded, from the smaller four fifths of the differences.
+    If figures are rounded and most neighbours are equal, the smaller four fifths of the differences decide.
     """
     steps = np.diff(figures)
     steps = np.sort(np.abs(steps - np.median(steps)))

@@ -1,8 +1,8 @@
-"""The numbers that a scenario returns: NaN where there was none, and values that differ between versions.
+"""Values that a scenario returns: NaN that was not there before, and values that differ between versions.
 
-A value is *exact* where all launches of a version return the same numbers at the same steps. Any difference of an exact
-value between versions is told; only a limit of the matrix file makes it bad. A value that differs from launch to launch
-is compared as a level is: by the medians of the launches, in rounds.
+A value is *exact* if all launches of a version return the same numbers at the same steps. Any difference of an exact
+value between versions is reported; only a limit of the matrix file makes it bad. A value that differs from launch to
+launch is compared as a level: by the medians of the launches, in rounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.comparison.level_figures import WARM_UP, Launches, common_steps, is_clean
+from harness.judge.comparison.launch_figures import WARM_UP, Launches, common_steps, is_clean
 from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
 from harness.judge.history.changepoints.detectable_change import least_found
@@ -35,22 +35,19 @@ from harness.model import (
     Steps,
     Trial,
 )
+from harness.model.measured import AGENT_COLUMNS
 
-OURS = frozenset(
-    {"rss_kib", "heap_kib", "blocks", "step_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
-)
-"""The columns that are the agent's own."""
 TOLD_CHANGE = 0.05
-"""A value that differs from launch to launch, and has no limit, is told where its level changes by this share."""
+"""Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
 AGREE = 2
-"""Launches that must return NaN before their version is said to."""
+"""Launches that must agree: on NaN, or on exact values."""
 NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """What a block's versions show of one metric: changes, what each version shows, and what is only told. `is_tested`:
-    its levels were searched for a change, which chance may have made.
+    """What a block's versions show of one metric: changes, a verdict for each version, and observations. `is_tested`:
+    its levels were searched for a change, so that chance may have made one.
     """
 
     changes: tuple[Change, ...]
@@ -60,7 +57,7 @@ class Values:
 
 
 def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int) -> Mapping[str, Values]:
-    """By signal (`metrics.NAME`), for each number that the scenario returned or the matrix file has a limit for."""
+    """Judge each number that the scenario returned or the matrix file limits; the keys are signals (`metrics.NAME`)."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
     returned = {name for version in launches for trial in version for name in _names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
@@ -74,7 +71,7 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int)
 
 
 def _names(trial: Trial) -> set[str]:
-    return {*(() if trial.trace is None else trial.trace.columns), *trial.not_finite} - OURS
+    return {*(() if trial.trace is None else trial.trace.metrics), *trial.not_finite} - AGENT_COLUMNS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +91,7 @@ class _Metric:
 
     @cached_property
     def common(self) -> int:
-        """The steps that all launches have."""
+        """Number of steps that all launches have."""
         return common_steps(self.clean)
 
     def judged(self) -> Values:
@@ -122,7 +119,7 @@ class _Metric:
     # ------------------------------------------------------------ NaN
 
     def _nan_changes(self) -> tuple[Change, ...]:
-        """Where NaN or an infinity came or went; a series whose first version has it already says nothing."""
+        """Return where NaN or an infinity came or went; none if the first version already has it."""
         states = [self._is_nan(version) for version in self.launches]
         return tuple(
             Change(metric=self.signal, kind=kind, before=before, after=after, verdict="nan",
@@ -133,24 +130,24 @@ class _Metric:
 
     @cached_property
     def first_nan(self) -> int:
-        """The first step at which any version returned NaN; 0 if none did."""
-        told = [
+        """First step at which any version returned NaN; 0 if none did."""
+        steps = [
             trial.not_finite[self.name][1] for each in self.launches for trial in each if self.name in trial.not_finite
         ]
-        return min(told, default=0)
+        return min(steps, default=0)
 
     def _is_nan(self, version: Sequence[Trial]) -> bool | None:
-        """Launches that ended before it first came anywhere say nothing."""
+        """Whether a version returns NaN; launches that ended before the first NaN of any version say nothing."""
         asked = [trial for trial in version if trial.measured and self.name in _names(trial)]
-        told = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_nan]
-        if not told or (any(told) and sum(told) < AGREE):
+        is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_nan]
+        if not is_nan or (any(is_nan) and sum(is_nan) < AGREE):
             return None
-        return any(told)
+        return any(is_nan)
 
     # ------------------------------------------------------------ exact values
 
     def _of_exact(self, rows: Mapping[int, Floats | None]) -> tuple[tuple[Change, ...], tuple[Observed, ...]]:
-        """Changes by the limit, and every difference of neighbours that no change tells."""
+        """Return the changes by the limit, and the differences of neighbours that are not among these."""
         known = {place: values for place, values in rows.items() if values is not None}
         if not known:
             return (), ()
@@ -204,7 +201,7 @@ class _Metric:
     def _of_noisy(
         self, rows: Sequence[Sequence[Floats]]
     ) -> tuple[tuple[Change, ...], tuple[Observed, ...], float | None]:
-        """Changes by the limit, or levels that are only told; and the smallest change that would have shown."""
+        """Return the changes by the limit, or observed levels without one, and the minimum detectable effect."""
         both = [list(zip(trials, own, strict=True)) for trials, own in zip(self.clean, rows, strict=True)]
         columns = {
             place: {(trial.run, trial.round): _median(values) for trial, values in version if np.isfinite(values).any()}
@@ -219,14 +216,14 @@ class _Metric:
         levels = find_levels(table.values, least=limit, alpha=ALPHA, seed=self.seed)
         changes = tuple(self._noisy_changes(table, levels))
         if self.limit is None:
-            told = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
+            shifts = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
             means = dict(zip(table.positions, table.values.mean(axis=0) * scale, strict=True))
-            return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in told), None
+            return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in shifts), None
         alpha = strictest(self.signal, blocks=1)
         return changes, (), least_found(table.values, spread=spread, alpha=alpha)
 
     def _noisy_changes(self, table: RoundTable, levels: Levels) -> Iterator[Change]:
-        middle = float(table.values.mean())  # levels are told beside their round's mean
+        middle = float(table.values.mean())  # levels are relative to their round's mean
         good, bad = middle + levels.means[0], False
         for shift, level in zip(levels.shifts, (middle + mean for mean in levels.means[1:]), strict=True):
             worse = self._is_beyond(_relative(good, level, scale=1.0))
@@ -250,7 +247,7 @@ class _Metric:
     # ------------------------------------------------------------ what each version shows
 
     def _rows(self, trial: Trial) -> Floats:
-        """What the launch returned over the steps that all have."""
+        """Return what the launch returned over the steps that all launches have."""
         trace = trial.trace
         values = None if trace is None else trace.column(self.name)
         if trace is None or values is None:
@@ -271,15 +268,15 @@ class _Metric:
         if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why="a step returned NaN in one launch; two must agree")
         if self.limit is None:
-            return replace(plain, visible=None, why="looked at for NaN alone: no limit")
+            return replace(plain, visible=None, why="checked for NaN only: it has no limit")
         return replace(plain, seen="blind", why=problem) if problem else plain
 
     def _problem(self, place: int, rows: Sequence[Floats], *, is_noisy: bool, visible: float | None) -> str:
-        """Why the limit could not be kept in a version; "" if it was."""
+        """Return why the limit could not be kept in a version; "" if it was."""
         limit = self.limit or NO_LIMIT
         if not any(map(len, rows)):
-            others = ", ".join(sorted(self.returned - {self.name})) or "nothing"
-            return f"no step returned `{self.name}`; returned were: {others}"
+            others = ", ".join(sorted(self.returned - {self.name})) or "none"
+            return f"no step returned `{self.name}`; other values returned: {others}"
         if is_noisy and limit.rule == "equal":
             return (
                 f"`{self.name}: equal` cannot be kept: it differs between launches of one version; seed the scenario, "
@@ -293,7 +290,7 @@ class _Metric:
 
 
 def _exact(rows: Sequence[Floats]) -> Floats | None:
-    """What all launches of a version returned, if there are two at least and it is the same."""
+    """Return what all launches of a version returned, if there are at least two and they agree."""
     if len(rows) < AGREE or not len(rows[0]) or not all(_same(rows[0], other) for other in rows[1:]):
         return None
     return rows[0]
@@ -304,13 +301,13 @@ def _same(one: Floats, other: Floats) -> bool:
 
 
 def _median(values: Floats) -> float:
-    """The median after the warm-up quarter; NaN if nothing is left."""
+    """Return the median after the warm-up quarter; NaN if nothing is left."""
     known = values[np.isfinite(values)]
     return float(np.median(known[int(len(known) * WARM_UP) :])) if len(known) else math.nan
 
 
 def _relative(old: float, new: float, *, scale: float = 0.0) -> float:
-    """The change as a share of the old value; of `scale` where that is given, as a value near zero has no share."""
+    """Return the change as a share of the old value, or of `scale` if given, as a value near zero has no share."""
     if old == new:
         return 0.0
     size = scale or abs(old)
@@ -318,13 +315,13 @@ def _relative(old: float, new: float, *, scale: float = 0.0) -> float:
 
 
 def _ratio(old: float, new: float) -> Effect | None:
-    """A ratio, of values that have one."""
+    """Return the ratio of two values, if they have one."""
     if old * new <= 0 or not math.isfinite(new / old):
         return None
     return Effect(value=new / old, unit="ratio")
 
 
 def _scale(columns: Columns) -> float:
-    """What differences are shares of: the usual size of the value, one where that is nothing."""
+    """Return the usual size of the value, which differences are shares of; one if that is zero."""
     sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
     return float(np.median(sizes)) or 1.0 if sizes else 1.0

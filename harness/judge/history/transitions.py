@@ -1,4 +1,4 @@
-"""Verdicts that change along a series: from good to bad, and back, with the versions that nobody can tell about."""
+"""Transitions of verdicts along a series, from good to bad and back, with the versions between that are unknown."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from harness.model import SIGNALS, UNSURE, CellVerdict, Change, Effect, Interval
 
 UNTOLD = UNSURE | {"untested", "incompatible"}
 MUCH_WORSE = 2.0
-"""A growth that is bad already is a finding again beyond this factor; one leak's rates differ by less."""
+"""Factor beyond which a growth that is bad already is a finding again; the rates of one leak differ by less."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
-    """What the baseline does itself, and what is therefore not bad: failures, leaks up to a rate, a slowdown."""
+    """What the baseline itself shows, and what is therefore not bad: failures, leaks up to a rate, a slowdown."""
 
     failures: frozenset[str] = frozenset()
     leak_kib_per_step: float = -1.0
@@ -28,7 +28,7 @@ class Usual:
 
 
 def usual_of(baseline: CellVerdict) -> Usual:
-    """By the verdict on the baseline: what its launches agree on. Leaks are worse by more than SAME_RATE."""
+    """Return what the launches of the baseline agree on. Leaks are worse only beyond SAME_RATE times its rate."""
     shown = set(baseline.verdicts)
     rate = SAME_RATE * (baseline.rate_kib_per_step or 0.0) if "leak" in shown else -1.0
     return Usual(failures=frozenset(shown & FAILURES), leak_kib_per_step=rate, slowdown="slowdown" in shown)
@@ -41,8 +41,8 @@ def _usual(cells: Sequence[CellVerdict], baseline: int | None) -> Usual:
 def outcome_changes(
     cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, baseline: int | None, miss: float = MISS
 ) -> tuple[Change, ...]:
-    """Crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures. `miss`: the chance
-    of having missed the failure that the last good version is allowed to have.
+    """Return the changes of crashes, hangs and out-of-memory. Against a baseline that fails itself, only other failures
+    count. `miss` is the chance of having missed the failure that the last good version may have.
     """
     usual = _usual(cells, baseline).failures
     states = outcomes(cells)
@@ -53,13 +53,13 @@ def outcome_changes(
 
 
 def _failures(cell: CellVerdict) -> frozenset[str]:
-    """Of a cell that fails. One without a verdict of its own died by the signal of others that crash."""
+    """Return the failures of a failing cell; one without a verdict of its own died by the same signal as a crash."""
     return FAILURES & set(cell.verdicts) or frozenset({"crash"})
 
 
 def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> tuple[Change, ...]:
-    """Leaks, and where they get much worse, oldest first; `limit` in KiB a step. Against a baseline that leaks itself,
-    only those that are worse.
+    """Return where leaks begin, end, or get much worse (`limit` in KiB a step), oldest first. Against a baseline that
+    leaks itself, only worse leaks count.
     """
     least = _usual(cells, baseline).leak_kib_per_step
     states = [
@@ -72,8 +72,8 @@ def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit:
 def growth_changes(
     name: str, cells: Sequence[CellVerdict], *, baseline: int | None, limit: float
 ) -> tuple[Change, ...]:
-    """Counts that pile up, and where they get much worse, oldest first; `limit` an amount a step. Against a baseline in
-    which they pile up itself, only those that do so faster.
+    """Return where counts begin or end to grow, or grow much faster, oldest first; `limit` is an amount a step. Against
+    a baseline in which they grow itself, only faster growth counts.
     """
     shown = [cell.signals.get(name) for cell in cells]
     usual = None if baseline is None else shown[baseline]
@@ -99,8 +99,8 @@ def _bad_side(change: Change) -> int:
 def worsenings(
     metric: Metric, states: Sequence[State], rates: Sequence[Effect | None], *, limit: float
 ) -> Iterator[Change]:
-    """Where a growth that was bad already becomes much worse: more than MUCH_WORSE times what the bad version before
-    shows, by the limit at least, and beyond both intervals.
+    """Yield where a growth that was bad already becomes much worse: by more than the factor MUCH_WORSE and by at least
+    the limit, with intervals that do not overlap.
     """
     known = [place for place, state in enumerate(states) if state is not None]
     for old, new in itertools.pairwise(known):
@@ -123,7 +123,7 @@ def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float)
 
 
 def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> tuple[Change, ...]:
-    """Step times that drift within a trial. Against a baseline that drifts itself, none is worse."""
+    """Return where step times begin or end to drift within a trial; none if the baseline itself drifts."""
     states = _states(cells, "slowdown")
     if _usual(cells, baseline).slowdown:
         states = [None if bad is None else False for bad in states]
@@ -133,9 +133,10 @@ def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None) -> t
 def wants_launches(
     cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, trials_asked: Trials
 ) -> Mapping[int, str]:
-    """The versions, by position, whose launches could settle where a failure of a part of the launches began or ended.
+    """Return the versions, by position, whose launches could settle where a flaky failure began or ended, with the
+    reason.
 
-    Those are good versions near it that may have missed it by luck, as long as they have fewer launches than
+    These are good versions near it that may have missed it by luck, and that have fewer launches than
     `trials_asked.most`.
     """
     states = outcomes(cells)
@@ -143,7 +144,7 @@ def wants_launches(
 
 
 def transitions(states: Sequence[State]) -> list[tuple[Kind, int | None, int]]:
-    """(kind, last of the old side, first of the new side) wherever known states differ, or the first known is bad."""
+    """Return (kind, last of the old side, first of the new side) wherever known states differ or the first is bad."""
     found: list[tuple[Kind, int | None, int]] = []
     last: int | None = None
     for place, bad in enumerate(states):
@@ -205,14 +206,14 @@ def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
 
 
 def exact_interval(failed: int, trials: int) -> Interval:
-    """95 % of the rate of failures, by Clopper and Pearson."""
+    """Return the 95 % Clopper-Pearson interval of the failure rate."""
     fine = trials - failed
     low = float(betaincinv(failed, fine + 1, 0.025)) if failed else 0.0
     return low, float(betaincinv(failed + 1, fine, 0.975)) if fine else 1.0
 
 
 def outcomes(cells: Sequence[CellVerdict]) -> list[State]:
-    """Whether each cell fails. A launch that died by the signal of a version that is known to crash agrees with it."""
+    """Return whether each cell fails. A launch that died by the signal of a version known to crash agrees with it."""
     failing = [cell for cell in cells if FAILURES & set(cell.verdicts)]
     signals = {cell.signal for cell in failing} - {None}
     least_steps = min((cell.steps for cell in failing), default=0)
@@ -222,8 +223,8 @@ def outcomes(cells: Sequence[CellVerdict]) -> list[State]:
 
 
 def _outcome(cell: CellVerdict, *, least_steps: int) -> State:
-    """Whether it fails. Launches that all ended well are good even where their memory cannot be told, unless they
-    were cut off before `least_steps`, where the earliest failure of the series came.
+    """Return whether a cell fails. If all its launches ended well it is good even if its memory verdict is unsure,
+    unless they were cut off before `least_steps`, the earliest failure of the series.
     """
     if FAILURES & set(cell.verdicts):
         return True
@@ -233,7 +234,7 @@ def _outcome(cell: CellVerdict, *, least_steps: int) -> State:
 
 
 def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
-    """Bad where the verdict holds; good where the cell ran and it does not; unknown where that cannot be said."""
+    """Return bad where the verdict holds, good where the cell ran without it, and None where that is unknown."""
     states: list[State] = []
     for cell in cells:
         failed = bool(FAILURES & set(cell.verdicts))
@@ -242,15 +243,15 @@ def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
 
 
 def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
-    """Fisher's exact test of failures between the launches of the two runs of versions that meet."""
+    """Return the p-value of Fisher's exact test of failures, between the runs of versions beside a change."""
     old = _run_counts(states, cells, start=before, direction=-1)
     new = _run_counts(states, cells, start=after, direction=1)
     return exact_p(old, new)
 
 
 def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
-    """Of (failed, other) launches on both sides: of all ways to share out the failures, the share of those that are no
-    likelier than this one (Fisher's exact test, two-sided).
+    """Return two-sided p of Fisher's exact test for (failed, other) launches on both sides: the share of all ways
+    to distribute the failures that are no likelier than this one.
     """
     failed, launches = old[0] + new[0], sum(old)
     others = sum(new)
@@ -261,7 +262,7 @@ def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
 def _run_counts(
     states: Sequence[State], cells: Sequence[CellVerdict], *, start: int, direction: int
 ) -> tuple[int, int]:
-    """Failed and other launches from `start` on, as long as the state stays the same."""
+    """Count failed and other launches from `start` on, as long as the state stays the same."""
     failed = fine = 0
     place = start
     while 0 <= place < len(states) and states[place] == states[start]:

@@ -1,1 +1,1 @@
-"""One trace: what its memory, its counts and its step time do."""
+"""One trace: growth of its memory and counts, and drift of its step time."""

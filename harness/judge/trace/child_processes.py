@@ -1,7 +1,7 @@
-"""The processes that a scenario started: workers that load data, a server that it asks.
+"""Memory growth of the processes that a scenario started, such as data loaders or a server.
 
-A script's samples are of its own process. What its children hold is read at the looks: too rarely to call a leak, and
-often enough not to call a program flat whose workers grow all the time.
+The samples of a script cover its own process. The memory of its children is read at the looks alone: too rarely for
+`leak`, but often enough to make a trace `suspect` whose children keep growing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from harness.judge.trace.look_rates import keep_on, paces_at
 from harness.model import GOOD, Trace, TraceVerdict
 
 FEWEST, MOST = 3, 4
-"""Looks that show it: two or three stretches of one pace, each as long as all before it."""
+"""Looks that are compared: the two or three intervals between them double in length. Fewer looks give false alarms."""
 
 
 def with_children(found: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
-    """The verdict `found` on a trace; where it is good and the children grow by `limit` KiB a step, it is suspect."""
+    """Return the verdict `found`, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
     paces = paces_at(trace.looks, "children_kib", fewest=FEWEST, most=MOST)
     if not GOOD & set(found.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
         return found

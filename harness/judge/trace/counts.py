@@ -1,8 +1,8 @@
-"""Growth of what is counted in a launch: open files, threads, processes, zombies, bytes in /dev/shm and on disk.
+"""Growth of the counts in a launch: open files, threads, processes, zombies, bytes in /dev/shm and on disk.
 
-Counts are exact, and read at looks and now and then between them. A program that piles something up does so at every
-step, or once in so many; one that fills a cache or a pool does so more and more slowly, or stops. So the launch is cut
-into stretches that are each as long as all before them, and what piles up keeps its pace from one to the next.
+Counts are exact, and are read at looks and occasionally between them. A leak adds to a count at a constant rate; a
+cache or a pool fills more and more slowly, or stops. The launch is cut into stretches, each as long as all before it,
+and a leak keeps its rate from one stretch to the next.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ import numpy as np
 from harness.model import GROWTHS, SIGNALS, Floats, Limits, Trace
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
-"""Where the stretches end, as shares of the steps; the first one begins with the first count."""
+"""Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
 NEAR = 0.2
-"""A count stands for an edge if it was taken this near to it, as a share of the edge's step."""
+"""Maximum distance of a count from the edge for which it stands, as a share of the edge's step."""
 FEWEST_STRETCHES, MOST_STRETCHES = 2, 3
-"""So many of the last stretches must have one pace, as far as there are."""
+"""Number of last stretches that must keep the rate: at least two, and the third if it exists."""
 KEEPS = 0.8
-"""The share of its pace that what piles up keeps from one stretch to the next."""
+"""Minimum ratio of the rates of two successive stretches of a leak. A lower one reports filling caches as leaks."""
 FEWEST = 4
-"""A rise of fewer pieces may be anything."""
+"""Minimum rise of a leak, in pieces: a smaller one may be chance."""
 LARGEST_JUMP = 0.5
-"""The share of the rise in the last half that may come at once, where counts between the edges show it."""
+"""Maximum share of the rise in the last half that one jump may make, if there are FEWEST_ROWS counts."""
 FEWEST_ROWS = 8
-"""Counts in the last half that show whether the rise came at once."""
+"""Minimum number of counts in the last half for the test of one jump."""
 PIECE = {"shm": 4.0, "disk": 4.0}
-"""The size of a piece, in the unit of the count, of what is not counted in whole numbers: a page, a block."""
+"""Size of a piece in KiB, for signals that are amounts, not numbers: a page, a disk block. Else it is 1."""
 KINDS = ("sockets", "pipes")
+"""Kinds of open files that are counted separately."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountGrowth:
-    """What one count does in a launch. `rate` is the pace over the last half, a step; `excluded` the fastest pace that
-    the launch leaves possible; `unmet` why it cannot be told.
+    """The growth of one count in a launch. `rate` is that of the last half, per step; `excluded` the highest rate that
+    the launch does not rule out; `unmet` the reason for an unknown state.
     """
 
     signal: str
@@ -58,17 +59,17 @@ class CountGrowth:
 
 
 def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, CountGrowth]:
-    """By signal, what its count does in a launch; none for what was not counted, or has no limit."""
-    found = {}
+    """Return the growth of each count by signal. Signals without counts or without a limit are left out."""
+    growths = {}
     for name in GROWTHS:
         limit, step, values = limits.of(name), *_counted(trace, name)
         if limit is not None and len(step) > 1:
-            found[name] = _judge(name, step, values, limit=limit, trace=trace)
-    return found
+            growths[name] = _judge(name, step, values, limit=limit, trace=trace)
+    return growths
 
 
 def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:
-    """The steps at which it was counted, and the counts; of two at one step the later one."""
+    """Return the steps and counts of a signal, each of shape (n,). Of two counts at one step the later one is kept."""
     step, values = trace.counts.get("step"), trace.counts.get(name)
     if step is None or values is None:
         return np.empty(0), np.empty(0)
@@ -95,31 +96,31 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
     if rate >= limit * (1 - _rounding(piece, rise)) and keeps and rise >= FEWEST * piece and not _at_once(step, values):
         return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
-    unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would tell"
+    unmet = f"it rose by {rise:.4g} in the last half, but not at one pace; more steps would settle it"
     return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
 
 
 def _untold(name: str) -> CountGrowth:
     return CountGrowth(
-        signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to tell"
+        signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet="it was counted too rarely to judge"
     )
 
 
 def _rounding(piece: float, rise: float) -> float:
-    """By how much a pace may be wrong because counts are whole."""
+    """Return the relative error of a rate that comes from counting whole pieces."""
     return piece / rise if rise > 0 else 0.0
 
 
 def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:
-    """(step, count) at the first count and at the end of each stretch, where a count was taken near enough."""
+    """Return (step, count) at the first count and at the end of each stretch that has a count near its end."""
     last = float(step[-1])
-    found = [(float(step[0]), float(values[0]))]
+    edges = [(float(step[0]), float(values[0]))]
     for share in EDGES:
         place = int(np.searchsorted(step, share * last, side="right")) - 1
         near = place >= 0 and step[place] >= share * last * (1 - NEAR)
-        if near and step[place] > found[-1][0]:
-            found.append((float(step[place]), float(values[place])))
-    return found
+        if near and step[place] > edges[-1][0]:
+            edges.append((float(step[place]), float(values[place])))
+    return edges
 
 
 def _at_once(step: Floats, values: Floats) -> bool:
@@ -131,7 +132,7 @@ def _at_once(step: Floats, values: Floats) -> bool:
 
 
 def _kind(name: str, trace: Trace) -> str:
-    """What kind of open files piles up, where one kind makes most of it."""
+    """Return the kind of open files that makes most of the growth."""
     if name != "open_files":
         return ""
     rises = {kind: _rise(*_counted(trace, kind)) for kind in KINDS}

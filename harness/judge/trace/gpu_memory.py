@@ -1,10 +1,10 @@
-"""Leaks of a GPU's memory, by the same rule as those of resident memory.
+"""Leaks of GPU memory, by the same rule as leaks of resident memory.
 
-Two series of a trace tell of them. The framework's pool is exact to the byte: it shows objects that are kept. The
-memory of the process, or of the device where the driver does not tell processes apart, also shows what a pool has
-reserved and what the driver holds (plans, contexts, modules); where neither is told, what the pool has reserved stands
-for it. Beside resident memory only a leak counts: allocators and libraries take working memory for some time in every
-program. A trace without resident memory is what its GPU's memory is.
+Two series of a trace show them. The framework's pool is exact to the byte and shows objects that are kept. The memory
+of the process, or of the device if the driver does not report processes, also shows what the pool has reserved and
+what the driver holds (plans, contexts, modules); without either, the reserved memory of the pool takes its place.
+Beside resident memory only a leak counts, because allocators and libraries take working memory for some time in every
+program. Without resident memory, the GPU memory decides the verdict.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ WORDS = {
     "gpu_reserved_kib": "what the framework keeps of the GPU's memory",
 }
 WHOLE = ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib")
-"""What a pool lies in: the first of them that a trace tells is judged beside the pool."""
+"""Columns that contain the pool: the first of them in a trace is judged beside the pool."""
 REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat")
-"""What a trace may be said to be beside a leak that is not that of RSS: the strongest first."""
+"""Verdicts that a leak of GPU memory replaces, the strongest first."""
 GIVEN_BACK = 0.5
-"""Of the growth between two looks: what gc.collect returns of it at the second one was held by cycles, and not lost."""
+"""Minimum share of the growth between two looks that gc.collect returns if reference cycles, not a leak, cause it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuLeak:
-    """`sure`: False where another process on the GPU may be the one that grows."""
+    """A leak of GPU memory in one column. `sure`: no other process on the GPU can be the cause."""
 
     column: str
     rate_kib_per_step: float
@@ -55,12 +55,13 @@ class GpuLeak:
 def with_gpu(
     found: TraceVerdict, trace: Trace, *, limits: Limits, steps: Steps | None = None, shared: bool = False
 ) -> TraceVerdict:
-    """The verdict `found` on a trace, with what its GPU's memory does beside what RSS does; each column that was judged
-    is among `metrics`. `steps` as for `judge_trace`; `shared` as `is_shared` has it.
+    """Return the verdict `found` on a trace, updated by its GPU memory; `metrics` gains each column that was judged.
+
+    `steps` is that of `judge_trace`; `shared` is the result of `is_shared`.
     """
     grown = _grown(trace, limits=limits, steps=steps)
-    told = {name: _told(name, growth, trace) for name, growth in grown.items()}
-    found = replace(found, metrics={**told, **found.metrics})
+    metrics = {name: _told(name, growth, trace) for name, growth in grown.items()}
+    found = replace(found, metrics={**metrics, **found.metrics})
     leak = _leak(trace, grown, shared=shared)
     if leak is not None:
         return _with_leak(found, leak, trace)
@@ -68,7 +69,7 @@ def with_gpu(
 
 
 def undecided(found: TraceVerdict) -> str:
-    """Why it cannot be said that the GPU's memory does not grow; "" where that is ruled out, and without a GPU."""
+    """Return why growth of GPU memory is not ruled out; "" if it is, or without a GPU."""
     columns = [found.metrics[column] for column in WORDS if column in found.metrics]
     return next((str(told["why"]) for told in columns if told["verdict"] not in GOOD), "")
 
@@ -80,19 +81,20 @@ def _told(column: str, growth: Growth, trace: Trace) -> Mapping[str, Any]:
 
 
 def is_shared(facts: Mapping[str, Any]) -> bool:
-    """Whether other processes computed on one of the GPUs when the trial began, by its facts."""
+    """Whether other processes used one of the GPUs when the trial began, according to its facts."""
     gpus = facts.get("gpus")
     told = [gpu.get("processes") for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
     return any(isinstance(count, int) and count > 0 for count in told)
 
 
 def is_told(trace: Trace, column: str) -> bool:
+    """Whether a column was measured."""
     values = trace.column(column)
     return values is not None and bool(np.isfinite(values).any())
 
 
 def _grown(trace: Trace, *, limits: Limits, steps: Steps | None) -> dict[str, Growth]:
-    """What the pool does and what it lies in, of those that are told, the most exact first."""
+    """Return the growth of the pool and of the first column of WHOLE, as far as measured, the most exact first."""
     whole = next((column for column in WHOLE if is_told(trace, column)), None)
     columns = [column for column in ("gpu_pool_kib", whole) if column is not None]
     judged = {
@@ -102,14 +104,14 @@ def _grown(trace: Trace, *, limits: Limits, steps: Steps | None) -> dict[str, Gr
 
 
 def _but_cycles(growth: Growth, column: str, trace: Trace) -> Growth:
-    """What gc.collect gives back at the looks is no leak."""
+    """Return the growth as a plateau if gc.collect returns it at the looks."""
     kept = look_rate(trace.looks, column)
     given_back = kept is not None and growth.rate is not None and kept <= (1 - GIVEN_BACK) * growth.rate
     return replace(growth, verdict="plateau", cycles=True) if growth.verdict == "leak" and given_back else growth
 
 
 def _leak(trace: Trace, grown: Mapping[str, Growth], *, shared: bool) -> GpuLeak | None:
-    """The most exact one."""
+    """Return the leak in the most exact column, if any."""
     for column, growth in grown.items():
         if growth.verdict == "leak" and growth.rate is not None and growth.interval is not None:
             sure = column != "gpu_kib" or not shared
@@ -141,7 +143,7 @@ def _with_leak(found: TraceVerdict, leak: GpuLeak, trace: Trace) -> TraceVerdict
 
 
 def _of_gpu_alone(found: TraceVerdict, grown: Mapping[str, Growth], trace: Trace) -> TraceVerdict:
-    """The verdict where resident memory was not measured: the strongest of what the GPU's memory is."""
+    """Return the verdict on a trace without resident memory: the strongest verdict on its GPU memory."""
     column, growth = min(grown.items(), key=lambda one: REPLACED.index(one[1].verdict))
     verdicts = (*(verdict for verdict in found.verdicts if verdict not in REPLACED), growth.verdict)
     return replace(
@@ -157,7 +159,7 @@ def _of_gpu_alone(found: TraceVerdict, grown: Mapping[str, Growth], trace: Trace
 
 
 def _beside(words: str, found: TraceVerdict, trace: Trace) -> str:
-    """`words`, before what the trace's verdict says of RSS and step times, if these were measured."""
+    """Return `words` followed by the reason for RSS and step times, if these were measured."""
     if is_told(trace, "rss_kib") or is_told(trace, "step_s"):
         return f"{words}; {found.why}"
     return f"{words}; up to step {found.steps}"

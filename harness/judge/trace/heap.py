@@ -1,8 +1,8 @@
-"""The C heap in use, by the same rule as resident memory: it shows a leak that resident memory hides.
+"""Growth of the C heap in use, by the same rule as resident memory. It shows leaks that resident memory hides.
 
-What a program loses first takes memory that is free inside its heap: after a warm-up that gave back much, resident
-memory stays for thousands of steps. And a heap that is full of garbage now and then stays resident at its largest,
-where a leak below it cannot be seen. What is in use tells both.
+A leak first takes memory that is free inside the heap: after a warm-up that freed much, resident memory stays constant
+for thousands of steps. A heap that is sometimes full of garbage also stays resident at its largest size and hides a
+leak below that. The memory in use shows both.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from harness.model import Look, Trace
 
 WORDS = "the C heap in use"
 GRAIN_KIB = 16 / 1024
-"""What malloc rounds to."""
+"""Alignment of malloc: the smallest change of the heap in use."""
 LOOKS = 4
-"""That make a program suspect: three stretches of one pace, each as long as all before it."""
+"""Looks that make a trace suspect: three intervals of one rate, which double in length."""
 KEEPS_AT_LOOKS = 0.95
-"""Of its pace in one stretch that a leak has in the next: what is left after a collection is hardly ever noisy, and by
-the power .9 of time it is .93.
+"""Minimum ratio of a leak's rates in successive intervals. Memory after a collection is hardly noisy; growth by the
+power 0.9 of time has the ratio 0.93.
 """
 
 
 def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
-    """By its samples. None where there are too few, or where more is in use than is resident: memory that was never
-    touched. `limit` in KiB a step.
+    """Judge the samples of the C heap in use. None if they are too few, or if more is in use than resident, because
+    part of it was never touched. `limit` in KiB per step.
     """
     values, steps_per_row = thinned(*even_rows(trace.step, trace.column("heap_kib")))
     resident = sampled(trace.column("rss_kib"))
@@ -51,8 +51,8 @@ def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
 
 
 def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
-    """What collections at the looks leave of it, if that is suspect; else None. Four points accuse nobody: a table that
-    doubles has one pace there, too.
+    """Judge the heap that collections at the looks leave: suspect, or None. Four points do not prove a leak, because
+    a table that doubles its size grows at one rate, too.
     """
     paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)
     if not keep_on(paces, limit=limit, keeps=KEEPS_AT_LOOKS):
@@ -66,5 +66,5 @@ def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
 
 
 def _of_heap(look: Look) -> Look:
-    """A look whose resident memory is the heap's."""
+    """Return the look with its resident memory replaced by the heap in use."""
     return replace(look, rss_before_kib=look.heap_before_kib, rss_kib=look.heap_kib)

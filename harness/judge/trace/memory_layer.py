@@ -1,5 +1,7 @@
-"""Which layer holds what a leak lost, from the rates in one trace: of resident memory, C heap and Python blocks, or of
-a GPU's memory, the framework's pool and what that pool has reserved.
+"""The layer that holds the leaked memory, from growth rates in one trace.
+
+In main memory: the rates of resident memory, of the C heap in use and of Python's blocks. On a GPU: those of the
+device's memory, of the framework's pool and of what the pool has reserved.
 """
 
 from __future__ import annotations
@@ -14,23 +16,23 @@ CYCLES = "reference cycles"
 NATIVE = "native heap"
 OBJECTS = "python objects"
 NATIVE_SHARE = 0.7
-"""Of the growth of RSS that the C heap explains when the loss is native."""
+"""Minimum share of the growth (RSS, GPU memory) that a layer explains if the leak is in it."""
 FLAT_SHARE = 0.2
-"""Of the growth of RSS below which something is taken as not growing."""
+"""Share of the growth below which a layer counts as not growing."""
 TRIMMED_SHARE = 0.5
-"""Of the growth that malloc_trim gives back when the allocator only kept it."""
+"""Minimum share of the growth that malloc_trim returns if only the allocator retains it."""
 SEGMENT_KIB = 2048.0
-"""A GPU's memory is had in pieces of this: the device may have grown by one more than what is in use of it."""
+"""Allocation unit of GPU memory: the device may have grown by one unit more than the pool in use."""
 WRAP_KIB = float(1 << 22)
-"""The C library's older counters are 32 bits wide, in bytes: 4 GiB on they begin again, or below zero."""
+"""Range of the C library's older counters of bytes, which are 32 bits wide and wrap around at 4 GiB."""
 PYTHON_BLOCKS_PER_STEP = 0.05
-"""A Python leak loses an object at least every twenty steps; noise of counters stays below."""
+"""Minimum growth of Python's blocks in a leak of objects: one in twenty steps. Noise of the counters stays below."""
 APART = 500
-"""Steps between two looks from which on what a look itself takes, a few blocks, stays below that."""
+"""Minimum distance of two looks in steps: below it, the blocks of a look itself exceed PYTHON_BLOCKS_PER_STEP."""
 
 
 def layer_of(trace: Trace) -> str | None:
-    """The layer of a leaking trace, or None when its probes cannot tell."""
+    """Return the layer of a leaking trace, or None if its probes do not show it."""
     resident = _rate(trace, "rss_kib")
     if resident is None or resident <= 0:
         return None
@@ -47,12 +49,12 @@ def layer_of(trace: Trace) -> str | None:
 
 
 def heap_layer_of(trace: Trace) -> str:
-    """The layer of a trace whose C heap in use leaks, whatever resident memory does."""
+    """Return the layer of a trace whose C heap in use leaks, whether or not resident memory grows."""
     return OBJECTS if _loses_objects(_probed(trace, "blocks")) else NATIVE
 
 
 def gpu_layer_of(trace: Trace) -> str | None:
-    """The layer of a trace that leaks a GPU's memory, or None where no framework tells of its pool."""
+    """Return the layer of a trace that leaks GPU memory, or None if no framework reports its pool."""
     used, reserved = (_gpu_rate(trace, name) for name in ("gpu_pool_kib", "gpu_reserved_kib"))
     seen = _device_rate(trace)
     device = (reserved if seen is None else seen) or 0.0
@@ -73,26 +75,26 @@ def _loses_objects(blocks: float | None) -> bool:
 
 
 def _device_rate(trace: Trace) -> float | None:
-    """KiB a step that the GPU's memory grows: this trial's own where the driver tells it, else all of the device's."""
+    """Return the growth of GPU memory (KiB per step): of this trial if the driver reports it, else of the device."""
     own = _rate(trace, "gpu_process_kib")
     return _rate(trace, "gpu_kib") if own is None else own
 
 
 def _gpu_rate(trace: Trace, name: str) -> float | None:
-    """By the samples of a column, else by the looks."""
+    """Return the growth of a column (KiB per step) from its samples, else from the looks."""
     sampled_rate = _rate(trace, name)
     return look_rate(trace.looks, name) if sampled_rate is None else sampled_rate
 
 
 def look_rate(looks: tuple[Look, ...], field: str) -> float | None:
-    """A step, between the last two looks at different steps that tell it."""
-    told = {look.step: getattr(look, field) for look in looks if getattr(look, field) is not None}
-    steps = sorted(told)[-2:]
-    return (told[steps[1]] - told[steps[0]]) / (steps[1] - steps[0]) if len(steps) == 2 else None
+    """Return the growth of a field per step, between the last two looks at different steps that have it."""
+    by_step = {look.step: getattr(look, field) for look in looks if getattr(look, field) is not None}
+    steps = sorted(by_step)[-2:]
+    return (by_step[steps[1]] - by_step[steps[0]]) / (steps[1] - steps[0]) if len(steps) == 2 else None
 
 
 def _probed(trace: Trace, name: str) -> float | None:
-    """A step, from its samples; where short steps left too few of them, between the last two looks."""
+    """Return the growth of a column per step, from its samples; if they are too few, between the last two looks."""
     rate = _rate(trace, name)
     looks = {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}
     before, last = sorted(looks)[-2:] if len(looks) > 1 else (0, 0)
@@ -104,7 +106,7 @@ def _probed(trace: Trace, name: str) -> float | None:
 
 
 def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str | None:
-    """RSS grows and the heap in use does not: kept free by the allocator, or mapped past it."""
+    """Return the layer if RSS grows and the heap in use does not: retained by the allocator, or mapped directly."""
     last = trace.looks[-1] if trace.looks else Look(step=0)
     if last.rss_kib is not None and last.rss_trimmed_kib is not None:
         grown = resident * float(np.ptp(sampled(trace.step)))
@@ -115,7 +117,7 @@ def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str |
 
 
 def _is_mapped(looks: tuple[Look, ...], *, resident: float) -> bool:
-    """Whether file or shared pages make most of the growth between the last two looks."""
+    """Whether file or shared pages make NATIVE_SHARE of the growth between the last two looks."""
     if len(looks) < 2:
         return False
     before, last = looks[-2], looks[-1]
@@ -129,7 +131,7 @@ def _more(before: float | None, after: float | None) -> float:
 
 
 def _rate(trace: Trace, name: str) -> float | None:
-    """A step, over the second half, between the floors of its first and last block."""
+    """Return the growth of a column per step, between the floors of the first and last block of the second half."""
     values, steps_per_row = even_rows(trace.step, trace.column(name))
     if name == "heap_kib":
         values = np.unwrap(values, period=WRAP_KIB)

@@ -1,4 +1,4 @@
-"""The rows of a column as the judge takes them: those that were sampled, in order, at even distances of steps."""
+"""Resampling of a column for the judge: measured rows only, in order, on an even grid of steps."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from harness.model import LARGEST, Floats
 
 MOST_ROWS = 200_000
-"""More than that are thinned: their floors tell as much."""
+"""Longest series that is judged unthinned. Thinning keeps the floors and bounds time and memory."""
 USUAL_GAP = 0.95
-"""Of the distances between rows that are no longer than a cell of the even grid."""
+"""Share of the distances between rows that are no longer than a cell of the even grid."""
 
 
 def sampled(values: Floats | None) -> Floats:
-    """The rows that hold a number; none if there is no such column."""
+    """Return the rows that hold a number, shape (n,); n = 0 without the column."""
     if values is None:
         return np.empty(0)
     present = _measured(values)
@@ -21,11 +21,12 @@ def sampled(values: Floats | None) -> Floats:
 
 
 def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
-    """The column at even distances of steps, and that distance; a single row if all are of the same step.
+    """Return the column on an even grid of steps, shape (n,), and its distance in steps; one row if all steps are
+    equal.
 
-    Rows without a number are left out, and disordered ones sorted. Where the distances differ (an agent that thins its
-    samples, rows that are missing) each place takes the last row before it: a law of growth must not look different
-    because it was sampled more often in one half than in the other.
+    Rows without a number are left out, and disordered ones are sorted. If the distances differ (a thinned trace,
+    missing rows), each grid point takes the last row before it, so that the sampling density does not change the law
+    of growth.
     """
     if values is None:
         return np.empty(0), 1.0
@@ -46,7 +47,7 @@ def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
 
 
 def thinned(values: Floats, steps_per_row: float) -> tuple[Floats, float]:
-    """At most MOST_ROWS rows: the lowest of every few, so that no rhythm of the series makes a slow wave."""
+    """Return at most MOST_ROWS rows and their distance: the minimum of each group, which avoids aliasing."""
     every = -(-len(values) // MOST_ROWS)
     if every <= 1:
         return values, steps_per_row

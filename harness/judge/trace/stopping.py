@@ -1,4 +1,4 @@
-"""Whether a launch goes on at a look, or has told all that it can."""
+"""The decision at a look: whether a launch goes on or stops early."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from harness.judge.trace.verdict import judge_memory, judge_trace, prefix
 from harness.model import Limits, Steps, Trace
 
 STOP_LEAK_KIB = 1024 * 1024.0
-"""A leak may end its trial early once it has grown this much."""
+"""Growth from which a leak may end its trial. Caches of up to this size fill up and then stop growing."""
 LONG_ENOUGH_S = 0.3
-"""A trial whose steps took less in total goes on, however quiet: that costs nothing, and tells step times better."""
+"""Minimum total step time of a trial that stops early: going on costs less, and step times become more precise."""
 
 
 def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
-    """The answer at a look, which is the trace's last step.
+    """Return the decision at a look, which is the trace's last step.
 
-    A flat trial stops, unless it is the one that runs the whole budget, its steps took hardly any time, or its GPU's
-    memory is not decided. A leak stops if it was one at the look before too and has grown STOP_LEAK_KIB: else it may be
-    a buffer.
+    A flat trial stops, unless it must run the whole budget, its steps took hardly any time, or its GPU memory is
+    undecided. A leak stops if it was a leak at the previous look, too, and has grown by STOP_LEAK_KIB: a smaller one
+    may be a buffer that fills.
     """
     found = judge_trace(trace, limits=limits, steps=steps)
     if found.verdict in ("flat", "plateau"):
@@ -38,7 +38,7 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
 
 
 def is_brief(trace: Trace) -> bool:
-    """Whether its steps were timed, and took hardly any time in all."""
+    """Whether the steps were timed and took less than LONG_ENOUGH_S in total."""
     return 0 < float(sampled(trace.column("step_s")).sum()) < LONG_ENOUGH_S
 
 

@@ -1,4 +1,7 @@
-"""One trace: what its memory, its step time and its own metrics do."""
+"""The verdict on one trace: growth of memory and of further metrics, and drift of the step time.
+
+Growth is judged by the rule of `growth`. A slowdown is a trend by AR(1) feasible least squares on log block medians.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,20 @@ from harness.judge.trace.rows import even_rows, sampled, thinned
 from harness.model import GOOD, Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
 
 ALPHA = 0.01
-"""Of a false leak in one trace, spent in equal parts on its looks."""
+"""Significance level of a leak in one trace, divided equally among its looks (Bonferroni)."""
 ALPHA_SLOWDOWN = 0.005
+"""Significance level of a slowdown."""
 CLEAR_SLOWDOWN = 5.0
-"""Standard errors by which a step must become slower; as of a walk, where it may be one: clocks wander about, too."""
+"""Minimum slope of a slowdown, in standard errors: those of a random walk if the clock frequency may be one."""
 EARLY_STEPS = 1000
-"""Up to here a buffer that fills looks like a leak: a trend is shown, and no more."""
+"""Step up to which growth is only `suspect`: until then a buffer that fills looks like a leak."""
 ORDER: tuple[VerdictName, ...] = ("leak", "slowdown", "suspect", "inconclusive", "plateau", "flat")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Drift:
-    """How the step time moves over the last three quarters: `relative` rise, whether it is a slowdown; `unmet`: why it
-    cannot be said.
+    """Drift of the step time over the last three quarters: the `relative` rise, as a fraction, and whether it is a
+    slowdown. `unmet`: why it was not judged.
     """
 
     relative: float | None = None
@@ -46,9 +50,8 @@ def judge_trace(
     steps: Steps | None = None,
     metrics: Mapping[str, float] | None = None,
 ) -> TraceVerdict:
-    """The verdict on all the rows of a trace. `steps` are those of its trial, so that each look gets its part of ALPHA;
-    None: the trace is looked at once, and is all there will be. `metrics` maps further columns to the growth a step
-    from which they are bad.
+    """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
+    None: the trace is complete and judged once. `metrics` maps further columns to their limit, in growth per step.
     """
     last = _last_step(trace)
     memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
@@ -81,7 +84,7 @@ def judge_trace(
 
 
 def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:
-    """The same rule for another column, in its own unit: `verdict`, `rate`, `rate_ci`, `excluded`, `median`."""
+    """Judge another column by the same rule, in its own unit: `verdict`, `rate`, `rate_ci`, `excluded`, `median`."""
     values, steps_per_row = thinned(*even_rows(trace.step, trace.column(name)))
     growth = judge_growth(
         values,
@@ -95,7 +98,7 @@ def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None =
 
 
 def metric_of(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
-    """What is told of a column beside RSS, whose rows are `values`."""
+    """Return the report on a column other than RSS, whose rows are `values`."""
     return {
         "verdict": growth.verdict,
         "rate": growth.rate,
@@ -106,21 +109,21 @@ def metric_of(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
 
 
 def prefix(trace: Trace, last: int) -> Trace:
-    """The trace as it was after step `last`."""
+    """Return the trace up to step `last`."""
     rows = int(np.searchsorted(trace.step, last, side="right"))
     columns = {name: values[:rows] for name, values in trace.columns.items()}
     return Trace(step=trace.step[:rows], columns=columns, looks=tuple(k for k in trace.looks if k.step <= last))
 
 
 def settled_median(values: Floats | None) -> float | None:
-    """The median of the rows that were sampled, after the warm-up quarter."""
+    """Return the median of the measured rows after the warm-up quarter; None without any."""
     known = sampled(values)
     return float(np.median(known[len(known) // 4 :])) if len(known) else None
 
 
 def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str = "rss_kib") -> Growth | None:
-    """What memory does in all the rows of a trace: resident memory, or that of another column in KiB. None if it was
-    not sampled. `limit` in KiB a step.
+    """Judge the growth of resident memory, or of another column in KiB, over all the rows of a trace. None if it was
+    not sampled. `limit` in KiB per step.
     """
     rows = without_refills(trace) if column == "rss_kib" else trace.column(column)
     values, steps_per_row = thinned(*even_rows(trace.step, rows))
@@ -139,15 +142,15 @@ def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str
 
 
 def _with_own_rate(growth: Growth) -> Growth:
-    """What still grows, below the limit, is not ruled out at the rate that it is said to have."""
+    """Return the growth with an excluded rate no lower than the rate of memory that still grows below the limit."""
     if growth.below is None or growth.rate is None or growth.excluded is None:
         return growth
     return replace(growth, excluded=max(growth.excluded, growth.rate))
 
 
 def _with_heap(memory: Growth | None, trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth | None, bool]:
-    """What memory does by the C heap in use, too, and whether it is the heap alone that shows a leak, or makes one
-    likely. A growth of it that stays below the limit is not ruled out, although resident memory may hide it.
+    """Combine the growth of resident memory with that of the C heap in use. The flag is true if the heap alone shows
+    or suggests a leak. Slow growth of the heap raises the excluded rate, because resident memory may hide it.
     """
     if memory is None or memory.verdict == "leak" or memory.cycles:
         return memory, False
@@ -171,13 +174,13 @@ def _grows(memory: Growth | None) -> bool:
 
 
 def _drift(durations: Floats, *, limit: float) -> _Drift:
-    """Slowdown: the medians of the blocks rise steadily, by more than the limit, and not by one step."""
+    """Judge the step time: in a slowdown block medians rise steadily, by more than the limit, and not in one step."""
     settled = durations[len(durations) // 4 :]
     if len(durations) < LEAST_ROWS:
         return _Drift(unmet=too_few(len(durations)))
     medians = block_levels(settled, share=0.5)
     if medians.min() <= 0:
-        return _Drift(unmet="the steps take no time that the clock can tell")
+        return _Drift(unmet="the steps are too short for the clock")
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
     steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
@@ -186,7 +189,7 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
 
 
 def _relative(log_ratio: float) -> float:
-    """The rise as a fraction. A float holds no ratio above e^709."""
+    """Return the rise as a fraction. A float holds no ratio above e^709."""
     return math.expm1(min(log_ratio, 700.0))
 
 
@@ -201,14 +204,14 @@ def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:
 
 
 def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[VerdictName, ...]:
-    found: set[VerdictName] = set()
+    names: set[VerdictName] = set()
     if slowdown:
-        found.add("slowdown")
+        names.add("slowdown")
     if memory is not None:
-        found.add(memory.verdict)
+        names.add(memory.verdict)
     elif not slowdown:
-        found.add("flat" if timed else "inconclusive")
-    return tuple(name for name in ORDER if name in found)
+        names.add("flat" if timed else "inconclusive")
+    return tuple(name for name in ORDER if name in names)
 
 
 def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_heap: bool) -> str:
@@ -225,7 +228,7 @@ def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_hea
 
 
 def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> str:
-    """What a memory does, and what that rests on; `what` is its name."""
+    """Return the reason for a verdict on memory, in words; `what` is the name of the memory."""
     if memory.rate is None or memory.interval is None:
         return memory.unmet
     grows = f"{what} grows {memory.rate:.4g} KiB a step ({memory.interval[0]:.4g} to {memory.interval[1]:.4g})"
@@ -244,17 +247,17 @@ def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False) -> s
     words = {
         "plateau": f"{what} rose {memory.rise / 1024:.1f} MiB and then stayed",
         "flat": f"{what} is flat",
-        "suspect": f"{grows}, but {memory.unmet}; more steps would tell",
-        "inconclusive": f"{what} {noisy}; more steps would tell",
+        "suspect": f"{grows}, but {memory.unmet}; more steps would settle it",
+        "inconclusive": f"{what} {noisy}; more steps would settle it",
     }
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
-    told = memory.verdict not in GOOD and detectable >= excluded
-    seen = f", a steady one of {_figure(detectable)} would have been seen" if told else ""
-    return f"{words[memory.verdict]}: a leak of more than {_figure(excluded)} KiB a step is ruled out{seen}"
+    is_bounded = memory.verdict not in GOOD and detectable >= excluded
+    detectable_words = f", a steady one of {_figure(detectable)} would have been seen" if is_bounded else ""
+    return f"{words[memory.verdict]}: a leak of more than {_figure(excluded)} KiB a step is ruled out{detectable_words}"
 
 
 def _figure(value: float) -> str:
-    """Two digits, and never an exponent for a large one."""
+    """Return two significant digits, without an exponent for large values."""
     return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 

@@ -1,4 +1,4 @@
-"""The small chart of a finding's card: its figure over the versions, with intervals, as an SVG that needs no script."""
+"""The small chart of a card: the figure over the versions, with intervals, as an SVG that needs no script."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.report.text.signal_words import Tone
 WIDTH, HEIGHT = 340, 130
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 22
 _ROOM = 0.08
-"""Of the height, above and below the outermost points."""
+"""Space above and below the outermost points, as a share of their range."""
 _ZERO = 0.5
-"""A scale whose lowest figure is less than this share of its highest begins at zero."""
+"""A scale begins at zero if its lowest figure is less than this share of its highest."""
 _SCALES = {"failures": 100.0, "rise": 100.0, "s": 1000.0, "s/step": 1000.0, "KiB": 1 / 1024, "B": 1 / (1 << 20)}
 _UNITS = {"failures": "% of launches", "rise": "%", "s": "ms", "s/step": "ms/step", "KiB": "MiB", "B": "MiB"}
 """Units in which the labels of a scale are short."""
 _LETTER = 6.2
-"""Pixels that a letter of a version takes, about."""
+"""Approximate width of a letter in a label, in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A version in the chart, in pixels; `y` is None if it has no figure. `is_other`: bad, but by another finding."""
+    """A version in the chart, in pixels; `y` is None if it has no figure. `is_other`: bad only by another finding."""
 
     x: float
     y: float | None
@@ -39,7 +39,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """A text in the chart, in pixels; `anchor` as SVG has it."""
+    """A text in the chart, in pixels; `anchor` is SVG's `text-anchor`."""
 
     x: float
     y: float
@@ -49,7 +49,7 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """All that is drawn. `lines` join the points, an SVG `points` attribute for each stretch of known figures."""
+    """The elements of a chart. `lines` join the points: an SVG `points` attribute for each run of known figures."""
 
     title: str
     marks: tuple[Mark, ...]
@@ -59,7 +59,7 @@ class Chart:
 
 
 def chart(figure: Figure) -> Chart | None:
-    """The chart of a card; None if fewer than two versions have a figure."""
+    """Return the chart of a card; None if fewer than two versions have a figure."""
     points, scale = figure.points, _SCALES.get(figure.unit, 1.0)
     ends = [each for point in points for each in (point.low, point.value, point.high)]
     if sum(_is_known(point.value) for point in points) < 2:
@@ -84,7 +84,7 @@ def _is_known(value: float | None) -> bool:
 
 def _scale(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
-    if -_ROOM * high <= low < _ZERO * high:  # what is a little below zero is noise
+    if -_ROOM * high <= low < _ZERO * high:  # a figure slightly below zero is noise
         low = 0.0
     room = _ROOM * (high - low) or abs(high) * _ROOM or 1.0
     return (low if low == 0 else low - room), high + room
@@ -92,7 +92,7 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Marker:
-    """Puts points to their places: `count` of them beside each other, `heights` are the ends of the scale."""
+    """Places `count` points beside each other; `heights` are the ends of the scale, `scale` converts to its unit."""
 
     count: int
     heights: tuple[float, float]
@@ -138,7 +138,7 @@ def _lines(marks: Sequence[Mark]) -> list[str]:
 
 
 def _heights(low: float, high: float) -> list[Label]:
-    """The ends of the scale."""
+    """Return the labels at the ends of the scale."""
     return [
         Label(x=_LEFT - 8, y=_TOP + 4, anchor="end", text=numbers.number(_short(high))),
         Label(x=_LEFT - 8, y=HEIGHT - _BOTTOM + 4, anchor="end", text=numbers.number(_short(low))),
@@ -150,7 +150,7 @@ def _short(value: float) -> float:
 
 
 def _names(points: Sequence[Point], marks: Sequence[Mark]) -> list[Label]:
-    """The oldest, the newest, and as many of the versions where something changes as there is room for."""
+    """Return labels for the oldest and the newest version, and for as many versions with a change as fit."""
     y = HEIGHT - 6.0
     names = [version(point.version) for point in points]
     last = len(points) - 1
@@ -172,5 +172,5 @@ def _width(text: str) -> float:
 
 
 def _fits(text: str) -> bool:
-    """Two names stand side by side at least."""
+    """Whether two names of this width fit side by side."""
     return _width(text) < (WIDTH - _LEFT) / 2

@@ -1,7 +1,7 @@
-"""The charts, each defined once in Vega-Lite: drawn by the page in a browser, and by vl-convert as SVG and PNG.
+"""The charts, each defined once in Vega-Lite: a browser draws them in the page, and vl-convert as SVG and PNG.
 
-A definition has no data; a Drawing is laid over it, in the page by a script. Colours are those of a palette: the page
-names its own CSS variables, so that charts follow it into the dark and onto paper.
+A definition has no data; a Drawing adds it, in the page by a script. Colours come from a palette: the page's palette
+has its CSS variables, so that charts follow the page into dark mode and onto paper.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ PAPER: Palette = dict(
 _TRIAL_COLOURS = NAMES[6:]
 _TONES = ("bad", "good", "unsure")
 _SILENT: Definition = {"aria": False}
-"""A mark that repeats what the points say."""
+"""For a mark that repeats what the points show: screen readers skip it."""
 _STATIC_WIDTH = 560
 _ROOM = 8
-"""Pixels between the outermost points and the edge: a point has a size, and a nice scale may end at its middle."""
+"""Pixels between the outermost points and the edge: without them, the edge may cut a point in half."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """A chart with its data: `rows` by the name of the dataset that the definition asks for."""
+    """A chart with its data: `rows` by the dataset names of the definition."""
 
     chart: Chart
     title: str
@@ -45,24 +45,24 @@ class Drawing:
 
     @property
     def fill(self) -> dict[str, Any]:
-        """What is put over the definition."""
+        """The fields that the drawing adds to the definition."""
         return {"title": self.title, "description": self.description, "datasets": dict(self.rows)}
 
 
 def definitions(palette: Palette) -> dict[Chart, Definition]:
-    """Every chart without data, as wide as what it is put into."""
+    """Return every chart without data, as wide as its container."""
     return {"history": _history(palette), "trace": _trace(palette), "frontier": _frontier(palette)}
 
 
 def svg(drawing: Drawing) -> str:
-    """The chart as an SVG file, on a light ground."""
-    import vl_convert  # noqa: PLC0415 - starts a JavaScript engine, which those who draw nothing need not pay for
+    """Return the chart as an SVG file with a white background."""
+    import vl_convert  # noqa: PLC0415 - it starts a JavaScript engine, which most commands do not need
 
     return vl_convert.vegalite_to_svg(_on_paper(drawing))
 
 
 def png(drawing: Drawing) -> bytes:
-    """The same as a PNG file, in twice the resolution of a screen."""
+    """Return the chart as a PNG file, at twice the resolution of a screen."""
     import vl_convert  # noqa: PLC0415
 
     return vl_convert.vegalite_to_png(_on_paper(drawing), scale=2)
@@ -76,25 +76,26 @@ def _on_paper(drawing: Drawing) -> Definition:
 
 
 def _history(palette: Palette) -> Definition:
-    """Dataset `points`: version, value, low, high, tone, text, told, excluded (what is ruled out, a tick, so that the
-    noise of what is flat does not fill the height); without a value the text stands in its place.
+    """Return the chart of a figure over the versions.
 
-    Dataset `changes`: the version that a change begins with, its word, its tone.
+    Dataset `points`: version, value, low, high, tone, text, told, and excluded: the rate that is ruled out, a tick, so
+    that the noise of flat versions does not fill the height. A point without a value shows the text instead. Dataset
+    `changes`: the version where a change begins, its word, its tone.
     """
     version = {"field": "version", "type": "ordinal", "sort": None, "title": None, "axis": {"labelAngle": -40}}
     tone = _by_tone([palette[name] for name in _TONES])
     points, changes = _points(palette, {"x": version}, tone), _changes({"x": version | {"bandPosition": 0}}, tone)
-    # The points come first: the order of their versions is that of the axis.
+    # The points come first, because the axis takes the order of its versions from them.
     return _base(palette) | {"height": 150, "layer": [points[0], *changes, *points[1:]]}
 
 
 def _by_tone(values: Sequence[str]) -> Definition:
-    """An encoding that has one of these for each of _TONES."""
+    """Return an encoding with one of these values for each of _TONES."""
     return {"field": "tone", "type": "nominal", "legend": None, "scale": {"domain": list(_TONES), "range": values}}
 
 
 def _points(palette: Palette, at: Definition, tone: Definition) -> list[Definition]:
-    """The line through the points, what is ruled out, intervals, the points, and words in place of those without."""
+    """Return the layers: the line, what is ruled out, intervals, the points, and words in place of missing points."""
     scale = {"zero": False, "nice": True, "padding": _ROOM}
     value = {"field": "value", "type": "quantitative", "title": None, "scale": scale}
     ruled_out = {"field": "excluded", "type": "quantitative"}
@@ -119,9 +120,7 @@ def _points(palette: Palette, at: Definition, tone: Definition) -> list[Definiti
 
 
 def _changes(begin: Definition, tone: Definition) -> list[Definition]:
-    """A dashed line where a change begins, and its word: low beside a bad version, whose point is high, and the other
-    way round.
-    """
+    """Return the layers of changes: a dashed line and its word, which is low at bad versions, whose points are high."""
     word = _SILENT | {"type": "text", "align": "left", "dx": 4, "baseline": "middle"}
     return [
         _layer("changes", _SILENT | {"type": "rule", "strokeDash": [4, 3]}, begin | {"color": tone}),
@@ -141,7 +140,10 @@ def _layer(data: str, mark: Mapping[str, Any], encoding: Mapping[str, Any]) -> d
 
 
 def _trace(palette: Palette) -> Definition:
-    """Datasets `lines` and `looks`: trial, and as long as each other lists of step and value."""
+    """Return the chart of a figure over the steps.
+
+    Datasets `lines` and `looks`: trial, and lists of step and value of the same length.
+    """
     colour = {
         "field": "trial", "type": "nominal", "title": "trial",
         "scale": {"range": [palette[name] for name in _TRIAL_COLOURS]},
@@ -174,7 +176,10 @@ def _trace(palette: Palette) -> Definition:
 
 
 def _frontier(palette: Palette) -> Definition:
-    """Dataset `settings`: name, peak in MiB, items a second, tone (`good` on the frontier, or `dim`)."""
+    """Return the chart of throughput over peak memory.
+
+    Dataset `settings`: name, peak in MiB, items a second, tone (`good` on the frontier, or `dim`).
+    """
     tone = {
         "field": "tone", "type": "nominal", "legend": None,
         "scale": {"domain": ["good", "dim"], "range": [palette["good"], palette["dim"]]},

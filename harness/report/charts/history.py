@@ -1,4 +1,4 @@
-"""The figures of one history over its versions, as drawings: leak rate, step time, peak memory, and what changed."""
+"""The figures of one history over its versions, as drawings: leak rate, step time, peak memory, and other changes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 
 
 def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list[Drawing]:
-    """One for each figure that any version has; of failures only where there were any, and of the other signals those
-    that are bad somewhere. `name` says whose history it is. `medians` are the rows of the levels that changed.
+    """Return a drawing for each figure that any version has.
+
+    Failures are drawn only if there are any, other signals only if they are bad somewhere. `name` is the name of the
+    history, `medians` are the rows of the levels that changed.
     """
     cells = [cell.result for cell in verdicts.cells if cell is not None]
     wanted = [metric for metric in _FIGURES if metric != "outcome" or any(one.verdict.failed for one in cells)]
@@ -29,7 +31,7 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
 
 
 def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:
-    """That of one figure; None if no version has it."""
+    """Return the drawing of one figure; None if no version has it."""
     title, figure = _FIGURES.get(metric) or _other(metric)
     row = medians.get(metric, verdicts)
     cells = [cell for cell in row.cells if cell is not None]
@@ -54,7 +56,7 @@ def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
 
 
 def _other(metric: Metric) -> tuple[str, Figure]:
-    """The figure of any signal, in its own unit."""
+    """Return the title and the figure of any other signal, in its own unit."""
     signal = signal_words.signal_of(metric)
 
     def figure(entry: CellResult) -> tuple[float | None, Interval | None]:
@@ -73,7 +75,7 @@ def _step(entry: CellResult) -> tuple[float | None, Interval | None]:
 
 
 def _peak(entry: CellResult) -> tuple[float | None, Interval | None]:
-    """Launches differ little here: where nothing was compared, their range is the interval."""
+    """Return the peak in MiB; if nothing was compared, the interval is the range of the launches, which is small."""
     value, interval = entry.verdict.peak_level
     peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib is not None]
     whole = entry.verdict.compared_peak_mib is None and peaks
@@ -96,7 +98,7 @@ _FIGURES: Mapping[Metric, tuple[str, Figure]] = {
 def _point(
     cell: Shown, value: float | None, interval: Interval | None, *, is_judged: bool, is_rate: bool
 ) -> dict[str, Any]:
-    """A figure that nobody called bad is drawn as good, also of a version that is bad in another way."""
+    """Return a row of `points`; a figure that is not judged has the tone good, even if the version is bad otherwise."""
     value = value if value is not None and math.isfinite(value) else None
     interval = interval if value is not None and interval is not None and all(map(math.isfinite, interval)) else None
     told = "" if value is None else numbers.number(value)

@@ -1,7 +1,6 @@
-"""The chart library that the page carries with it: Vega, Vega-Lite and vega-embed in one script, so that it needs no
-network.
+"""The chart library that the page embeds, so that it needs no network: Vega, Vega-Lite and vega-embed in one script.
 
-vl-convert has the three built in, and packs them in some seconds: the packed script is kept in the user's cache.
+vl-convert contains the three and bundles them in some seconds; the user's cache keeps the bundle.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _TIMEOUT_S = 120
 
 
 def library_or_none(environ: Mapping[str, str], say: Callable[[str], None]) -> str:
-    """The script, or "" and a word why there will be no charts: no report is lost for the want of them."""
+    """Return the script; or "", after `say` with the reason, so that a report without charts can be written."""
     try:
         return chart_library(environ)
     except InfrastructureError as error:
@@ -31,39 +30,39 @@ def library_or_none(environ: Mapping[str, str], say: Callable[[str], None]) -> s
 
 
 def chart_library(environ: Mapping[str, str]) -> str:
-    """The script, which sets `window.vegaEmbed`. Raises InfrastructureError if it cannot be packed."""
+    """Return the script, which sets `window.vegaEmbed`. Raises InfrastructureError if it cannot be bundled."""
     path = _cache(environ) / f"charts-{version('vl-convert-python')}.js"
-    with suppress(OSError, UnicodeDecodeError):  # not there yet, or not readable: it is packed anew
-        if kept := path.read_text(encoding="utf-8"):  # a machine that lost its power may leave an empty file
+    with suppress(OSError, UnicodeDecodeError):  # not there yet, or not readable: bundle it again
+        if kept := path.read_text(encoding="utf-8"):  # a power failure may leave an empty file
             return kept
     script = _packed()
-    with suppress(OSError):  # a cache that cannot be written costs the next report some seconds, no more
+    with suppress(OSError):  # without a writable cache, the next report takes some seconds longer
         _keep(path, script)
     return script
 
 
 def _cache(environ: Mapping[str, str]) -> Path:
-    """As the environments of process hosts: HARNESS_CACHE, or the user's cache."""
+    """Return the cache folder: HARNESS_CACHE, or `harness` in the user's cache, as for process environments."""
     if own := environ.get("HARNESS_CACHE"):
         return Path(own)
     return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "/") / ".cache") / "harness"
 
 
 def _packed() -> str:
-    """In a process of its own: its JavaScript engine takes more memory than a report may."""
+    """Bundle the script in a separate process, because the JavaScript engine needs more memory than a report may."""
     try:
         done = subprocess.run([sys.executable, "-c", _PACK], capture_output=True, timeout=_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         told = getattr(error, "stderr", None) or str(error).encode()
         last = told.decode(errors="replace").strip().splitlines()[-1:]
         raise InfrastructureError(
-            f"vl-convert cannot pack the charts' script: {''.join(last)}; reinstall it"
+            f"vl-convert cannot bundle the chart library: {''.join(last)}; reinstall vl-convert"
         ) from error
     return done.stdout.decode()
 
 
 def _keep(path: Path, script: str) -> None:
-    """Whole or not at all, whoever else does the same."""
+    """Write the script atomically, because other processes may write it at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:

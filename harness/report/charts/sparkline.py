@@ -1,4 +1,4 @@
-"""A trace as a line of a few hundred bytes, for the page: resident memory over the steps."""
+"""Sparklines for the page: resident memory over the steps, as a line of a few hundred bytes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ WIDTH = 120
 HEIGHT = 28
 MOST_POINTS = 60
 LEAST_SCALE_KIB = 1024.0
-"""Growth below 1 MiB is drawn as nearly flat: a row's scale never magnifies noise."""
+"""The smallest full height of a sparkline, in KiB: a smaller one would magnify noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkGrowth:
-    """Memory above its first sample, in KiB, by step; finite, shape (n,), n ≥ 2."""
+    """Resident memory above its first sample, in KiB, by step. Both arrays are finite, of shape (n,) with n ≥ 2."""
 
     step: Floats
     kib: Floats
 
 
 def growth(trials: Iterable[Trial]) -> SparkGrowth | None:
-    """That of the trial with the most steps, or None if none was sampled."""
+    """Return the growth of the trial with the most steps; None if no trial was sampled."""
     traces = [trial.trace for trial in trials if trial.trace is not None]
     return _growth(max(traces, key=lambda trace: trace.step[-1] if trace.step.size else 0)) if traces else None
 
@@ -40,12 +40,12 @@ def _growth(trace: Trace) -> SparkGrowth | None:
 
 
 def scale_kib(growths: Iterable[SparkGrowth | None]) -> float:
-    """The growth that fills the height: the largest of a row, so that its lines compare."""
+    """Return the growth that fills the height, in KiB: the largest of a row, so that its lines are comparable."""
     return max([LEAST_SCALE_KIB, *(float(one.kib.max()) for one in growths if one is not None)])
 
 
 def points(one: SparkGrowth, *, scale_kib: float) -> str:
-    """The line as an SVG `points` attribute within WIDTH × HEIGHT, at most MOST_POINTS points."""
+    """Return the line as an SVG `points` attribute within WIDTH × HEIGHT, with at most MOST_POINTS points."""
     chosen = np.unique(np.linspace(0, one.step.size - 1, MOST_POINTS).astype(int))
     step, kib = one.step[chosen], one.kib[chosen]
     span = max(float(step[-1] - step[0]), 1.0)

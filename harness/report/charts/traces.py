@@ -1,4 +1,4 @@
-"""What the trials of a cell sampled, as drawings and as a table of looks. Memory is in MiB, step times in ms."""
+"""The traces of a cell's trials, as drawings and as a table of looks. Memory is in MiB, step times are in ms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 / 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A column of a trace. `scale` takes it to the unit that is shown; a look has it under `look`, if at all."""
+    """A column of a trace. `scale` converts it to the unit shown; `look` is the field of a Look that has it, or ""."""
 
     column: str
     title: str
@@ -37,17 +37,19 @@ MEASURES = (
 
 
 def measure_of(column: str) -> Measure:
+    """Return the measure of a trace column."""
     return next(one for one in MEASURES if one.column == column)
 
 
 def lines_of(entry: CellResult) -> int:
-    """How many lines its drawings have: what a cell weighs in a page."""
+    """Return how many lines the drawings of a cell have: a measure of its size in the page."""
     return sum(_column(trial, measure) is not None for trial in entry.trials for measure in MEASURES)
 
 
 def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
-    """One for each measure that any of its trials has: a line for each trial, of at most `points` points, its looks
-    marked. `name` says whose they are.
+    """Return a drawing for each measure that any trial has: a line for each trial, with its looks marked.
+
+    A line has at most `points` points. `name` is the name of the cell, for the description.
     """
     drawn = []
     for measure in MEASURES:
@@ -63,14 +65,16 @@ def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
 
 
 def _column(trial: Trial, measure: Measure) -> Floats | None:
-    """None where nothing was sampled."""
+    """Return a column of the trace; None if nothing was sampled."""
     values = None if trial.trace is None else trial.trace.column(measure.column)
     return values if values is not None and np.isfinite(values).any() else None
 
 
 def line(trial: Trial, measure: Measure, *, points: int, name: int | str) -> dict[str, object] | None:
-    """A row of the dataset `lines`, of at most `points` points; `name` stands in the legend. None if nothing was
-    sampled."""
+    """Return a row of the dataset `lines` with at most `points` points; None if nothing was sampled.
+
+    `name` stands in the legend.
+    """
     values = _column(trial, measure)
     if values is None or trial.trace is None:
         return None
@@ -91,7 +95,7 @@ def _looks(trial: Trial, measure: Measure) -> dict[str, object] | None:
 
 
 def _short(values: Floats) -> list[float]:
-    """To a thousandth of their range: no eye sees more, and digits are most of a page's weight."""
+    """Round the values to about a thousandth of their range: more is not visible, and digits make the page large."""
     span = float(values.max() - values.min()) or abs(float(values[0])) or 1.0
     return np.round(values, max(0, 3 - math.floor(math.log10(span)))).tolist()  # type: ignore[no-any-return]
 
@@ -102,7 +106,7 @@ LOOK_COLUMNS = ("trial", "step", "resident MiB", "C heap MiB", "Python objects",
 
 
 def look_rows(trials: Sequence[Trial]) -> list[tuple[str, ...]]:
-    """A row for every look of every trial, as LOOK_COLUMNS has them; empty where it was not measured."""
+    """Return a row for every look of every trial, with the columns LOOK_COLUMNS; "" stands for a missing figure."""
     return [_look_row(trial, look) for trial in trials if trial.trace is not None for look in trial.trace.looks]
 
 

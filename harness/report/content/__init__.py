@@ -1,1 +1,1 @@
-"""What reports hold, as data that each format draws."""
+"""The content of reports, as data that each format renders."""

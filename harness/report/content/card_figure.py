@@ -1,4 +1,4 @@
-"""What a finding is about, over the versions of one place: the numbers for a small chart, and both sides in words."""
+"""The figures of a finding over the versions of one place: points for a small chart, and both sides in words."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """The figure of one version with its interval. `own`: it is bad by this very finding. `most`: of a version without
-    a leak, the rate that is ruled out.
+    """The figure of one version with its interval.
+
+    `own`: whether the version is bad by this very finding. `most`: the leak rate that the version rules out, if any.
     """
 
     version: str
@@ -33,8 +34,10 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """`unit` is the signal's, but `ms` and `MiB` for step time and peak memory; a share (0 to 1) for `failures`, and
-    for the `rise` of the step time within a launch. `points` are oldest first.
+    """The points of a chart, oldest first.
+
+    `unit` is that of the signal, but `ms` for step time and `MiB` for peak memory. Values in `failures`, and in `rise`
+    (of the step time within a launch), are shares from 0 to 1.
     """
 
     title: str
@@ -43,7 +46,7 @@ class Figure:
 
 
 def figure_of(episode: Episode, result: RunResult) -> Figure:
-    """Of the series, lane and variant of an episode; tones are of its metric alone."""
+    """Return the figure of an episode at its series, lane and variant; tones show the state of its metric alone."""
     finding = episode.finding
     place = (finding.series, finding.lane, finding.variant)
     block = next(one for one in result.plan.blocks if (one.series.name, one.lane, one.variant) == place)
@@ -110,7 +113,7 @@ _WORDS: Mapping[str, Callable[[float], str]] = {
 
 
 def change_text(figure: Figure, old: str | None, new: str) -> str:
-    """`memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure."""
+    """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`; "" if the new side has no figure."""
     points = {one.version: one for one in figure.points}
     after = points[new]
     if after.value is None or math.isnan(after.value):
@@ -135,6 +138,6 @@ def _amount(value: float, unit: str) -> str:
 
 
 def _without_unit(text: str, other: str) -> str:
-    """Without the unit, if the other has the same."""
+    """Return `text` without its unit if `other` has the same unit."""
     unit = other.partition(" ")[2]
     return text.removesuffix(f" {unit}") if unit else text

@@ -1,6 +1,6 @@
-"""One card per finding, worst first: all that a reader needs to know of it, as data for every report.
+"""One card per fault, worst first: all that a reader needs to know about it, as data for every report.
 
-A finding is one fault, merged over variants and lanes. What it causes besides stands on its card, and has none.
+A fault is a set of findings, merged over variants and lanes. Its consequences stand on its card and have no card.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from harness.model import Attribution, CellResult, Episode, Finding, Install, Ru
 from harness.model.episodes import bounds_of, met, sign_of
 from harness.report.bad_ranges import ordered, place_of, place_of_cell
 from harness.report.content.card_figure import Figure, change_text, figure_of
-from harness.report.text import blame, fault, phrases, words
+from harness.report.text import blame, fault, finding_phrases, words
 from harness.report.text import numbers as figures
 from harness.report.text.clean import plain, shortened
 from harness.report.text.param_rule import evidence, rule_text
@@ -21,13 +21,13 @@ from harness.report.text.param_rule import evidence, rule_text
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """`number` is the finding's for `harness issue`, `findings` the numbers of all that it is about.
+    """The texts of one card; a text is "" if there is nothing to say.
 
-    `sentence` says what, how much, since when, where and with which params; `change` both sides in figures, at the
-    place where it is largest (not of failures: there `rests_on` says it); `rests_on` the launches on both sides, at all
-    places. `says`: of failures, what the bad version said. `params`, `layer` and `consequences` are empty where there
-    is nothing to say. `lasts`: no version is known in which it is fixed.
-    `commands`: what to do next, ready for a shell, the best first.
+    `number` is the number for `harness issue`, `findings` the numbers of all findings of the card. `lasts`: no fixed
+    version is known. `sentence` says what, how much, since when, where and with which params. `change` has both sides
+    in figures at the place with the largest effect; a failure has `says` instead, the output of the bad version.
+    `rests_on` has the launches on both sides, at all places. `commands` are the next steps, ready for a shell, the best
+    first.
     """
 
     attribution: Attribution
@@ -48,6 +48,7 @@ class Card:
 
 
 def cards(result: RunResult) -> tuple[Card, ...]:
+    """Return the cards of a run, the worst first."""
     numbers = {one: number for number, one in enumerate(ordered(result), start=1)}
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
     return tuple(
@@ -56,12 +57,12 @@ def cards(result: RunResult) -> tuple[Card, ...]:
 
 
 def card_lines(card: Card) -> list[str]:
-    """The same as plain text: the sentence, then a line for each thing that is known."""
+    """Return a card as plain text: the sentence, then a line for each text that is not empty."""
     rest = {
         "figures": card.change,
-        "says": card.says,
-        "with it": ", ".join(card.consequences),
-        "rests on": card.rests_on,
+        "output": card.says,
+        "consequences": ", ".join(card.consequences),
+        "evidence": card.rests_on,
         "params": card.params,
         "whose fault": card.fault,
         "layer": card.layer,
@@ -72,7 +73,7 @@ def card_lines(card: Card) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Maker:
-    """Of one attribution. `numbers` are those of findings; `cells` go by place."""
+    """Makes the card of the attribution `of`. `numbers` are those of the findings; `cells` are by `place_of_cell`."""
 
     result: RunResult
     numbers: dict[Finding, int]
@@ -105,10 +106,10 @@ class _Maker:
     def _findings(self) -> list[Finding]:
         return [one for each in self.of.episodes for one in each.findings]
 
-    # ------------------------------------------------------------ what it rests on
+    # ------------------------------------------------------------ evidence
 
     def _launches(self) -> str:
-        """`6 launches of 6.3.0 beside 6 of 6.2.0, which agree`, over all places."""
+        """Return `6 launches of 6.3.0 against 6 of 6.2.0, which agree`, over all places."""
         bad = [(one, _sides(one)[0]) for one in self.of.episodes]
         good = [(one, name) for one in self.of.episodes if (name := _sides(one)[1]) is not None]
         if self.of.metric == "outcome":
@@ -116,11 +117,11 @@ class _Maker:
             return f"{told}, {self._failures(good)}{self._chance()}" if good else f"{told}{self._chance()}"
         text = f"{_launches(sum(entry.verdict.trials for entry in self._entries(bad)))} of {_named(bad)}"
         if good:
-            text += f" beside {sum(entry.verdict.trials for entry in self._entries(good)):,} of {_named(good)}"
+            text += f" against {sum(entry.verdict.trials for entry in self._entries(good)):,} of {_named(good)}"
         return f"{text}{self._chance() or ', which agree'}"
 
     def _says(self, place: tuple[str, str, str, str]) -> str:
-        """The reason of a failure: `crash in 3 of 3 trials: … ModuleNotFoundError: No module named 'x'`."""
+        """Return the reason for a failure: `crash in 3 of 3 trials: … ModuleNotFoundError: No module named 'x'`."""
         return shortened(self.cells[place].verdict.why, most=words.WHY_LENGTH) if place in self.cells else ""
 
     def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
@@ -133,12 +134,12 @@ class _Maker:
         return [self.cells[place] for place in places if place in self.cells]
 
     def _chance(self) -> str:
-        """The largest of all places: each must hold."""
+        """Return the largest p-value of all places, because each of them must hold."""
         known = [one.finding.p for one in self.of.episodes if one.finding.p is not None]
         return f"; {figures.probability(max(known))}" if known else ""
 
     def _doubt(self) -> str:
-        """Why it is provisional, or "" if it is confirmed."""
+        """Return why the finding is provisional, or "" if it is confirmed."""
         found = self._findings()
         sides = [(*place_of(one)[:3], name or "") for one in found for name in (one.before, one.after)]
         if self.result.verdict == "interrupted":
@@ -146,14 +147,14 @@ class _Maker:
         if not all(one.confirmed for one in found):
             return words.UNCONFIRMED
         early = any(self.cells[side].verdict.provisional for side in sides if side in self.cells)
-        return "more launches were to come" if early else ""
+        return "more launches were planned" if early else ""
 
     # ------------------------------------------------------------ whose fault, with which params, and what follows
 
     def _params(self) -> str:
-        """`then = pop; 1 variant bad, 1 good`"""
+        """Return `then = pop; 1 variant bad, 1 good`."""
         if self.of.rule is None:
-            return "no simple rule tells bad from good" if self.of.unruly else ""
+            return "no simple rule separates bad from good" if self.of.unruly else ""
         return "; ".join(filter(None, (rule_text(self.of.rule) or "all", evidence(self.of.rule))))
 
     def _fault(self) -> str:
@@ -166,13 +167,13 @@ class _Maker:
         return "; ".join(filter(None, ("the package's" if installed else "the image's", told)))
 
     def _consequences(self) -> Iterator[str]:
-        """`step time 1.7 times`, with the number of variants where it is not all of them."""
+        """Yield `step time 1.7 times`, with the number of variants if not all of them show it."""
         found: dict[str, list[Finding]] = {}
         for one in self.result.findings:
             if one.consequence_of == self.of.metric and one.kind != "first_fixed" and self._explains(one):
                 found.setdefault(sign_of(one), []).append(one)
         for ones in found.values():
-            size = phrases.sizes([one.effect for one in ones if one.effect is not None])
+            size = finding_phrases.sizes([one.effect for one in ones if one.effect is not None])
             title = plain(signal_of(ones[0].metric).title)
             some, many = len({one.variant for one in ones}), len(self.of.variants)
             share = f" (in {some} of {many} variants)" if some < many else ""
@@ -195,13 +196,13 @@ class _Maker:
 
 
 def _largest(episode: Episode) -> tuple[bool, float]:
-    """One with a begin, then by size."""
+    """Return a sort key: episodes with a known beginning come last, then the largest effect."""
     effect = episode.finding.effect
     return episode.begins is not None, 0.0 if effect is None else effect.value
 
 
 def _sides(episode: Episode) -> tuple[str, str | None]:
-    """The bad and the good version next to its begin, or if that has none to its end."""
+    """Return the bad and the good version at the beginning of an episode, or at its end if the beginning has none."""
     begins, ends = episode.begins, episode.ends
     if begins is not None and (begins.before is not None or ends is None):
         return begins.after, begins.before

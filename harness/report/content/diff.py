@@ -1,5 +1,5 @@
-"""What changed between the last good and the first bad version: as text and as JSON for `harness diff`, as rows for the
-page.
+"""The environment changes between the last good and the first bad version: text and JSON for `harness diff`, and rows
+for the page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ABSENT = "-"
 
 
 def to_json(found: EnvironmentDifference) -> dict[str, Any]:
-    """What is not there is null."""
+    """Return the difference as JSON-ready data; null stands for what is absent."""
     return {
         "schema": 1,
         "series": found.finding.series,
@@ -40,7 +40,7 @@ def to_json(found: EnvironmentDifference) -> dict[str, Any]:
 
 
 def render(found: EnvironmentDifference) -> str:
-    """A table of what changed, then what stayed as it was, then what is not known."""
+    """Return a table of what changed, then what is the same, then what is not known."""
     place = words.finding_place(found.finding)
     lines = [f"{place}: {words.finding_text(found.finding)}", ""]
     changes = rows(found.sections)
@@ -53,7 +53,7 @@ def render(found: EnvironmentDifference) -> str:
 
 
 def rows(sections: Iterable[Section]) -> list[Row]:
-    """Every change, by kind: ready to be shown."""
+    """Return every change, by kind, as cleaned texts."""
     return [
         (section.title, shortened(one.name, most=LONGEST), _shown(one.before), _shown(one.after))
         for section in sections
@@ -62,7 +62,7 @@ def rows(sections: Iterable[Section]) -> list[Row]:
 
 
 def _once(changes: Iterable[Row]) -> Iterator[Row]:
-    """Each kind at its first change only."""
+    """Yield the rows with each kind named at its first change only."""
     last = None
     for kind, *rest in changes:
         yield ("" if kind == last else kind, *rest)  # type: ignore[misc]
@@ -74,21 +74,21 @@ def _shown(text: str | None) -> str:
 
 
 def same(sections: Iterable[Section]) -> Iterator[str]:
-    """What both sides have alike, in a line; nothing if that is nothing."""
+    """Yield at most one line that names what is the same on both sides."""
     kinds = [f"{section.title} ({section.same})" for section in sections if section.same]
     if kinds:
         yield f"the same on both sides: {', '.join(kinds)}"
 
 
 def unknown(sections: Iterable[Section]) -> Iterator[str]:
-    """A line for each kind of thing that is not known."""
+    """Yield a line for each kind of thing that is not known."""
     for section in sections:
         if section.unknown:
             yield f"not known: {section.title}: {shortened(section.unknown, most=300)}"
 
 
 def told(one: Changed) -> str:
-    """`numpy 1.26.4 -> 2.0.0`, `added six 1.16.0`, `removed six 1.16.0`"""
+    """Return `numpy 1.26.4 -> 2.0.0`, `added six 1.16.0` or `removed six 1.16.0`."""
     if one.before is None:
         return f"added {one.name} {one.after}"
     return f"removed {one.name} {one.before}" if one.after is None else f"{one.name} {one.before} -> {one.after}"

@@ -1,4 +1,4 @@
-"""What differs between versions and is told, never judged: beside a finding that begins there, and as a list."""
+"""Observations: differences between versions that are reported but not judged, beside findings and as a list."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from harness.report.bad_ranges import variant_key
 from harness.report.text import signal_words
 from harness.report.text.clean import plain, shortened, version
 
-TITLE = "Noticed, and not judged"
+TITLE = "Observed, not judged"
 _MOST = 5
 _MOST_LINES = 20
 _LONGEST = 200
 
 
 def new_there(findings: Iterable[Finding], result: RunResult) -> list[str]:
-    """`log: Could not load libcudnn.so.#`: what was observed at the first bad version of these findings, each once."""
+    """Return the observations at the first bad version of these findings: `log: Could not load libcudnn.so.#`."""
     if not result.observations:
         return []
     begins = {
@@ -35,7 +35,7 @@ def new_there(findings: Iterable[Finding], result: RunResult) -> list[str]:
 
 
 def lines(result: RunResult) -> list[str]:
-    """`six 1.1 → 1.2: log: Could not load libcudnn.so.#`: all that was observed, what several variants show once."""
+    """Return all observations, those of several variants once: `six 1.1 → 1.2, 2 rows: log: Could not load …`."""
     places: dict[tuple[str, str, str, str], set[str]] = {}
     for one in result.observations:
         text = f"{signal_words.signal_of(one.signal).title}: {shortened(one.text, most=_LONGEST)}"

@@ -1,4 +1,4 @@
-"""Old → new: what the oldest and the newest version of a row measured, and how small a change would have shown."""
+"""Old → new: the figures of a row's oldest and newest version, and the smallest change that would have shown."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _ORDER: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class Both:
-    """One signal of a row: texts that are ready to be shown, "" where there is nothing to say.
+    """One signal of a row, in cleaned texts; a text is "" if there is nothing to say.
 
-    `old` and `new` are the figures of the oldest and the newest version that have one, `between` those versions;
-    `change` is theirs. `worst` is what is bad between them (`2.10 s in 6.3.0`). `is_coarse`: what would have shown is
-    more than the limit. `seen` is the worst of all versions, `why` the reason for that.
+    `old` and `new` are the figures of the oldest and the newest version that have one, `between` has those versions,
+    and `change` is from one to the other. `worst` is the worst bad figure between them (`2.10 s in 6.3.0`). `visible`
+    is the minimum detectable effect; `is_coarse`: it exceeds the limit. `seen` is the worst state of all versions,
+    `why` the reason for it.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Both:
 
     @property
     def figures(self) -> str:
-        """`0.623 → 0.647 ms`; the unit once where it is the same."""
+        """Return `0.623 → 0.647 ms`, with the unit once if both have the same."""
         old, _, unit = self.old.rpartition(" ")
         if not self.new or self.old == self.new == _NONE:
             told = self.old
@@ -59,12 +60,12 @@ class Both:
 
     @property
     def is_told(self) -> bool:
-        """Whether its row tells of it even if it is none of those that it always tells of."""
+        """Whether the line of its row includes it, even if it is not one of the signals that are always there."""
         return self.is_coarse or self.seen in ("bad", "suspect")
 
     @property
     def resolution(self) -> str:
-        """`a change of 8 % would have shown`, `only a change of 35 % would have shown, the limit is 10 %`."""
+        """Return `a change of 8 % would have shown` or `only a change of 35 % would have shown, the limit is 10 %`."""
         if not self.visible:
             return ""
         what = "more than" if signal_words.signal_of(self.name).kind == "growth" else "a change of"
@@ -74,7 +75,7 @@ class Both:
 
 
 def of(row: Row) -> list[Both]:
-    """Every signal of a row, in the order of their table."""
+    """Return every signal of a row, in the order of the table of signals."""
     cells = [cell.result for cell in row.cells if cell is not None and cell.result.verdict.trials]
     verdicts = [entry.verdict for entry in cells]
     names = signal_words.in_order(verdicts)
@@ -106,7 +107,7 @@ def _both(name: str, cells: Sequence[CellResult]) -> Both:
 
 
 def _worst(name: str, known: Sequence[tuple[CellResult, float]]) -> str:
-    """The worst of what is bad, if it is at neither end; "" otherwise."""
+    """Return the worst bad figure, if neither end is bad; "" otherwise."""
     bad = [(entry, value) for entry, value in known if _is_bad(name, entry.verdict)]
     if not bad or any(entry is end for entry, _ in bad for end, _ in (known[0], known[-1])):
         return ""
@@ -125,7 +126,7 @@ def _default(name: str, entry: CellResult) -> float | None:
 
 
 def _figure(name: str, entry: CellResult, value: float) -> str:
-    """A growth that may as well be none is none: its figure is that of the noise."""
+    """Return the figure in words; a growth that does not differ from zero is `none`."""
     if signal_words.signal_of(name).kind == "growth" and not _surely(name, entry.verdict, value):
         return _NONE
     return signal_words.value_text(name, value)
@@ -138,7 +139,7 @@ def _surely(name: str, verdict: CellVerdict, value: float) -> bool:
 
 
 def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
-    """Of levels alone: a pace of growth beside another that is nearly none tells nothing."""
+    """Return the change of a level; "" for growth, because a ratio to a rate near zero means nothing."""
     (old, before), (new, after) = ends
     if signal_words.signal_of(name).kind != "level":
         return ""
@@ -146,7 +147,7 @@ def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
 
 
 def _compared(name: str, verdict: CellVerdict) -> bool:
-    """Whether its figure was measured beside those of the other versions."""
+    """Whether the figure was measured side by side with those of the other versions."""
     taken: Mapping[str, float | None] = {
         "step_time": verdict.compared_step_ms, "peak_memory": verdict.compared_peak_mib,
     }  # fmt: skip
@@ -160,10 +161,10 @@ def _compared(name: str, verdict: CellVerdict) -> bool:
 
 
 def line(row: Row) -> str:
-    """`6.2.0 → 6.6.4: step time 0.623 → 0.647 ms (+4 %; a change of 8 % would have shown); peak memory …`
+    """Return `6.2.0 → 6.6.4: step time 0.623 → 0.647 ms (+4 %; a change of 8 % would have shown); peak memory …`.
 
-    Step time, peak memory and growth always; of the other signals those that are bad or not decided. "" of a row that
-    measured nothing.
+    Step time, peak memory and growth are always in it, other signals only if they are bad or not decided. The line of
+    a row without measurements is "".
     """
     by_name = {one.name: one for one in of(row)}
     shown = [by_name[name] for name in _ALWAYS if name in by_name and by_name[name].old]
@@ -184,11 +185,11 @@ def _part(one: Both, ends: tuple[str, ...]) -> str:
 
 # ---------------------------------------------------------------- a row in full
 
-COLUMNS = ("signal", "is", "old → new", "change", "limit", "would have shown", "why")
+COLUMNS = ("signal", "state", "old → new", "change", "limit", "would have shown", "why")
 
 
 def rows(row: Row) -> list[tuple[Both, tuple[str, ...]]]:
-    """A line for each signal of a row, as COLUMNS has it."""
+    """Return the texts for each signal of a row, in the order of COLUMNS."""
     return [(one, (one.title, _is(one), one.figures, one.change, one.limit, one.visible, one.why)) for one in of(row)]
 
 
@@ -199,7 +200,7 @@ def _is(one: Both) -> str:
 
 
 def reasons(told: Iterable[Both]) -> list[str]:
-    """Why signals are what they are, each reason once: `peak GPU memory, peak of the GPU pool: no GPU`."""
+    """Return the reasons for the signals' states, each once: `peak GPU memory, peak of the GPU pool: no GPU`."""
     by_reason: dict[str, list[str]] = {}
     for one in told:
         if one.why:

@@ -1,4 +1,4 @@
-"""The table that all reports draw: per series and lane, one row per variant, one column per version, oldest first."""
+"""The table that all reports show for a series and lane: a row per variant, a column per version, oldest first."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
 LEGEND = "✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again"
 ABSENT = {
-    "untested": "should have run and did not",
+    "untested": "should have run but did not",
     "incompatible": "cannot run on that card",
     "excluded": "left out by the matrix",
     "not run": "not needed",
-    "unknown": "ran, without that figure",
+    "unknown": "ran, but without that figure",
 }
-"""What a cell with – says, and what that means."""
+"""The words of cells with –, and their meanings."""
 MOST_ACROSS = 8
-"""Versions that a page has room for beside each other: of more, the newest would be out of sight."""
-SO_FAR = f"{words.SO_FAR}: it has fewer launches than its verdict needs, and may change"
-ONLY = "only ±35 %: a change had to be as large as that to show, and the limit is smaller"
-UNITS = "figures: leak and ≤ (what flat rules out) in KiB a step"
+"""Versions that fit beside each other on a page; with more, the newest would be out of sight."""
+SO_FAR = f"{words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
+ONLY = "only ±35 %: a smaller change would not have shown, although the limit is smaller"
+UNITS = "figures: leak, and after ≤ the leak that flat rules out, in KiB a step"
 CHANGED = (
-    "rows of figures: what was compared, over the steps and rounds that all versions have; a version that could not be "
-    "compared: its own launches, whole; beside ▼ and ▲ the finding's change"
+    "rows of figures: what was compared, over the steps and rounds that all versions share; for a version that could "
+    "not be compared, all of its own launches; beside ▼ and ▲ the change of the finding"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """One cell as a table shows it: `word` and `figure` are plain text. `strip` has a tone for each group of signals,
-    or none where nothing is known of them.
+    """One cell as a table shows it: `word` and `figure` are plain text. `strip` has a tone for each group of signals;
+    it is empty if no signal was recorded.
     """
 
     tone: Tone
@@ -53,12 +53,12 @@ class Shown:
 
     @property
     def kind(self) -> str:
-        """How it is drawn: its tone, or of what was not measured why: `untested`, `excluded`, `not-run`, …"""
+        """The style class: the tone, or for a cell that was not measured the reason (`untested`, `not-run`, …)."""
         return self.tone if self.tone != "none" else self.word.replace(" ", "-")
 
     @property
     def text(self) -> str:
-        """Word and figure, of a verdict's own with its unit: `leak 7.84 KiB/step`."""
+        """Word and figure; if they are those of the verdict, with the unit: `leak 7.84 KiB/step`."""
         verdict = self.result.verdict
         if self.tone != "none" and self.word == words.verdict_word(verdict):
             return words.cell_text(verdict)
@@ -67,9 +67,9 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One variant. `cells` is as long as the table's versions, with None where nothing was planned.
+    """One variant. `cells` is as long as the table's versions, with None where no cell was planned.
 
-    `medians`: the row does not show the verdicts but the figures of this metric, which changed.
+    `medians`: the metric whose figures the row shows, because they changed; None for a row of verdicts.
     """
 
     variant: str
@@ -84,7 +84,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:
-    """`title` has what all rows share, so that the rows need not repeat it."""
+    """The table of one series and lane. `title` names what all rows share, so that their labels need not repeat it."""
 
     title: str
     versions: tuple[str, ...]
@@ -92,37 +92,37 @@ class ReportTable:
 
     @property
     def is_tall(self) -> bool:
-        """Whether a page shows its versions downwards, as more of them than fit beside each other."""
+        """Whether a page lists the versions downwards, because they do not fit beside each other."""
         return len(self.versions) > max(MOST_ACROSS, len(self.rows))
 
     @property
     def changed(self) -> bool:
-        """Whether step time or peak memory changed in any row."""
+        """Whether a level or value, such as the step time, changed in any row."""
         return any(row.medians for row in self.rows)
 
     @property
     def shown(self) -> Iterator[Shown]:
-        """All its cells."""
+        """All cells of the table."""
         return (cell for row in self.rows for cell in row.cells if cell is not None)
 
     @property
     def verdicts(self) -> list[Row]:
-        """The rows of variants, without those of medians."""
+        """The rows of verdicts, without those of medians."""
         return [row for row in self.rows if row.medians is None]
 
     @property
     def absent(self) -> set[str]:
-        """The words of ABSENT that are in it."""
+        """The words of ABSENT that the table has."""
         return {cell.word for cell in self.shown if cell.tone == "none"}
 
     @property
     def measured(self) -> bool:
-        """Whether anything in it was."""
+        """Whether any cell was measured."""
         return any(cell.tone != "none" for cell in self.shown)
 
 
 def legend(shown: Sequence[ReportTable]) -> list[str]:
-    """What the signs and figures of these tables mean, a line for each kind that they have."""
+    """Return the meaning of the signs and figures of these tables, a line for each kind that occurs."""
     cells = [cell for one in shown for cell in one.shown]
     also = {
         signal_words.LEGEND: any(cell.strip for cell in cells),
@@ -139,7 +139,7 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
 
 
 def tables(result: RunResult) -> list[ReportTable]:
-    """One table per series and lane, in the order of the plan."""
+    """Return one table per series and lane, in the order of the plan."""
     groups: dict[tuple[str, str], list[CellResult]] = {}
     for entry in result.cells:
         groups.setdefault((entry.cell.image.series, str(entry.cell.lane)), []).append(entry)
@@ -168,14 +168,14 @@ def _table(group: Sequence[CellResult], result: RunResult) -> ReportTable:
 
 
 def _shared_scenario(group: Sequence[CellResult]) -> str | None:
-    """The scenario of all cells, if it has params that tell its variants apart."""
+    """Return the scenario of all cells, if it is one and its variants have params; None otherwise."""
     variants = [entry.cell.variant for entry in group]
     names = {variant.scenario.name for variant in variants}
     return names.pop() if len(names) == 1 and all(variant.params for variant in variants) else None
 
 
 def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> list[str]:
-    """The versions that the group has, in the order of the series."""
+    """Return the versions of the group, in the order of the series."""
     present = dict.fromkeys(entry.cell.image.version for entry in group)
     series = [one for one in result.plan.matrix.series if one.name == cell.image.series]
     known = [image.version for one in series for image in one.images if image.version in present]
@@ -190,8 +190,9 @@ def rows_of(
     least: int = Trials.least,
     is_short: bool = False,
 ) -> Iterable[Row]:
-    """Of one series, lane and variant: the row of verdicts, then one of figures for each level and metric that changed.
-    `results` by version; `least`: the launches that a cell needs.
+    """Yield the rows of one series, lane and variant: verdicts, then figures for each level or value that changed.
+
+    `results` are by version; `least` is the number of launches that a cell needs.
     """
     cell = next(iter(results.values())).cell
     place = place_of_cell(cell)[:3]
@@ -208,18 +209,18 @@ def rows_of(
 
 
 def _is_level(finding: Finding) -> bool:
-    """Whether it compares figures of versions; what a verdict tells of a version alone is in the row of verdicts."""
+    """Whether the finding compares figures of versions; findings from verdicts are in the row of verdicts."""
     return signal_words.signal_of(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
 
 
 def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
-    """By version; a drift has no first bad one."""
+    """Return the mark of each version; a drift has none, because it has no first bad version."""
     known = [one for one in findings if one.kind != "drift"]
     return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in known}
 
 
 def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
-    """With the sign of a change that begins there: of verdicts as they are, of levels where the cell tells of them."""
+    """Return the cell with the mark of a change that begins at its version, if the cell shows that change."""
     if cell is None:
         return None
     version = cell.result.cell.image.version
@@ -230,13 +231,13 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if not is_fixed or (cell.strip and cell.tone == "bad"):
         return cell
     verdict = cell.result.verdict
-    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # what is good again, not what is blind there
+    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show what is good again, not what is blind
         cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict))
     return replace(cell, mark="first_fixed")
 
 
 def _is_shown(finding: Finding, cell: Shown) -> bool:
-    """Whether the cell tells of what begins with it: of a level only if that is the worst about it."""
+    """Whether the cell shows the finding that begins with it: a level only if it is the worst about the cell."""
     verdict = cell.result.verdict
     if not _is_level(finding):
         return True
@@ -268,8 +269,9 @@ def _word(entry: CellResult, word: str) -> str:
 def _median_cells(
     results: Mapping[str, CellResult], versions: Sequence[str], findings: Sequence[Finding], metric: Metric
 ) -> tuple[Shown | None, ...]:
-    """Figures, bad from each first bad version until it is good again, unsure where a finding cannot tell; at a change
-    its size, as the finding has it.
+    """Return the cells of a row of figures, with the finding's size at each change.
+
+    They are bad from each first bad version until the first good one, and unsure where a finding is undecided.
     """
     marks = _marks(findings)
     sizes = {one.after: numbers.change(one.effect) for one in findings if one.effect is not None}

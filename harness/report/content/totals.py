@@ -1,4 +1,4 @@
-"""How many cells are what, on one line: what stands below the headline of every report."""
+"""The line below the headline of every report: how many cells are good, bad, or something else."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from harness.report.text.sensitivity import is_needless
 
 
 def line(result: RunResult) -> str:
-    """`12 cells: 6 good, 2 good in part, 2 worse than before, 2 bad, 1 not measured; 36 trials in 3 min; seed 7`.
+    """Return `12 cells: 6 good, 2 good in part, 2 worse than before, 2 bad; 36 trials in 3 min; seed 7`.
 
-    Worse than before: good alone, but its steps got slower, its peak higher, … Good in part: something of it could not
-    be decided. The seed is that of the launches' order, for `--seed`.
+    `worse than before`: the cell alone is good, but its steps got slower, its peak higher, … `good in part`: some
+    signal could not be decided. The seed is that of the launch order, for `--seed`.
     """
     worse = worsened(result)
     counted = Counter(_counted_as(one, is_worse=place_of_cell(one.cell) in worse) for one in result.cells)
@@ -31,7 +31,7 @@ _COUNTED = ("good", "good in part", words.SO_FAR, "worse than before", "bad", "u
 
 
 def _counted_as(entry: CellResult, *, is_worse: bool) -> str:
-    """One of _COUNTED."""
+    """Return the word of _COUNTED under which a cell is counted."""
     verdict = entry.verdict
     own, seen = words.tone(verdict.verdict), words.cell_tone(verdict)
     if own == "good":

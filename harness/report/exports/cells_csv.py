@@ -1,8 +1,8 @@
-"""The cells as CSV, for spreadsheets and data frames: one line a cell, the fields of `summary.json` in columns.
+"""The cells as CSV, for spreadsheets and data frames: one line per cell, the fields of `summary.json` in columns.
 
 An interval has a column for each end; params and metrics are JSON; what is not known is empty. Each signal has two
-columns: its figure, in the unit of `summary.json`, and what was seen. The last column, `changes`, has the findings that
-begin with the cell, in the words of all reports.
+columns: its figure, in the unit of `summary.json`, and its state. The last column, `changes`, has the findings that
+begin with the cell, in the same words as in all reports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def render(result: RunResult) -> str:
-    """A header and a line for each cell, in the order of the plan; lines end with a newline alone."""
+    """Return a header and a line for each cell, in the order of the plan; lines end with a newline, without CR."""
     changes = finding_cells(result)
     own = sorted({name for entry in result.cells for name in entry.verdict.signals} - SIGNALS.keys())
     names = [*(name for name, one in SIGNALS.items() if one.kind != "observation"), *own]
@@ -71,9 +71,7 @@ def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _harmless(value: Any) -> Any:
-    """Return the value as a cell. Text that a spreadsheet would take for a formula, also in wide letters, gets an
-    apostrophe, as people type it.
-    """
+    """Clean text, and put an apostrophe before what a spreadsheet would take for a formula, also in wide letters."""
     if not isinstance(value, str):
         return value
     text = plain(value)

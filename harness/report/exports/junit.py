@@ -1,12 +1,12 @@
-"""The report as JUnit XML, which CI servers read: one test per cell, and in a last suite one per finding.
+"""The report as JUnit XML, which CI servers read: one test per cell, and in the last suite one per finding.
 
-bad, or where something begins to be bad    failure
-not run, by infrastructure's fault          error
-untested, incompatible, excluded, unsure    skipped: neither good nor bad is known
-blind in a signal, or too few launches      skipped: good is not known of all that was to be kept
+bad, or the first bad version of a finding  failure
+not run because of the infrastructure       error
+untested, incompatible, excluded, unsure    skipped: the cell is not known to be good or bad
+blind in a signal, or too few launches      skipped: not all limits are known to be kept
 
-A finding fails unless it is a repair. The run's headline is a property of the first suite, its warnings are in that
-suite's system-err.
+A finding is a failure unless it is a fix. The run's headline is a property of the first suite, and its warnings are in
+that suite's system-err.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from harness.report.text.headline import sentence
 
 _TAIL_LINES = 40
 Changes = Mapping[str, Sequence[Finding]]
-"""By a cell's id: the findings that begin there."""
+"""The findings that begin with a cell, by cell id."""
 
 
 def render(result: RunResult) -> str:
-    """An XML document; ends with a newline."""
+    """Return an XML document that ends with a newline."""
     root = ElementTree.Element("testsuites", name=plain(result.matrix))
     changes = finding_cells(result)
     root.extend(_suite(one, changes) for one in table.tables(result))
@@ -51,7 +51,7 @@ def _suite(one: ReportTable, changes: Changes) -> ElementTree.Element:
 
 
 def _counted(suite: ElementTree.Element, cases: Iterable[ElementTree.Element]) -> ElementTree.Element:
-    """The suite with these tests in it."""
+    """Add tests and their counts to the suite, and return it."""
     suite.extend(cases)
     counts = {"tests": len(suite)}
     for kind, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -66,7 +66,7 @@ def _add_warnings(suite: ElementTree.Element, warnings: Sequence[str]) -> None:
 
 
 def _add_property(suite: ElementTree.Element, name: str, value: str) -> None:
-    """In front of the tests, as the format has it."""
+    """Add a property in front of the tests, where the format requires it."""
     properties = ElementTree.Element("properties")
     ElementTree.SubElement(properties, "property", {"name": name, "value": value})
     suite.insert(0, properties)
@@ -93,7 +93,7 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
 
 
 def _kind(entry: CellResult) -> str:
-    """What is bad: the verdict, or the signal where the verdict alone is good."""
+    """Return what is bad: the verdict, or the signal if the verdict itself is good."""
     verdict = entry.verdict
     is_bad = words.tone(verdict.verdict) == "bad"
     return verdict.verdict if is_bad else signal_words.matter(verdict) or verdict.verdict
@@ -108,7 +108,9 @@ def _finding_case(finding: Finding) -> ElementTree.Element:
 
 
 def _outcome(entry: CellResult, *, begins: bool) -> str | None:
-    """The tag of a test that did not pass. A setup that failed has no problem of the infrastructure: it is skipped."""
+    """Return the tag of a test that did not pass; None if it did. A failed setup is skipped: it is no infrastructure
+    problem.
+    """
     tone = words.cell_tone(entry.verdict)
     if tone == "bad" or begins:
         return "failure"
@@ -118,6 +120,6 @@ def _outcome(entry: CellResult, *, begins: bool) -> str | None:
 
 
 def _tail(entry: CellResult) -> str:
-    """The end of the last trial's own output, if that trial failed."""
+    """Return the end of the output of the last failed trial; "" if no trial failed."""
     failed = [trial for trial in entry.trials if not trial.ended_well]
     return "\n".join(plain_lines(failed[-1].output_tail, most=_TAIL_LINES)) if failed else ""

@@ -1,4 +1,4 @@
-"""The report as Markdown, for a GitHub step summary or an issue."""
+"""The report in Markdown, for a GitHub step summary or an issue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
 
 MOST_BYTES = 1_000_000
-"""A step summary of GitHub may have 1 MiB, and others may write to it, too."""
+"""The largest report, in bytes: GitHub takes 1 MiB of step summaries, to which other steps may write, too."""
 MOST_ITEMS = 300
 MOST_CARDS = 30
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
@@ -28,7 +28,7 @@ _BREAK = "<!-- -->"
 
 
 def render(result: RunResult) -> str:
-    """The whole report; ends with a newline."""
+    """Return the report, which ends with a newline."""
     top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(totals.line(result))]
     top += _cards(result)
     tables = table.tables(result)
@@ -57,7 +57,7 @@ def _size(part: str) -> int:
 
 
 def _fitting(sections: Iterable[str], room: int) -> Iterator[str]:
-    """As many of the tables as there is room for, and a word of the others."""
+    """Yield the sections that fit into `room` bytes, and a line on the others."""
     left_out = 0
     for section in sections:
         if left_out or _size(section) > room:
@@ -70,7 +70,7 @@ def _fitting(sections: Iterable[str], room: int) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """`text` as one line that Markdown and GitHub show as it is: no markup, HTML, mention, reference or link."""
+    """Return `text` as one line that GitHub shows literally: no markup, HTML, mention, reference or link."""
     return _LINKS.sub(_BREAK, _SPECIAL.sub(r"\\\1", plain(text)))
 
 
@@ -82,7 +82,7 @@ def _list(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _cards(result: RunResult) -> list[str]:
-    """A card for each finding, the worst first; of those beyond the first few their sentence alone."""
+    """Return a card for each finding, the worst first; beyond MOST_CARDS only the sentence."""
     found = []
     for number, card in enumerate(cards(result)):
         told, *rest = card_lines(card)
@@ -103,7 +103,7 @@ def _section(one: ReportTable) -> str:
 
 
 def _grid(one: ReportTable) -> str:
-    """The table with its longer side downwards: a page has more room there."""
+    """Return the table with its longer side downwards, where a page has more room."""
     labels = [row.label for row in one.rows]
     cells = [[_cell(cell) for cell in row.cells] for row in one.rows]
     if len(one.versions) > len(labels):
@@ -112,7 +112,7 @@ def _grid(one: ReportTable) -> str:
 
 
 def _probe(one: ProbeSection) -> str:
-    """A probe's tables under its name; what it has none of is a line."""
+    """Return a probe's problem, tables and files under its title."""
     parts = [f"### {escaped(one.title)}", *([escaped(one.problem)] if one.problem else [])]
     for each in one.tables:
         aligned = ["right" if each.is_figure(column) else "left" for column in range(len(each.columns))]

@@ -1,5 +1,6 @@
-"""What probes found, as tables of texts: the same ones in the page and in Markdown. The terminal has its own shapes
-of those that people know from other tools (`probes`).
+"""The results of probes as tables of texts, for the page and for Markdown.
+
+The terminal has tables of its own, in the format of well-known tools: see `terminal/probes.py`.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from harness.report.text import numbers
 from harness.report.text.clean import plain, shortened, version
 
 MOST_ROWS = 20
-"""Of operations and of stacks; `probes.json` has all."""
+"""The most operations, and the most stacks, in a table; `probes.json` has all."""
 MOST_LINES = 200
 LONGEST = 160
-NOT_WHOLE = "*: may not be all; the probe's own part says why"
+NOT_WHOLE = "*: possibly incomplete; the probe's own section says why"
 _MIB_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeTable:
-    """A table of plain texts. The first `names` columns say what a row is about; the others are figures, but for the
-    last one where `ends_in_text`.
+    """A table of plain texts. The first `names` columns name what a row is about; the others are figures, except the
+    last one if `ends_in_text`.
     """
 
     title: str
@@ -33,12 +34,13 @@ class ProbeTable:
     ends_in_text: bool = False
 
     def is_figure(self, column: int) -> bool:
+        """Whether a column, counted from 0, has figures."""
         return self.names <= column < len(self.columns) - self.ends_in_text
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeSection:
-    """One probe of one cell, or of several side by side. `problem` says why there is less than was asked for."""
+    """One probe of one cell, or of several side by side. `problem` says why results are missing."""
 
     title: str
     tables: tuple[ProbeTable, ...]
@@ -47,7 +49,7 @@ class ProbeSection:
 
 
 def sections(found: Sequence[Probed]) -> Iterator[ProbeSection]:
-    """What valgrind found side by side, then each probe of each cell, in the order given."""
+    """Yield a comparison of all valgrind results, then each probe of each cell, in the given order."""
     beside = _lost_by_version([each for each in found if each.leaks])
     if beside is not None:
         yield ProbeSection(title="valgrind: all variants and versions", tables=(beside,))
@@ -65,7 +67,7 @@ def _text(value: str) -> str:
 
 
 def a_step(count: float) -> str:
-    """What each step adds. Fewer than the control had is noise: a block that valgrind counted under another kind."""
+    """Return what each step adds, as text. A negative count is noise, from a block that changed its kind, and is 0."""
     return f"{round(max(count, 0.0), 3):,.12g}"
 
 
@@ -83,7 +85,7 @@ def _ops(probed: Probed) -> Iterator[ProbeTable]:
         order = "worst drift first" if width > 1 else "longest first"
         yield ProbeTable(
             title=f"time of each operation within a step, {order}{rest}",
-            columns=("operation", "kind", *heads, "late beside early"),
+            columns=("operation", "kind", *heads, "late over early"),
             rows=tuple(
                 (
                     _text(row.op),
@@ -143,7 +145,7 @@ def _line(row: LineRow, function: LineTable) -> tuple[str, ...]:
 
 
 def indented(code: str) -> str:
-    """Cleaned as one line of at most LONGEST, after its indentation in spaces."""
+    """Return a line of code, cleaned and cut to LONGEST, after its indentation in spaces."""
     code = code.expandtabs(4)
     return " " * (len(code) - len(code.lstrip(" "))) + _text(code.strip())
 
@@ -152,7 +154,7 @@ def indented(code: str) -> str:
 
 
 def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
-    """Blocks that each step definitely loses: a row a variant, a column a version. None if there is nothing."""
+    """Return the blocks definitely lost a step: a row for each variant, a column for each version. None if empty."""
     if not found:
         return None
     versions = list(dict.fromkeys(version(f"{each.image.series} {each.image.version}") for each in found))
@@ -162,20 +164,20 @@ def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
         rows.setdefault(plain(f"{each.variant} on {each.lane}"), {})[name] = lost(each)
     rest = f"; {NOT_WHOLE}" if not_whole(found) else ""
     return ProbeTable(
-        title=f"blocks definitely lost a step (in brackets in all, as valgrind's own summary counts them){rest}",
+        title=f"blocks definitely lost a step (in brackets: the total in valgrind's own summary){rest}",
         columns=("variant", *versions),
         rows=tuple((variant, *(row.get(name, "") for name in versions)) for variant, row in rows.items()),
     )
 
 
 def lost(probed: Probed) -> str:
-    """Blocks definitely lost a step and in all; marked with `*` where the figures may be too small."""
+    """Return the blocks definitely lost a step and in total; `*` marks figures that may be too small."""
     _, blocks, added = probed.lost("DefinitelyLost")
     return f"{a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
 
 
 def not_whole(found: Sequence[Probed]) -> bool:
-    """Whether one of them is marked, so that NOT_WHOLE has to be told."""
+    """Whether any result is marked with `*`, so that the table needs NOT_WHOLE."""
     return any(each.problem for each in found)
 
 
@@ -192,7 +194,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
     growing = [leak for leak in probed.leaks if leak.blocks_a_step > 0]
     if growing:
         yield ProbeTable(
-            title="lost anew by each step, from",
+            title="lost by each step, by stack",
             columns=("kind", "blocks a step", "bytes a step", "stack"),
             rows=tuple((plain(leak.kind), a_step(leak.blocks_a_step), a_step(leak.bytes_a_step), _stack(leak.stack))
                        for leak in growing[:MOST_ROWS]),
@@ -207,7 +209,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
 
 
 def _stack(frames: Sequence[str]) -> str:
-    """The innermost frames with a name, which say whose the block is; of a nameless stack the first ones."""
+    """Return the innermost frames with a name, which identify the owner of the block, or else the first frames."""
     named = [frame for frame in frames if not frame.startswith("???")]
     return " ← ".join(_text(frame) for frame in (named or frames)[:4])
 

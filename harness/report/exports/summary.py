@@ -1,6 +1,6 @@
 """summary.json, the stable interface for other programs (`schema: 1`, see `harness/data/summary.schema.json`).
 
-A field that is not known is null, never left out. Text is given as it is: JSON needs no cleaning.
+A field that is not known is null and never left out. Text is not cleaned: JSON needs no cleaning.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SCHEMA = 1
 
 
 def summarise(result: RunResult) -> dict[str, Any]:
-    """The run as a JSON-ready mapping: only dict, list, str, int, finite float, bool and None."""
+    """Return the run as JSON-ready data: only dict, list, str, int, finite float, bool and None."""
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in _fields(result)}
 
 
 def encoded(result: RunResult) -> bytes:
-    """The same as JSON in UTF-8, an entry a line. One entry at a time is made: all of 10,000 cells fill the memory."""
+    """Return the run as JSON in UTF-8, one entry a line. Entries are made one at a time, to save memory."""
     out = io.BytesIO()
     for number, (name, value) in enumerate(_fields(result)):
         out.write(f"{',' if number else '{'}\n {json.dumps(name)}: ".encode())
@@ -52,7 +52,7 @@ def _json(value: Any) -> bytes:
 
 
 def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
-    """The fields of the whole, the long ones as iterators of their entries."""
+    """Yield the top-level fields; long ones are iterators of their entries."""
     yield "schema", SCHEMA
     yield "matrix", result.matrix
     yield "verdict", result.verdict
@@ -79,7 +79,7 @@ def _where(lane: Lane, variant: Variant) -> dict[str, Any]:
 
 
 def cell_json(entry: CellResult) -> dict[str, Any]:
-    """An entry of `cells`."""
+    """Return an entry of `cells`."""
     cell, verdict = entry.cell, entry.verdict
     return {
         "series": cell.image.series,
@@ -153,7 +153,7 @@ def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
 
 
 def attribution_json(one: Attribution, result: RunResult) -> dict[str, Any]:
-    """An entry of `attribution`."""
+    """Return an entry of `attribution`."""
     about = {finding for episode in one.episodes for finding in episode.findings}
     return {
         "series": one.series,
@@ -183,7 +183,7 @@ def _boundary(finding: Finding) -> dict[str, str | None]:
 
 
 def json_ready(value: Any) -> Any:
-    """`value` in JSON's own types; a number that is not finite is not known: null."""
+    """Return `value` in JSON's own types; a number that is not finite becomes null."""
     if isinstance(value, np.generic):
         return json_ready(value.item())
     if isinstance(value, float):

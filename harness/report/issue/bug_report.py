@@ -1,4 +1,4 @@
-"""`harness issue`: a bug report on a finding as Markdown, ready to paste, for readers who do not have the harness."""
+"""`harness issue`: a bug report on a finding in Markdown, ready to paste, for readers who do not have the harness."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from harness.report.text.clean import plain_lines
 from harness.report.text.memory_shares import growth_lines
 
 MOST_CODE = 30_000
-"""Characters of a script in the text; a tracker takes 65,536 in all. A longer one is a file beside it."""
+"""The longest script in the text, in characters; a longer one is a file beside it. A tracker takes 65,536 in all."""
 MOST_CHANGES = 40
 MOST_ELSEWHERE = 8
 MOST_VERSIONS = 60
 TAIL_LINES = 25
 OBVIOUS = ("Created", "Size")
-"""Of an image's settings: they say nothing about the fault."""
+"""Settings of an image that always differ and say nothing about the fault."""
 SYSTEM = {
     "engine": "engine", "kernel": "kernel", "architecture": "architecture", "cpu": "CPU", "cpus": "CPUs",
     "memory_bytes": "memory, bytes", "python": "Python", "implementation": "implementation", "libc": "C library",
@@ -40,7 +40,7 @@ SYSTEM = {
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The text, and the files that it names: file name -> content."""
+    """The text, the files to send with it (name to content), and warnings for the sender."""
 
     markdown: str
     files: Mapping[str, bytes]
@@ -48,7 +48,7 @@ class Report:
 
 
 def render(issue: Issue, *, harness_version: str) -> Report:
-    """Nothing private is in it: no credentials, and of the matrix's variables only those that look harmless."""
+    """Return the report, without private content: no credentials, and only variables that look harmless."""
     if issue.recipe is not None:
         issue = replace(issue, recipe=for_strangers(issue.recipe))
     code = "" if issue.recipe is None else python_file(issue.recipe)
@@ -90,12 +90,12 @@ def render(issue: Issue, *, harness_version: str) -> Report:
 
 
 def _line(text: str) -> str:
-    """One line for Markdown, without what is private."""
+    """Return `text` as one line of Markdown, without private content."""
     return escaped(scrubbed(text))
 
 
 def _fence(code: str) -> str:
-    """Longer than any row of backticks inside."""
+    """Return a fence that is longer than any run of backticks in `code`."""
     fence = "```"
     while fence in code:
         fence += "`"
@@ -108,7 +108,7 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
         host.name for host in hosts if host.name == _machine(issue) or host.name in re.split(r"[@/:]", host.engine)
     ]
     if called:
-        yield f"the report calls a host as the matrix does, by the name of a machine: {', '.join(sorted(called))}"
+        yield f"the report names a host by the name of a machine, as the matrix does: {', '.join(sorted(called))}"
     source = issue.bad.cell.image.source
     if isinstance(source, Build):
         missing = "what its Dockerfile copies" if issue.dockerfile else "its Dockerfile and what that copies"
@@ -117,9 +117,9 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
         yield f"the report names a registry that may be private: {', '.join(hosts_named)}"
     kept = "" if issue.recipe is None else commands(issue.recipe)
     if local := [name for name in local_images(issue) if name in kept]:
-        yield f"readers cannot get an image that only this machine has: push or describe {', '.join(local)}"
+        yield f"readers cannot get an image that only this machine has: publish or describe {', '.join(local)}"
     if scrubbed(code) != code:
-        yield "the script names a home folder, or something that looks like a credential: look at it before you send it"
+        yield "the script names a home folder or something that looks like a credential: check it before you send it"
 
 
 # ---------------------------------------------------------------- the top
@@ -168,7 +168,7 @@ def _with_interval(value: float | None, interval: tuple[float, float] | None) ->
     return numbers.number(value) + ("" if interval is None else f" ({numbers.between(interval)})")
 
 
-# ---------------------------------------------------------------- what to expect, and how sure it is
+# ---------------------------------------------------------------- what to expect, and with what confidence
 
 
 def _expected(issue: Issue) -> str:
@@ -189,23 +189,23 @@ def _notes(issue: Issue) -> Iterator[str]:
     source = issue.bad.cell.image.source
     if isinstance(source, Build):
         what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
-        yield _line(f"The image is built from a folder {source.context.name} with {what}, and what else it copies.")
+        yield _line(f"The image is built from a folder {source.context.name} with {what} and the files that it copies.")
     yield from map(_line, _images_out_of_reach(issue, issue.recipe))
     for place in issue.recipe.missing:
         yield _line(f"It also needs {place} beside it, which is too large to be part of this report.")
     if issue.recipe.run.withheld:
         names = ", ".join(issue.recipe.run.withheld)
-        yield _line(f"These variables were set too; their values are left out here: {names}.")
+        yield _line(f"These variables were also set; their values are left out here: {names}.")
 
 
 def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:
-    """What readers cannot get, and what they can take for it. `recipe` is the one for strangers."""
+    """Yield which images readers cannot get, and what replaces them. `recipe` is that of `for_strangers`."""
     source = recipe.run.source if isinstance(recipe.run, Container) else None
     for name in local_images(issue):
         if isinstance(source, Install) and source.base != name:
-            yield f"It was measured over {name}, an image of that machine alone; {source.base} above stands for it."
+            yield f"It was measured on top of {name}, an image that only that machine has; {source.base} replaces it."
         else:
-            yield f"{name} is an image of that machine alone: no registry is known to have it."
+            yield f"Only that machine has the image {name}; no registry is known to have it."
     for host in private_registries(issue):
         yield f"The registry {host} may be private: readers may need another source for its images."
 
@@ -214,10 +214,10 @@ def _sure(issue: Issue) -> Iterator[str]:
     finding = issue.finding
     if finding.effect is not None:
         yield f"Size: {numbers.effect(finding.effect)}; the interval is over launches."
-    chance = "no p: it rests on launches that agree" if finding.p is None else numbers.probability(finding.p)
-    yield f"By chance: {chance}."
+    chance = "not tested, because the launches agree" if finding.p is None else numbers.probability(finding.p)
+    yield f"Significance: {chance}."
     confirmed = "yes, at least two launches on each side, which agree" if finding.confirmed else "no, too few launches"
-    yield f"Both sides of the boundary confirmed: {confirmed}."
+    yield f"Both versions confirmed: {confirmed}."
     for one in (issue.good, issue.bad):
         if one is not None:
             yield f"{one.cell.image.version}: {words.cell_sentence(one)}"
@@ -232,7 +232,7 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
     if issue.trial is not None:
         yield from growth_lines(issue.trial)
     fine, same, others = _elsewhere(issue)
-    for what, found in (("Not there", fine), ("Also there", same), ("Another fault", others)):
+    for what, found in (("Not present", fine), ("Also present", same), ("Another fault", others)):
         yield from (f"{what} in {_place(one)}: {words.cell_text(one.verdict)}" for one in found[:MOST_ELSEWHERE])
         if len(found) > MOST_ELSEWHERE:
             yield f"And {len(found) - MOST_ELSEWHERE} more like these."
@@ -241,8 +241,10 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
 
 
 def _elsewhere(issue: Issue) -> tuple[list[CellResult], list[CellResult], list[CellResult]]:
-    """Where the fault is not, where it is too, and where something else is wrong. A fault that a verdict cannot have
-    (only slower, only larger) is nowhere else that is known."""
+    """Return the other cells of this version without the fault, with the same fault, and with another fault.
+
+    A change of a level, such as slower steps, has no verdict and is therefore not found in other cells.
+    """
     faults = set(issue.bad.verdict.verdicts or (issue.bad.verdict.verdict,)) & BAD
     bad = [one for one in issue.elsewhere if one.verdict.verdict in BAD]
     same = [one for one in bad if faults & {one.verdict.verdict, *one.verdict.verdicts}]
@@ -255,7 +257,7 @@ def _place(one: CellResult) -> str:
 
 
 def _failure(issue: Issue) -> str:
-    """The end of what it printed, where it failed."""
+    """Return the end of the failed trial's output; "" if it did not fail."""
     trial = issue.trial
     if trial is None or trial.ended_well:
         return ""
@@ -269,7 +271,7 @@ def _failure(issue: Issue) -> str:
 
 
 def _machine(issue: Issue) -> str:
-    """The name of the machine that it ran on, if it is one that tells something."""
+    """Return the name of the machine that ran the trial; "" if it is unknown or `localhost`."""
     name = "" if issue.trial is None else str(issue.trial.fingerprint.get("name") or "")
     return name if name not in ("", "localhost") else ""
 

@@ -1,5 +1,6 @@
-"""The two pictures of a bug report: the figure over the versions, and good beside bad over the steps. Both are those of
-the page, drawn of less.
+"""The two charts of a bug report: the figure over the versions, and good beside bad over the steps.
+
+They are the charts of the page, with less data.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ POINTS = 200
 
 
 def pictures(issue: Issue) -> dict[str, Drawing]:
-    """By file name without its ending; what there is nothing to draw of is not there."""
+    """Return the drawings by file name without extension, only those with data."""
     drawn = {"versions": _versions(issue), "steps": _steps(issue)}
     return {name: drawing for name, drawing in drawn.items() if drawing is not None}
 
 
 def _versions(issue: Issue) -> Drawing | None:
-    """The figure of the finding, with its change; None of a single figure."""
+    """Return the figure of the finding over the versions, with its change; None if only one version has a figure."""
     results = {entry.cell.image.version: entry for entry in issue.history}
     verdicts, *changed = table.rows_of(results, list(results), [issue.finding])
     medians = {row.medians: row for row in changed if row.medians is not None}
@@ -36,7 +37,7 @@ def _versions(issue: Issue) -> Drawing | None:
 
 
 def _steps(issue: Issue) -> Drawing | None:
-    """The longest launch of each side, in step time or resident memory."""
+    """Return the step time or resident memory of the longest launch on each side; None without samples."""
     measure = traces.measure_of("step_s" if issue.finding.metric == "step_time" else "rss_kib")
     sides = [one for one in (issue.good, issue.bad) if one is not None]
     lines = [line for one in sides for line in _lines(one, measure)]

@@ -1,4 +1,4 @@
-"""Which images the readers of a bug report can get: those of public registries, and not what one machine has alone."""
+"""Which images the readers of a bug report can get: those in public registries, not those that only one machine has."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PUBLIC = frozenset(
     {"docker.io", "gcr.io", "ghcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws", "quay.io", "registry.k8s.io"}
 )
 OUR_BASE = "harness-base:bookworm"
-"""What `make base` makes where no registry is reachable, in place of the public base that a series has by default."""
+"""The image that `make base` builds where no registry is reachable, in place of the public default base."""
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*([^\s$]+)", re.IGNORECASE | re.MULTILINE)
 
 
 def public_base(source: Install, trials: Sequence[Trial]) -> str:
-    """The base for readers: the public image that ours stands for, where the Python in it is known."""
+    """Return the base image for readers: OUR_BASE becomes the public image with the same Python, if that is known."""
     pythons = [trial.facts.get("python") for trial in trials]
     known = next(
         (python for python in pythons if isinstance(python, str) and re.fullmatch(r"\d+\.\d+[\w.]*", python)), ""
@@ -28,18 +28,18 @@ def public_base(source: Install, trials: Sequence[Trial]) -> str:
 
 
 def registry(reference: str) -> str:
-    """The host in an image's name; Docker Hub has none."""
+    """Return the registry host of an image reference; a name without a host is on Docker Hub, `docker.io`."""
     first, slash, _ = reference.partition("/")
     return first if slash and (re.search(r"[.:]", first) or first == "localhost") else "docker.io"
 
 
 def private_registries(issue: Issue) -> list[str]:
-    """Those that the report names and that readers may not reach, each once."""
+    """Return the registries that the report names and that readers may not reach, each once."""
     return sorted({registry(reference) for reference in _references(issue)} - PUBLIC)
 
 
 def local_images(issue: Issue) -> list[str]:
-    """Names of images that no registry is known to have: our own base, and what was launched by its id alone."""
+    """Return the images that no registry is known to have: OUR_BASE, and images that were launched by their id."""
     named = [name for name in _references(issue) if name.split(":")[0] == OUR_BASE.split(":", maxsplit=1)[0]]
     source, trial = issue.bad.cell.image.source, issue.trial
     if isinstance(source, Pull) and trial is not None and trial.image_digest == trial.reference != "":
@@ -48,7 +48,7 @@ def local_images(issue: Issue) -> list[str]:
 
 
 def _references(issue: Issue) -> Iterator[str]:
-    """All images that the report names, by the names that it has for them."""
+    """Yield the names of all images in the report."""
     for one in (issue.bad, *issue.history):
         source = one.cell.image.source
         if isinstance(source, Pull):

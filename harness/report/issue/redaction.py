@@ -1,4 +1,4 @@
-"""What of a recipe may be passed on."""
+"""Recipes without their private parts, so that scripts and bug reports can be passed on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from harness.report.issue.public_images import public_base
 
 
 def without_secrets(recipe: Recipe) -> Recipe:
-    """The same without the values of variables that hold credentials: a script lies about, and is passed on."""
+    """Return the recipe without the values of variables that hold credentials, for a script on the user's machine."""
     return _withholding(recipe, is_secret)
 
 
 def for_strangers(recipe: Recipe) -> Recipe:
-    """The same without what is private: of the environment, how the engine is reached, GPUs' serial numbers, paths;
-    over a base that they can get, where that is known.
+    """Return the recipe without private content, on a base image that readers can get, if one is known.
+
+    Private are variables of the environment, the connection to the engine, serial numbers of GPUs, and paths.
     """
     recipe = _withholding(recipe, is_private)
     run = recipe.run

@@ -1,4 +1,4 @@
-"""The exact commands that run a reduced script, for somebody who has docker or Python and no harness."""
+"""The exact shell commands that run a reduced script, for readers with Docker or Python but without the harness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TAG = "repro"
 
 
 def commands(recipe: Recipe) -> str:
-    """Lines for a shell, in a folder with `repro.py`."""
+    """Return the shell commands, to be run in a folder with `repro.py`."""
     run = recipe.run
     return _in_machine(run) if isinstance(run, Machine) else _in_container(run)
 
@@ -26,7 +26,7 @@ def _in_container(run: Container) -> str:
 
 
 def _image(run: Container) -> tuple[str, list[str]]:
-    """What to name in `docker run`, and the lines that make it first. An id means nothing on another machine."""
+    """Return the image for `docker run`, and the lines that make it. It is no id, which other machines do not know."""
     if isinstance(run.source, Install):
         return TAG, [f"docker build --force-rm --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
     if isinstance(run.source, Build):

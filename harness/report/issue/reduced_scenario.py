@@ -1,4 +1,4 @@
-"""A scenario as one plain Python file, without the harness: its own text, and a few lines that step it and print."""
+"""A scenario as one plain Python file without the harness: its own text, and a few lines that run and print steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE_BYTES = 84
 
 @functools.cache
 def templates() -> Environment:
-    """Templates of text that no browser shows; what is put in is quoted by who puts it in."""
+    """Return the environment for templates that are not HTML; callers must quote what they insert."""
     return Environment(
         loader=PackageLoader("harness.report"),
         undefined=StrictUndefined,
@@ -32,7 +32,7 @@ def templates() -> Environment:
 
 
 def python_file(recipe: Recipe) -> str:
-    """The whole file. It needs nothing but what the scenario itself imports, and CPython 3.6 or later."""
+    """Return the file. It needs only what the scenario itself imports, and CPython 3.6 or later."""
     return _command(recipe) if recipe.script is None else _script(recipe, recipe.script)
 
 
@@ -65,7 +65,7 @@ def _limit_s(timeout_s: float) -> str:
 
 
 def literal(value: Mapping[str, Scalar] | Scalar) -> str:
-    """`value` as Python source on one line; infinities and NaN have no literal of their own."""
+    """Return `value` as Python source on one line; infinities and NaN, which have no literal, as calls of `float`."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name!r}: {literal(one)}" for name, one in value.items()) + "}"
     if isinstance(value, float) and not math.isfinite(value):
@@ -77,12 +77,12 @@ def literal(value: Mapping[str, Scalar] | Scalar) -> str:
 
 
 def source_lines(text: str) -> list[str]:
-    """The lines as Python counts them: to it a form feed, or one of Unicode's separators, ends none."""
+    """Return the lines as Python counts them: unlike `splitlines`, form feeds and Unicode separators end no line."""
     return re.split("\r\n|\r|\n", text)
 
 
 def without_main(text: str) -> str:
-    """Without `if __name__ == "__main__":` blocks: the harness imports a scenario, so they never ran."""
+    """Return the text without `if __name__ == "__main__":` blocks, which never run in the harness."""
     tree = _parsed(text)
     lines = source_lines(text)
     for node in reversed(tree.body if tree else []):
@@ -100,7 +100,7 @@ def _asks_for_main(test: ast.expr) -> bool:
 
 
 def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """What must stay at the top (docstring, imports from __future__), and the rest."""
+    """Return what must stay at the top (docstring, imports from __future__), and the rest."""
     tree = _parsed("\n".join(lines))
     last = 0
     for node in tree.body if tree else []:
@@ -115,7 +115,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _parsed(text: str) -> ast.Module | None:
-    """None for a script of another Python's syntax, which is then left as it is."""
+    """Return the syntax tree; None if the script is not valid for this Python, and is then left unchanged."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -126,7 +126,7 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def _files(recipe: Recipe, *, script: str) -> str:
-    """The lines that unpack them; "" where there are none."""
+    """Return the lines that unpack the recipe's files; "" if there are none."""
     if not recipe.files:
         return ""
     files: list[tuple[str, list[str]]] = [(repr(place), _lines(data)) for place, data in sorted(recipe.files.items())]
@@ -135,7 +135,7 @@ def _files(recipe: Recipe, *, script: str) -> str:
 
 
 def _lines(content: bytes) -> list[str]:
-    """As string literals, one for each line of a text; as base64 for what is no text."""
+    """Return the content as string literals: one for each line of text, or base64 if it is not text."""
     try:
         lines = content.decode().splitlines(keepends=True)
     except UnicodeDecodeError:

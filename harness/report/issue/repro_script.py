@@ -1,4 +1,4 @@
-"""`harness repro`: a cell as a shell script that needs no harness. What it quotes can start nothing by itself."""
+"""`harness repro`: a cell as a shell script that needs no harness. All inserted text is quoted for the shell."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from harness.report.text.clean import plain, shortened
 
 FOLDER = "/tmp/repro"
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-"""What a shell can name; an engine takes others too."""
+"""A valid name of a shell variable; an engine also accepts others."""
 START = (
     f"mkdir -p {FOLDER} && cd {FOLDER} && cat > repro.py && exec $(command -v python3 || command -v python) -u repro.py"
 )
-"""What runs inside: the script comes by stdin, so that it also reaches an engine on another machine."""
+"""The command in the container: the script comes by stdin, so that it also reaches an engine on another machine."""
 
 
 def shell(recipe: Recipe) -> str:
-    """The whole script. Credentials are not in it: they are taken from where it is started."""
+    """Return the script. It has no credentials: it takes them from the environment in which it is started."""
     recipe = without_secrets(recipe)
     script = python_file(recipe)
     told = {
@@ -66,14 +66,15 @@ def asked_for(recipe: Recipe) -> Iterator[str]:
 def _notes(recipe: Recipe) -> Iterator[str]:
     yield from asked_for(recipe)
     for place in recipe.missing:
-        yield f"Not kept by the run, and needed beside the script: {plain(place)}"
+        yield f"Needed beside the script, but not kept by the run: {plain(place)}"
     for name in recipe.run.withheld:
-        yield f"Was set too, to what may be a credential; set it before you start this: {plain(name)}"
+        yield f"Was also set, perhaps to a credential; set it before you start this script: {plain(name)}"
 
 
 def _end_mark(script: str) -> str:
-    """Return a line that the script does not have, whatever a shell drops of it: who writes a script cannot know it
-    before the script is whole.
+    """Return an end mark for a here-document: a line that the script does not have, whatever bytes a shell drops.
+
+    Nobody can write it into a script, because it is a hash of the whole script.
     """
     return f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}"
 
@@ -92,7 +93,7 @@ def _of_container(run: Container) -> dict[str, object]:
 
 
 def options(run: Container) -> list[tuple[str, ...]]:
-    """All flags of the `docker run`."""
+    """Return all flags of `docker run`."""
     environment = [("--env", f"{name}={value}") for name, value in run.environment]
     withheld = [("--env", name) for name in run.withheld]
     entrypoint = [] if run.keep_entrypoint else [("--entrypoint", "sh")]
@@ -100,12 +101,12 @@ def options(run: Container) -> list[tuple[str, ...]]:
 
 
 def arguments(run: Container) -> str:
-    """What follows the image."""
+    """Return the arguments after the image."""
     return shlex.join([*(["sh"] if run.keep_entrypoint else []), "-c", START])
 
 
 def _made(source: Source, *, pinned: bool) -> str:
-    """The lines that get the image where it is not there; none where `docker run` itself pulls it."""
+    """Return the lines that get a missing image; none if `docker run` itself pulls it."""
     if isinstance(source, Pull):
         return "" if pinned else f"    image={shlex.quote(source.reference)}"
     if isinstance(source, Build):
@@ -115,7 +116,9 @@ def _made(source: Source, *, pinned: bool) -> str:
 
 
 def build_command(source: Build) -> list[str]:
-    """Of an arg that holds a credential only the name: docker takes its value from where the script is started."""
+    """Return the `docker build` command; an arg with a credential has only its name, and docker takes the value from
+    the environment.
+    """
     told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
     given = [word for one in told for word in ("--build-arg", one)]
     return ["docker", "build", "--quiet", "--force-rm", *given, _as_argument(source.context)]
@@ -127,7 +130,7 @@ def _as_argument(path: Path) -> str:
 
 
 def dockerfile(source: Install) -> list[str]:
-    """The packages over their base. Its exec form knows no quoting but JSON's."""
+    """Return a Dockerfile that installs the packages on their base; the exec form of RUN is quoted as JSON."""
     install = ["python3", "-m", "pip", "install", "--no-cache-dir", "--", *source.packages]
     return [f"FROM {plain(source.base)}", "ENV PIP_BREAK_SYSTEM_PACKAGES=1", f"RUN {json.dumps(install)}"]
 
@@ -151,10 +154,10 @@ def _of_machine(run: Machine) -> dict[str, object]:
 
 
 def short_version(run: Machine) -> str:
-    """`3.11` of 3.11.2: as its program is called."""
+    """Return major and minor version, as in the name of the program: `3.11` for 3.11.2; `3` if it is not known."""
     return ".".join(run.version.split(".")[:2]) if _is_version(run.version) else "3"
 
 
 def _is_version(text: str) -> bool:
-    """What comes from a run's directory may be anything."""
+    """Whether the text, which comes from a run's directory and may be anything, is a version."""
     return bool(text) and all(part.isalnum() and part.isascii() for part in text.split("."))

@@ -1,4 +1,4 @@
-"""What the page shows below its tables: for each history its versions, and of those that matter all that is known."""
+"""The part of the page below its tables: each history with its versions, and the details of the important cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.report.text import numbers, signal_words, words
 from harness.report.text.clean import plain, plain_lines, version
 
 MOST_LINES = 3000
-"""Of all traces of a page together; beyond it cells have their figures alone."""
+"""The most trace lines on a page, over all cells; beyond it, cells have figures only."""
 MOST_POINTS = 90_000
 TAIL_LINES = 20
 MOST_DIFFERENCES = 60
@@ -25,7 +25,7 @@ MOST_DIFFERENCES = 60
 
 @dataclass(frozen=True, kw_only=True)
 class CellPage:
-    """All that is known of one cell. `facts` are labels and texts, `looks` rows as `traces.LOOK_COLUMNS` has them."""
+    """All details of one cell. `facts` are labels and texts; `looks` are rows with columns `traces.LOOK_COLUMNS`."""
 
     anchor: str
     shown: table.Shown
@@ -40,8 +40,7 @@ class CellPage:
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """A median; where it changed along the history, with the sign and the size of the change. `tone` is "" if it did
-    not."""
+    """A median; if it changed along the history, with the mark and the size of the change. Otherwise `tone` is ""."""
 
     text: str
     tone: str = ""
@@ -49,7 +48,7 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One version in the table of a history: ready to be shown."""
+    """One version in the table of a history, in cleaned texts."""
 
     anchor: str
     target: str
@@ -67,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Apart:
-    """What differs between the two sides of a finding. `notes`: what is the same, and what is not known."""
+    """The differences between the two sides of a finding. `notes`: what is the same, and what is not known."""
 
     finding: str
     before: str
@@ -79,8 +78,8 @@ class Apart:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """All versions of one series, lane and variant. `ends` is old → new on one line, `signals` all that was looked at,
-    each with its tone and texts as `ends.COLUMNS` has them.
+    """All versions of one series, lane and variant. `ends` is old → new on one line; `signals` has the tone of each
+    signal and its texts in the order of `old_to_new.COLUMNS`.
     """
 
     title: str
@@ -98,9 +97,9 @@ class History:
 def histories(
     tables: Sequence[table.ReportTable], result: RunResult, anchors: Mapping[str, str], in_full: frozenset[str]
 ) -> Iterator[History]:
-    """Every history, the bad ones first; one at a time, because a large run's would fill the memory.
+    """Yield every history, the bad ones first; one at a time, because those of a large run would fill the memory.
 
-    `anchors`: names for links, by cell id; `in_full`: those that have a page, as `shown_in_full`.
+    `anchors` are link names by cell id; `in_full` are the ids of the cells with details, from `shown_in_full`.
     """
     points = MOST_POINTS // max(1, sum(traces.lines_of(entry) for entry in result.cells if entry.cell_id in in_full))
     maker = _Maker(result=result, anchors=anchors, in_full=in_full, points=max(2, min(120, points)))
@@ -119,13 +118,14 @@ def _is_bad(row: table.Row, medians: Iterable[table.Row]) -> bool:
 
 
 def left_out(result: RunResult, in_full: frozenset[str]) -> int:
-    """How many cells with trials have no page of their own, because the file would become too large."""
+    """Return how many cells with trials have no details, because the file would become too large."""
     return sum(bool(entry.trials) and entry.cell_id not in in_full for entry in result.cells)
 
 
 def shown_in_full(result: RunResult) -> frozenset[str]:
-    """The ids of the cells whose traces are shown, as many as there is room for: what is bad or open comes first,
-    then the two sides of a finding.
+    """Return the ids of the cells whose traces are shown, as many as MOST_LINES allows.
+
+    The two sides of findings come first, then bad cells, undecided cells, and good ones.
     """
     sides = {(*place_of(one)[:3], version) for one in result.findings for version in (one.before, one.after)}
     measured = [entry for entry in result.cells if entry.trials]
@@ -140,7 +140,7 @@ def shown_in_full(result: RunResult) -> frozenset[str]:
 
 
 def _importance(entry: CellResult, sides: set[tuple[str, str, str, str | None]]) -> int:
-    """Small is important. The side of a boundary is worth more than one bad version among many."""
+    """Return a sort key, the most important first: a side of a finding before one bad version among many."""
     if place_of_cell(entry.cell) in sides:
         return 0
     return {"bad": 1, "unsure": 2}.get(words.cell_tone(entry.verdict), 3)
@@ -214,7 +214,7 @@ class _Maker:
         )
 
     def _apart(self, cells: Sequence[CellResult]) -> Iterable[Apart]:
-        """For each boundary of this history, once."""
+        """Yield the differences at each boundary of this history, once."""
         here = {entry.cell.image.version: entry for entry in cells}
         place = place_of_cell(cells[0].cell)[:3]
         found: dict[tuple[str | None, str], Finding] = {}
@@ -235,7 +235,7 @@ class _Maker:
 
 
 def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Level, Level]:
-    """Of step time and peak memory."""
+    """Return the levels of step time and peak memory."""
     (step_ms, _), (peak_mib, _) = cell.result.verdict.step_level, cell.result.verdict.peak_level
     step = "" if step_ms is None else numbers.milliseconds(step_ms)
     peak = "" if peak_mib is None else numbers.mebibytes(peak_mib)
@@ -250,7 +250,7 @@ def _level(cell: table.Shown, text: str, changed: table.Row | None) -> Level:
 
 
 def _told(entry: CellResult) -> Trial | None:
-    """A launch that told of itself."""
+    """Return the first launch that reported facts about its environment."""
     return next((trial for trial in entry.trials if trial.facts), None)
 
 
@@ -266,14 +266,14 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     yield "python", " ".join(str(seen[name]) for name in ("implementation", "python", "libc") if seen.get(name))
     names = ("engine", "name", "cpu", "kernel")
     yield "machine", ", ".join(str(machine[name]) for name in names if machine.get(name))
-    yield "own figures", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())
+    yield "own metrics", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())
     costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
-    yield "measuring took", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""
+    yield "cost of measuring", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""
     yield "disturbed", "; ".join(dict.fromkeys(trial.unsteady for trial in entry.trials if trial.unsteady))
 
 
 def _tail(entry: CellResult) -> list[str]:
-    """The end of what the last trial that failed wrote."""
+    """Return the end of the output of the last failed trial."""
     failed = [trial for trial in entry.trials if not trial.ended_well]
     if not failed:
         return []

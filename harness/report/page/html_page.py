@@ -1,7 +1,7 @@
-"""The report as one self-contained page: no network; light and dark, wide and narrow, and on paper.
+"""The report as one self-contained page that needs no network; light and dark, wide and narrow, and on paper.
 
-Everything that it says is in its text and tables. Charts are drawn by a script that it carries with it, from data that
-it carries with it; the page's policy lets these scripts run and no others.
+Everything that it says is in its text and tables. An embedded script draws the charts from embedded data; the page's
+content security policy lets these scripts run and no others.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _PARTS = 1000
 
 
 def render(result: RunResult, *, library: str = "") -> str:
-    """The whole page as text."""
+    """Return the page as text."""
     return encoded(result, library=library).decode()
 
 
 def encoded(result: RunResult, *, library: str = "") -> bytes:
-    """The whole page in UTF-8: of a large run it takes half of what it takes as text. Every text in it is escaped by
-    Jinja and cleaned of control characters.
+    """Return the page in UTF-8, which for a large run takes half the memory of the text.
 
-    `library` is the script of `library.chart_library`; without it there are no charts, and no script at all.
+    Jinja escapes every text and cleans it of control characters. `library` is the script of `library.chart_library`;
+    without it there are no charts and no scripts.
     """
     tables = table.tables(result)
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
@@ -89,18 +89,18 @@ def _findings(card: Card) -> Iterator[Finding]:
 
 
 class _Drawn:
-    """The drawings of a page, in the order in which the template names them, each as JSON at once."""
+    """The drawings of a page as JSON, in the order in which the template adds them."""
 
     def __init__(self) -> None:
         self.drawings: list[str] = []
 
     def add(self, drawing: Drawing) -> int:
-        """Its number."""
+        """Add a drawing and return its number."""
         self.drawings.append(_json({"chart": drawing.chart, **drawing.fill}))
         return len(self.drawings) - 1
 
     def data(self) -> Markup:
-        """All of them with their definitions, once: they are let go of."""
+        """Return all drawings with their definitions, and clear them: call this once."""
         all_of_them = charts.definitions(charts.PAGE)
         definitions = _json({name: all_of_them[name] for name in charts.DRAWN_BY_A_PAGE})
         drawings = ",".join(self.drawings)
@@ -109,7 +109,7 @@ class _Drawn:
 
 
 def _json(content: Mapping[Any, Any]) -> str:
-    """In ASCII, without a character that means something in HTML."""
+    """Return JSON in ASCII, without characters that have a meaning in HTML."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -117,7 +117,7 @@ def _json(content: Mapping[Any, Any]) -> str:
 
 
 def _inline(script: str) -> Markup:
-    """A script as the content of its element, which only its end tag would end."""
+    """Return a script as the content of its element, with end tags in it escaped."""
     return Markup(script.replace("</script", r"<\/script"))
 
 
@@ -126,7 +126,7 @@ def _own_script() -> str:
 
 
 def _policy(scripts: Iterable[str]) -> Markup:
-    """What the page may do: these very scripts, its own styles, and nothing from elsewhere."""
+    """Return the content security policy: these scripts by hash, inline styles, and nothing from elsewhere."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{each}'" for each in hashes)
     may_run = f"script-src {allowed}; " if allowed else ""
@@ -152,7 +152,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def _tip(cell: table.Shown) -> str:
-    """All that fits beside a cell: what it is, why, and its other figures."""
+    """Return the tooltip of a cell: its verdict, the reason, and its other figures."""
     entry, verdict = cell.result, cell.result.verdict
     (step_ms, _), (peak_mib, _) = verdict.step_level, verdict.peak_level
     step = "" if step_ms is None else f"step {numbers.milliseconds(step_ms)}"
@@ -162,7 +162,7 @@ def _tip(cell: table.Shown) -> str:
 
 @lru_cache(maxsize=1024)
 def _strip(of: signal_words.Strip) -> Markup:
-    """The marks of a cell, each with its group under the pointer; who cannot see them hears all of them."""
+    """Return the marks of a cell, each with its group as a tooltip, and all of them in words for screen readers."""
     marks = Markup("").join(
         Markup('<i class="{}" title="{}: {}">{}</i>').format(
             tone, name, signal_words.MEANINGS[tone], signal_words.MARKS[tone]
@@ -173,7 +173,7 @@ def _strip(of: signal_words.Strip) -> Markup:
 
 
 def _heats(tables: Sequence[table.ReportTable]) -> dict[str, int]:
-    """How hot a bad cell is, 1 to 4, by its leak beside the largest one of its table; what has no rate is hottest."""
+    """Return the shade of each bad cell, 1 to 4, by its leak relative to the largest of its table; 4 without a rate."""
     heats = {}
     for one in tables:
         bad = [cell.result for row in one.rows for cell in row.cells if cell is not None and cell.tone == "bad"]
@@ -187,7 +187,7 @@ def _rate(entry: CellResult) -> float:
 
 
 def _heat(rate: float, largest: float) -> int:
-    """A quarter of the rate is a shade less."""
+    """Return the shade: 4 for the largest rate, and one less for each factor of four below it."""
     if rate <= 0 or not math.isfinite(rate / largest):
         return _HEATS
     return max(1, _HEATS + math.ceil(math.log(rate / largest, _HEATS) - 0.5))

@@ -1,19 +1,19 @@
-// Draws the charts once they come into sight, tells of a cell under the pointer or the focus, and moves between cells by
-// arrow keys. The page says everything without it.
+// Draws the charts when they scroll into view, shows tooltips for cells, and moves between cells with the arrow keys.
+// Without this script the page lacks no information.
 const { definitions, drawings } = JSON.parse(document.getElementById("charts").textContent);
 
 // ---------------------------------------------------------------- charts
 
 async function draw(place) {
   const { chart, ...fill } = drawings[place.dataset.chart];
-  // logLevel 1: errors alone. That a trial without looks has none to draw is no cause for a warning.
+  // logLevel 1: errors only, no warnings about trials without looks.
   const options = {
     mode: "vega-lite", ast: true, actions: false, renderer: "svg", logLevel: 1, tooltip: { theme: "custom" },
   };
   try {
     await vegaEmbed(place, { ...definitions[chart], ...fill }, options);
   } catch (error) {
-    place.textContent = `This chart cannot be drawn: ${error.message}. Its figures are in the table.`;
+    place.textContent = `This chart cannot be drawn: ${error.message}. The table has its figures.`;
   }
 }
 
@@ -32,12 +32,12 @@ for (const place of places) {
   inSight.observe(place);
 }
 
-// On paper all that is unfolded is in sight.
+// In print, everything that is unfolded is in view.
 window.addEventListener("beforeprint", () => {
   [...places].filter((place) => !place.closest("details:not([open])")).forEach(drawOnce);
 });
 
-// ---------------------------------------------------------------- what a cell says
+// ---------------------------------------------------------------- tooltips
 
 const tip = document.createElement("div");
 tip.id = "tip";
@@ -66,7 +66,7 @@ for (const kind of ["mouseover", "focusin"]) {
     link ? show(link) : hide();
   });
 }
-// A focus that moves out of sight scrolls the page: what it tells goes with it.
+// When the focus moves out of view, the page scrolls: the tooltip of the focused cell must follow it.
 document.addEventListener("scroll", () => {
   const focused = document.activeElement;
   tip.hidden || !focused.matches("[data-tip]") ? hide() : show(focused);
@@ -77,7 +77,7 @@ document.addEventListener("scroll", () => {
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 for (const table of document.querySelectorAll("table.heat")) {
-  // One stop of the Tab key for a table, not one for each of its cells.
+  // The Tab key stops once per table, not at each cell.
   for (const link of [...table.querySelectorAll("[data-tip]")].slice(1)) link.tabIndex = -1;
 }
 
@@ -105,7 +105,7 @@ document.addEventListener("keydown", (event) => {
   next.focus();
 });
 
-// ---------------------------------------------------------------- links into what is folded
+// ---------------------------------------------------------------- links into folded sections
 
 function unfold() {
   const target = document.getElementById(location.hash.slice(1));

@@ -1,1 +1,1 @@
-"""What commands print on a terminal."""
+"""The output of commands on a terminal."""

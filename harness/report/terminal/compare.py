@@ -1,4 +1,4 @@
-"""Two places side by side: a table on a terminal, and the same as JSON."""
+"""The comparison of two places: a table on a terminal, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEVELS: Mapping[str, tuple[str, str]] = {
 
 
 def render(comparison: Comparison, console: Console) -> None:
-    """Write the whole comparison to `console`, at its width and in its encoding."""
+    """Write the comparison to `console`, at its width and in its encoding."""
     if comparison.together is not None:
         console.print(_text(headline.sentence(comparison.together), console), style="bold")
     for one, other in dict.fromkeys((pair.one, pair.other) for pair in comparison.pairs):
@@ -47,7 +47,7 @@ def render(comparison: Comparison, console: Console) -> None:
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison in JSON's own types; what is not known is null."""
+    """Return the comparison in JSON's own types, with null for what is not known."""
     together = comparison.together
     ready: dict[str, Any] = json_ready(
         {
@@ -63,7 +63,10 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def standing_text(measured: Measured, one: str, other: str) -> str:
-    """`slower`, `only new leaks`, `no difference`; by the columns' labels."""
+    """Return how the second place compares with the first: `slower`, `only new leaks`, `no difference shown`.
+
+    `one` and `other` are the labels of the two places.
+    """
     what = "leaks" if measured.metric == "memory" else "is bad"
     fixed: Mapping[Standing, str] = {
         "same": "both good" if measured.metric == "outcome" else "no difference shown",
@@ -85,7 +88,7 @@ def _text(text: str, console: Console) -> Text:
 
 
 def _refusals(pairs: Sequence[Pair]) -> Iterator[str]:
-    """A line for each reason, with all the cells that it is true of."""
+    """Yield a line for each reason that cells are not comparable, with these cells."""
     alike: dict[tuple[Column, Column, tuple[str, ...]], list[str]] = {}
     for pair in pairs:
         if pair.refused:
@@ -95,8 +98,9 @@ def _refusals(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def _write_pairs(pairs: Sequence[Pair], one: Column, other: Column, console: Console) -> None:
-    """Each cell's name on a line of its own, its rows beneath; all rows share the widths of their columns. Labels for
-    which there is no room are written above, and stand as A and B.
+    """Write each cell's name on its own line, and its rows below; all rows share their column widths.
+
+    Labels that do not fit stand above the table, and A and B in the header.
     """
     labels = (one.label, other.label)
     widths = _widths(pairs, labels, console)
@@ -123,8 +127,9 @@ def _header(labels: Labels) -> tuple[str, ...]:
 
 
 def _widths(pairs: Sequence[Pair], labels: Labels, console: Console) -> list[int] | None:
-    """In cells of the terminal. The last two columns are folded between words where they must be; None if that is not
-    enough.
+    """Return the column widths in characters; None if the labels do not fit.
+
+    The last two columns are folded between words if necessary.
     """
     rows = [_header(labels), *(row for some in _told(pairs, labels).values() for row in some)]
     cells = [[_text(cell, console) for cell in column] for column in zip(*rows, strict=True)]
@@ -139,7 +144,7 @@ def _widths(pairs: Sequence[Pair], labels: Labels, console: Console) -> list[int
 
 
 def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int] | None, console: Console) -> Padding:
-    """Rows under each other, folded wherever it must be if no `widths` do."""
+    """Return the rows as a grid; without `widths`, cells are folded anywhere."""
     grid = Table(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=False)
     for place in range(len(rows[0])):
         grid.add_column(width=None if widths is None else widths[place], overflow="fold")
@@ -153,7 +158,9 @@ def _cell_name(pair: Pair) -> str:
 
 
 def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
-    """Metric, the two figures, their ratio, and how the second stands. What neither side knows is left out."""
+    """Yield metric, the two figures, their ratio, and how the second compares. A metric that neither side has is left
+    out.
+    """
     by_metric = {one.metric: one for one in pair.measured}
     verdicts = [f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() for verdict in pair.verdicts]
     outcome = by_metric.get("outcome")
@@ -167,7 +174,7 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
 
 
 def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> bool:
-    """The growth of what is flat on both sides is noise; the peak of a leak is a matter of how long it ran."""
+    """Whether to leave out a metric: the growth of flat cells is noise, and the peak of a leak depends on its steps."""
     leaking = any("leak" in verdict.verdicts for verdict in verdicts)
     return leaking if measured.metric == "peak_memory" else measured.metric == "memory" and not leaking
 

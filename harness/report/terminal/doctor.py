@@ -1,4 +1,4 @@
-"""What `harness doctor` found: hosts side by side and images by GPU on a terminal, and the same as JSON."""
+"""The report of `harness doctor`: hosts side by side and images by GPU on a terminal, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness import exit_codes
 from harness.model import Noise
 from harness.model.doctor import Checkup, HostCheck, ImageFit, Wanted
 from harness.model.gpus import Gpu
@@ -25,7 +26,7 @@ METRICS = {"step_time": "step time", "peak_memory": "peak memory"}
 
 
 def render(checkup: Checkup, console: Console) -> None:
-    """Write it to `console`, at its width and in its encoding: as many hosts side by side as there is room for."""
+    """Write the checkup to `console`, at its width and in its encoding, with as many hosts side by side as fit."""
     for hosts in _groups(checkup.hosts, (console.width - 12) // HOST_WIDTH):
         console.print(_hosts_table(hosts, console))
         console.print()
@@ -44,7 +45,7 @@ def render(checkup: Checkup, console: Console) -> None:
 
 
 def to_json(checkup: Checkup) -> dict[str, Any]:
-    """The same in JSON's own types. Every field is always there; what is not known is null."""
+    """Return the checkup in JSON's own types. Every field is always there; null stands for what is not known."""
     return {
         "schema": SCHEMA,
         "matrix": checkup.matrix,
@@ -55,8 +56,8 @@ def to_json(checkup: Checkup) -> dict[str, Any]:
 
 
 def exit_code(checkup: Checkup) -> int:
-    """3 if a host cannot be used, else 0."""
-    return 3 if checkup.problems else 0
+    """Return UNAVAILABLE if a host cannot be used, else OK."""
+    return exit_codes.UNAVAILABLE if checkup.problems else exit_codes.OK
 
 
 # ---------------------------------------------------------------- hosts
@@ -87,7 +88,7 @@ def _engine(host: HostCheck) -> str:
 
 def _gpus(host: HostCheck) -> str:
     if host.host.gpus == "none":
-        return "none asked for"
+        return "none requested"
     way = host.condition.gpu_way if host.condition is not None and host.gpus else None
     return "\n".join([*map(_gpu, host.gpus), *([f"given by {way}"] if way else [])])
 
@@ -122,25 +123,24 @@ def _room(host: HostCheck) -> str:
     room, limit = host.condition.room, host.host.disk_bytes
     free = "not known" if room is None else f"{_size(room.free_bytes)} free of {_size(room.total_bytes)}"
     kept = host.condition.kept_bytes
-    return "\n".join(
-        [free, *([f"disk: {_size(limit)}"] if limit else []), *([f"{_size(kept)} of ours"] if kept is not None else [])]
-    )
+    used = [] if kept is None else [f"{_size(kept)} used by harness"]
+    return "\n".join([free, *([f"disk: {_size(limit)}"] if limit else []), *used])
 
 
 def _images(host: HostCheck) -> str:
     wanted = host.wanted
     if wanted is None:
         return ""
-    lines = [f"{wanted.images - wanted.missing} of {wanted.images} are there"]
+    lines = [f"{wanted.images - wanted.missing} of {wanted.images} present"]
     if wanted.missing_bytes:
         lines.append(f"to pull: {_size(wanted.missing_bytes)}, unpacked about {_size(wanted.unpacked_bytes)}")
     if wanted.unknown:
-        lines.append(f"size not known of {len(wanted.unknown)}")
-    return "\n".join([*lines, *(["TOO LITTLE ROOM"] if _is_short(host, wanted) else [])])
+        lines.append(f"size of {len(wanted.unknown)} not known")
+    return "\n".join([*lines, *(["NOT ENOUGH ROOM"] if _is_short(host, wanted) else [])])
 
 
 def _unknown(host: HostCheck) -> Iterator[str]:
-    """`old: size not known of ngc 20.12, ngc 22.12: nvcr.io cannot be reached`"""
+    """Yield `old: size not known of ngc 20.12, ngc 22.12: nvcr.io cannot be reached`."""
     unknown = host.wanted.unknown if host.wanted is not None else {}
     for reason in dict.fromkeys(unknown.values()):
         images = [image for image, why in unknown.items() if why == reason]
@@ -194,7 +194,7 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
 
 
 def _place(fit: ImageFit) -> tuple[str, Gpu | None]:
-    """The column of a fit: cards of one host share it that differ in nothing but which they are."""
+    """Return the column of a fit: the host, and its kind of card, which identical cards share."""
     kind = None if fit.gpu is None else replace(fit.gpu, uuid="", index=0, processes=None, parent=None)
     return fit.host, kind
 
@@ -226,7 +226,7 @@ def _fit(fit: ImageFit | None, reasons: Sequence[str], console: Console) -> Text
 
 def _where(fit: ImageFit) -> str:
     size = "" if fit.bytes is None else f" {_size(fit.bytes)}"
-    return f"here{size}" if fit.at_hand else f"pull{size}" if size else "not here"
+    return f"present{size}" if fit.at_hand else f"to pull{size}" if size else "not present"
 
 
 # ---------------------------------------------------------------- JSON

@@ -1,4 +1,4 @@
-"""A judged history of figures as text."""
+"""The verdict on a history of figures, as text."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ _KINDS = {
 
 
 def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
-    """What changed, what would have shown, and what could not be told, and `why` where nothing could."""
+    """Yield what changed, what would have shown, and what could not be judged.
+
+    `why` is the reason to print if nothing could be judged.
+    """
     count, rounds = numbers.count(len(found.versions), "version"), numbers.count(found.rounds, "round")
-    side = "less" if found.falls else "more"
-    yield f"{plain(found.history)}: {count}, {rounds}; {side} is worse, from {_share(found.limit)} on"
+    side = "lower" if found.falls else "higher"
+    yield f"{plain(found.history)}: {count}, {rounds}; {side} is worse, from a change of {_share(found.limit)} on"
     for change in found.changes:
         yield f"  {_place(change)}: {numbers.effect(change.effect)}{_chance(change)}"
     if found.noise is None:
@@ -33,7 +36,7 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
         yield f"  {_visible(found)}"
         yield f"  {_noise(found)}"
     for name in found.odd:
-        yield f"  not told: {version(name)} is far from its neighbours, in one value; measure it again, with them"
+        yield f"  not judged: {version(name)} is far from its neighbours, in one value; measure it again, with them"
     for text in found.left_out:
         yield f"  left out: {plain(text)}"
 
@@ -42,11 +45,11 @@ def _place(change: SeriesChange) -> str:
     before, after = version(change.before or ""), version(change.after)
     word = _KINDS[change.kind]
     if change.kind == "drift":
-        return f"{word} from {before} to {after}, little by little"
+        return f"gradual {word} from {before} to {after}"
     if change.before is None:
         return f"{word} {after}"
     if change.between:
-        return f"{word} after {before}, {after} at the latest ({listing(change.between)} cannot be told)"
+        return f"{word} after {before}, {after} at the latest ({listing(change.between)} cannot be judged)"
     return f"{word} {after} (after {before})"
 
 
@@ -55,19 +58,21 @@ def _chance(change: SeriesChange) -> str:
 
 
 def _visible(found: SeriesVerdict) -> str:
-    assert found.visible is not None, "whose noise is known"
+    assert found.visible is not None, "the caller checked that the noise is known"
     what = "a single version" if found.lasting == 1 else f"{found.lasting} versions in a row"
     if found.visible <= found.limit:
-        return f"would have shown: the limit, {_share(found.limit)}, of {what}; noise hides {_share(found.visible)}"
-    return f"would have shown: {_share(found.visible)}, of {what}: a change of {_share(found.limit)} may be there"
+        limit, visible = _share(found.limit), _share(found.visible)
+        return f"a change of {limit} (the limit) in {what} would have shown; noise hides changes below {visible}"
+    visible, limit = _share(found.visible), _share(found.limit)
+    return f"only a change of {visible} in {what} would have shown; one of {limit} (the limit) may be there"
 
 
 def _noise(found: SeriesVerdict) -> str:
-    assert found.noise is not None, "asked only where it is known"
+    assert found.noise is not None, "the caller checked that the noise is known"
     if found.alone:
         return (
-            f"noise: {_share(found.noise)}, from neighbouring versions, as each has one value: what the machine did "
-            "meanwhile, and a single version that is worse, cannot be told"
+            f"noise: {_share(found.noise)}, from neighbouring versions, because each has one value: a drift of the "
+            "machine looks like a change of the versions, and a single worse version cannot be judged"
         )
     return f"noise: {_share(found.noise)}, from values of one version in different rounds"
 

@@ -1,4 +1,4 @@
-"""Peak memory against throughput: a table, and a plot as SVG."""
+"""Peak memory and throughput of all settings, with their Pareto frontier: a table, and a plot as SVG."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.report.text.clean import plain
 
 
 def table(settings: Sequence[Setting]) -> str:
-    """A line for each setting, smallest first; * marks the frontier: nothing else is both smaller and faster."""
+    """Return a line for each setting, smallest first; * marks the frontier: no other setting is smaller and faster."""
     width = max(len(each.name) for each in settings)
     rows = [
         f"{'*' if each.on_frontier else ' '} {each.name.ljust(width)}  {each.peak_mib:9.1f}  {each.items_a_s:9.1f}"
@@ -26,11 +26,12 @@ def _printable(line: str) -> str:
 
 
 def svg(settings: Sequence[Setting]) -> str:
-    """Peak from left to right, items a second from bottom to top, both from 0."""
+    """Return the plot as SVG: peak memory from left to right, items a second from bottom to top."""
     return definitions.svg(drawing(settings))
 
 
 def drawing(settings: Sequence[Setting]) -> Drawing:
+    """Return the plot as a drawing of the chart `frontier`."""
     rows = [
         {"name": plain(each.name), "peak": each.peak_mib, "items": each.items_a_s,
          "tone": "good" if each.on_frontier else "dim"}

@@ -1,4 +1,4 @@
-"""What is known of a lane while it runs: its trial, the rate so far, and how long the rest may take."""
+"""The progress of a lane while it runs: its trial, the growth rate so far, and the time that is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEAST_SAMPLES = 6
 
 @dataclass(kw_only=True)
 class TrialPace:
-    """Time per trial that was really run, from the first moment on."""
+    """Measures the time since the start of the run, from which the time per trial follows. Times are in seconds."""
 
     clock: Callable[[], float]
     started_s: float = field(init=False)
@@ -25,7 +25,7 @@ class TrialPace:
 
 @dataclass(kw_only=True)
 class LaneState:
-    """One lane. `ran` counts the trials that were run now, `done` also those known from an earlier run, of `most`."""
+    """One lane. `ran` counts the trials of this run; `done`, at most `most`, also counts those of earlier runs."""
 
     pace: TrialPace
     most: int = 0
@@ -42,7 +42,7 @@ class LaneState:
 
     @property
     def count(self) -> str:
-        """`12/30`, or where nobody can know yet how many there will be: `launch 12, at most 40`."""
+        """`12/30`, or `launch 12, at most 40` if the number of launches is not known in advance."""
         if not self.most:
             return ""
         return f"{self.done}/{self.most}" if self.exact else f"launch {self.done}, at most {self.most:,}"
@@ -57,14 +57,14 @@ class LaneState:
             self.samples.append((step, rss_kib))
 
     def end_trial(self, *, reused: bool, twin: bool = False) -> None:
-        """A twin's launch is none of those that were planned."""
+        """Count a trial, but not one of an A/A replicate (`twin`), which is not among the planned ones."""
         self.done += not twin
         self.ran += not (reused or twin)
         self.most = max(self.most, self.done)
         self.begin_trial("", steps=0)
 
     def rate_kib_per_step(self) -> float | None:
-        """Growth over the last half of the steps so far; None while it would mean nothing."""
+        """Return the growth over the last half of the steps so far; None while there are too few steps or samples."""
         late = [sample for sample in self.samples if sample[0] >= self.step / 2]
         if self.step < _LEAST_STEPS or len(late) < _LEAST_SAMPLES:
             return None
@@ -72,7 +72,7 @@ class LaneState:
         return None if last_step <= first_step else (last_kib - first_kib) / (last_step - first_step)
 
     def left_s(self) -> float | None:
-        """Time left at the pace so far for all that may come; None before the first trial that was run."""
+        """Return the time left, in seconds, at the rate so far; None before the first trial of this run has ended."""
         if self.ran == 0 or self.done >= self.most:
             return None
         return self.pace.elapsed_s() / self.ran * (self.most - self.done)

@@ -1,4 +1,4 @@
-"""The live display: a line with a bar per lane, which fits any width, under the lines of finished trials."""
+"""The live display: a line with a bar for each lane, at any width, below the lines of finished trials."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFRESHES_PER_S = 4
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """What is shown of a lane."""
+    """The texts and the bar of one lane."""
 
     name: str
     bar: ProgressBar | Text
@@ -35,7 +35,7 @@ class _Row:
 
 
 class LiveProgress:
-    """Thread-safe. `display` is the context in which it is shown."""
+    """A thread-safe ProgressListener. `display` is the context in which the bars are shown."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
         self._console = console
@@ -69,7 +69,7 @@ class LiveProgress:
     ) -> None:
         with self._lock:
             self._lane(lane).end_trial(reused=reused, twin=twin)
-        if reused:  # hundreds may be known from earlier runs: the bar counts them
+        if reused:  # there may be hundreds from earlier runs: the bar alone counts them
             return
         sign, style = ("✗", "bold red") if bad else ("·", "dim")
         self._say(sign, f"{cell} #{number}: {text}", style=style)
@@ -81,7 +81,7 @@ class LiveProgress:
         return self._lanes.setdefault(name, LaneState(pace=self._pace))
 
     def _say(self, sign: str, text: str, *, style: str) -> None:
-        """One line above the bars. Not under the lock: the display takes its own, then asks for the bars."""
+        """Print one line above the bars. Do not hold the lock: the display takes its own lock, then calls `_bars`."""
         self._console.print(Text(self._spelled(sign), style=style), Text(self._spelled(text)))
 
     def _spelled(self, text: str) -> str:
@@ -98,7 +98,7 @@ class LiveProgress:
             for row in rows:
                 grid.add_row(self._text(" ".join(filter(None, (row.name, row.count, row.activity, row.seen)))))
             return grid
-        # What moves is shown whole; of the names, what there is room for.
+        # Names are cut to a fifth of the width, so that the figures fit.
         grid.add_column(max_width=width // 5)
         for ratio in (None, None, 1, None, None):
             grid.add_column(ratio=ratio)
@@ -136,12 +136,12 @@ def _left(state: LaneState) -> str:
 
 
 def _bar(state: LaneState) -> ProgressBar | Text:
-    """None where its whole length is not known."""
+    """Return the bar; an empty text if the number of launches is not known in advance."""
     if not (state.exact and state.most):
         return Text("")
     return ProgressBar(total=state.most, completed=state.done, width=_BAR_WIDTH)
 
 
 def _short(cell: str, lane: str) -> str:
-    """The cell without its lane, which the line says already."""
+    """Return the cell without its lane, which the line already names."""
     return cell.replace(f" on {lane}:", ":")

@@ -1,4 +1,4 @@
-"""What `--dry-run` prints: what a plan would do, and what it can cost."""
+"""The output of `--dry-run`: what a plan does, and the most that it can cost."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from harness.report.text import numbers
 
 
 def dry_run(plan: Explanation) -> str:
-    """All of it, a line each."""
+    """Return the plan as text: a line for the whole, then lines for each host and for what is left out."""
     left_out = f", {plan.excluded} left out" if plan.excluded else ""
     lines = [f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}; seed {plan.seed}"]
     if plan.searched:
-        lines.append("  expected: with one clear change in each search; more where it is not clear")
+        lines.append("  expected: if each search has one clear change; otherwise more")
     for host in plan.hosts:
         worst = numbers.duration(host.worst_s)
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
         lines += [
             f"  {host.name} ({host.engine}; lanes: {', '.join(host.lanes)}){share}",
-            f"    {host.launches_expected} launches take at most {worst} (all at their timeouts)",
+            f"    {host.launches_expected} launches take at most {worst} (if all reach their timeouts)",
         ]
         lines += [f"    prepare {image}" for image in host.images]
         if host.images_if_asked:
-            lines.append(f"    of these {len(host.images_if_asked)} images, only what a search asks for is got:")
+            lines.append(f"    of these {len(host.images_if_asked)} images, only those that a search needs:")
         lines += [f"      {image}" for image in host.images_if_asked]
     lines += [f"  left out: {text}" for text in plan.left_out]
-    lines.append("  how long the steps take is not known before they run; pulls and builds are not in these times")
+    lines.append("  these times do not include pulls and builds; how long the steps take is known only when they run")
     return "\n".join(lines)
 
 
 def _cells(plan: Explanation) -> str:
-    """`18 cells to run`, `12 cells to run, 6 to search`."""
+    """Return `18 cells to run` or `12 cells to run, 6 to search`."""
     run = plan.cells - plan.searched
     if not plan.searched:
         return f"{run} cells to run"

@@ -1,4 +1,4 @@
-"""What probes found, as plain tables in the columns that people know from the tools of that kind."""
+"""The results of probes as plain tables, with the columns of memory_profiler, line_profiler and valgrind."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ KIB_A_MIB = 1024
 
 
 def render(found: Sequence[Probed], directory: Path) -> str:
-    """Every probe's table, those of valgrind side by side first."""
+    """Return the tables of all probes, after a table that compares all valgrind results."""
     blocks = [*_leak_summary([each for each in found if each.leaks]), *(_block(each) for each in found)]
     text = "\n\n".join([*blocks, f"Files: {directory}"])
     return "\n".join(_clean(line) for line in text.split("\n"))
 
 
 def _clean(line: str) -> str:
-    """Without what a terminal would obey; the columns stay."""
+    """Replace characters that control a terminal, so that the columns stay aligned."""
     return "".join(letter if letter.isprintable() else "?" for letter in line.expandtabs(4))
 
 
@@ -34,8 +34,9 @@ def _block(probed: Probed) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> list[str]:
-    """Lines of columns, the first `left` ones to the left and the others to the right. Each cell is one line, cut to
-    LONGEST: names come from the image.
+    """Return the table as lines; the first `left` columns are left-aligned, the others right-aligned.
+
+    Each cell is cleaned and cut to LONGEST, because its text comes from the image.
     """
     every = [[shortened(text, most=LONGEST) for text in row] for row in (head, *rows)]
     widths = [max(len(row[place]) for row in every) for place in range(len(head))]
@@ -68,7 +69,7 @@ def _ops(probed: Probed) -> Iterator[str]:
 
 
 def _sizes(probed: Probed) -> Iterator[str]:
-    """The largest outputs, beside what the scenario's arithmetic says of them."""
+    """Yield the largest outputs, beside the sizes that the scenario's own arithmetic expects."""
     largest = sorted(probed.ops, key=lambda row: -row.bytes)[:MOST_OPS]
     if not largest or not largest[0].bytes:
         return
@@ -99,7 +100,7 @@ def _functions(probed: Probed) -> Iterator[str]:
 
 
 def _memory(table: LineTable) -> Iterator[str]:
-    """As memory_profiler prints it."""
+    """Yield the lines in the format of memory_profiler."""
     yield f"  Filename: {plain(Path(table.file).name)}, function {plain(table.name)}, memory"
     yield "  Line #    Mem usage    Increment  Occurrences   Line Contents"
     yield "  " + "=" * 61
@@ -113,7 +114,7 @@ def _memory(table: LineTable) -> Iterator[str]:
 
 
 def _times(table: LineTable) -> Iterator[str]:
-    """As line_profiler prints it, in microseconds."""
+    """Yield the lines in the format of line_profiler, in microseconds."""
     total_s = sum(row.time_s for row in table.rows)
     yield f"  Total time: {total_s:.6f} s, function {plain(table.name)}, time in microseconds"
     yield "  Line #      Hits         Time  Per Hit   % Time  Line Contents"
@@ -132,7 +133,7 @@ def _times(table: LineTable) -> Iterator[str]:
 
 
 def _leak_summary(found: Sequence[Probed]) -> list[str]:
-    """Blocks definitely lost a step: a row a variant, a column a version."""
+    """Return a table of the blocks definitely lost a step: a row for each variant, a column for each version."""
     if not found:
         return []
     versions = list(dict.fromkeys(f"{each.image.series} {each.image.version}" for each in found))
@@ -140,7 +141,7 @@ def _leak_summary(found: Sequence[Probed]) -> list[str]:
     for variant in dict.fromkeys(str(each.variant) for each in found):
         cells = {f"{x.image.series} {x.image.version}": x for x in found if str(x.variant) == variant}
         rows.append([variant, *(lost(cells[name]) if name in cells else "-" for name in versions)])
-    head = "valgrind: blocks definitely lost, a step (in all, as valgrind's own summary counts them)"
+    head = "valgrind: blocks definitely lost a step (in brackets: the total in valgrind's own summary)"
     foot = [f"  {NOT_WHOLE}"] if not_whole(found) else []
     return ["\n".join([head, *_table(["variant", *versions], rows), *foot])]
 
@@ -163,7 +164,7 @@ def _leaks(probed: Probed) -> Iterator[str]:
 
 
 def _telling(stack: Sequence[str]) -> Sequence[str]:
-    """The frames with a name, which say whose the block is; of a nameless stack the first ones."""
+    """Return the first frames with a name, which identify the owner of the block; if none has one, the first frames."""
     named = [frame for frame in stack if not frame.startswith("???")]
     return (named or stack)[:FRAMES]
 
@@ -186,7 +187,7 @@ def _tries(probed: Probed) -> Iterator[str]:
 
 
 def _out_of_memory(size: str, oom: OomReport | None) -> Iterator[str]:
-    """What the framework or the kernel said of a size that did not fit."""
+    """Yield the report of the framework or the kernel on a size that did not fit."""
     if oom is None:
         return
     wanted = f" for {_mib(oom.wanted_bytes)} MiB" if oom.wanted_bytes is not None else ""

@@ -1,6 +1,6 @@
-"""What a run tells the person who watches it: live bars on a terminal, plain lines anywhere else.
+"""The progress display of a run: live bars on a terminal, plain lines anywhere else.
 
-    with watcher(sys.stderr, os.environ) as watch: ...
+    with open_progress(sys.stderr, os.environ) as progress: ...
 
 Neither ever fails a run: a stream that is closed or cannot write a character loses that text, nothing else.
 """
@@ -26,7 +26,10 @@ Clock = Callable[[], float]
 def open_progress(
     stderr: TextIO, environ: Mapping[str, str], *, clock: Clock = time.monotonic
 ) -> AbstractContextManager[ProgressListener]:
-    """Live bars if `stderr` is a terminal that can move its cursor and nobody asked for plain text."""
+    """Return live bars if `stderr` is a terminal that can move its cursor and neither NO_COLOR nor CI is set.
+
+    Otherwise return plain lines.
+    """
     stream = LenientStream(stderr)
     if _is_live(stderr, environ):
         console = Console(file=stream, force_terminal=True, _environ=environ)  # type: ignore[arg-type]
@@ -41,7 +44,7 @@ def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
 
 @contextmanager
 def live_progress(console: Console, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
-    """One bar per lane at the foot of `console`; finished trials scroll above it."""
+    """Show one bar per lane at the foot of `console`; finished trials scroll above it."""
     live = LiveProgress(console, clock=clock)
     with live.display:
         yield live
@@ -49,14 +52,14 @@ def live_progress(console: Console, *, clock: Clock = time.monotonic) -> Iterato
 
 @contextmanager
 def plain_progress(stream: TextIO | LenientStream, *, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
-    """One line per finished trial, per image prepared and per note; no carriage returns, no colours."""
+    """Print one line per finished trial, prepared image and note, without carriage returns and colours."""
     yield PlainProgress(stream, clock=clock)
 
 
 class LenientStream:
-    """A text stream whose reader may go away: from then on what is written is dropped.
+    """A text stream whose reader may go away; from then on it drops what is written.
 
-    Losing the progress display is no reason to lose a run of hours, which is why nothing is raised here.
+    It raises nothing, because a lost progress display must not end a run of hours.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -87,7 +90,7 @@ class LenientStream:
 
 
 class PlainProgress:
-    """Thread-safe. Lines begin with their kind: `trial`, `BAD`, `image`, `note`."""
+    """A thread-safe ProgressListener. Lines begin with their kind: `trial`, `BAD`, `image`, `note`."""
 
     def __init__(self, stream: TextIO | LenientStream, *, clock: Clock) -> None:
         self._stream = stream if isinstance(stream, LenientStream) else LenientStream(stream)
@@ -108,10 +111,10 @@ class PlainProgress:
                 self._say(f"image {lane}: {image}: {text}")
 
     def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
-        """A plain log tells what ended."""
+        """Print nothing: a plain log has the end of each trial."""
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
-        """A plain log tells what ended."""
+        """Print nothing: a plain log has the end of each trial."""
 
     def trial_ended(
         self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False

@@ -1,6 +1,6 @@
 """The report on a terminal: headline, tables, findings, and what is not known.
 
-Text of images, tags, params and logs is put in as `rich.text.Text`, never as markup, after `clean.plain`.
+Text from images, tags, params and logs is cleaned by `clean.plain` and printed as `rich.text.Text`, never as markup.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yello
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
 _MOST_CARDS = 8
-"""Findings that are told in full."""
+"""Findings that are printed in full."""
 _MOST_ENDS = 6
-"""Rows of which old → new is told without being asked for it."""
+"""Rows up to which the report has old → new without `--wide`."""
 _ENDS_LEFT_OUT = "Step time, peak memory and growth, old → new: --wide, and report.html"
 
 
 def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
-    """Write the whole report to `console`, at its width and in its encoding; `wide`: with every signal of every row."""
+    """Write the report to `console`, at its width and in its encoding; `wide` adds every signal of every row."""
     pen = _Pen(console)
     pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(totals.line(result), style="dim")
@@ -61,14 +61,14 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
 
 
 def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
-    """The same for a file: no colours, `width` characters wide."""
+    """Return the report for a file: no colours, `width` characters wide."""
     file = io.StringIO()
     render(result, Console(file=file, width=width, color_system=None, legacy_windows=False), wide=wide)
     return file.getvalue()
 
 
 class _Pen:
-    """Writes plain text to a console, spelled for its encoding; nothing in it is markup or highlighted."""
+    """Writes plain text to a console in its encoding, without markup and highlighting."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -78,7 +78,7 @@ class _Pen:
         return Text(spelled(plain(text), encoding=self.console.encoding), style=style)
 
     def strip(self, of: Strip) -> Text:
-        """One mark for each group of signals. Of ten thousand cells most have the same."""
+        """Return one mark for each group of signals; cached, because most of ten thousand cells have the same."""
         if of not in self._strips:
             self._strips[of] = Text().join(self.text(signal_words.MARKS[tone], _STYLES[tone]) for tone in of)
         return self._strips[of]
@@ -87,17 +87,17 @@ class _Pen:
         return self.text(text).cell_len
 
     def line(self, text: str, *, style: str = "", before: int = 0, whole: bool = False) -> None:
-        """One text, after `before` empty lines; `whole` leaves it on one line, to be copied."""
+        """Write one text after `before` empty lines; `whole` does not wrap it, so that it can be copied."""
         self.console.print(*[""] * before, self.text(text, style), sep="\n", soft_wrap=whole)
 
     def list(self, title: str, lines: Sequence[str], *, style: str = "") -> None:
-        """A titled list, or nothing if there are no lines."""
+        """Write a titled list, or nothing if there are no lines."""
         if lines:
             self.line(title, style="bold", before=1)
             self.items(self.text(line, style) for line in lines)
 
     def items(self, texts: Iterable[Text]) -> None:
-        """Each text behind a dash, its further lines indented."""
+        """Write each text after a dash, with its further lines indented."""
         for text in texts:
             self.item(text)
 
@@ -112,7 +112,7 @@ class _Pen:
 
 
 def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -> None:
-    """What the signs mean, those of cells without a measurement beside them; `left_out`: that there is more to see."""
+    """Write what the signs mean, also those of cells without a measurement; `left_out` adds where old → new is."""
     first, *rest = (line for line in table.legend(tables) if line != table.CHANGED)
     absent = set().union(*(one.absent for one in tables))
     told = [f"{word}: {meaning}" for word, meaning in table.ABSENT.items() if word in absent]
@@ -123,7 +123,7 @@ def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -
 
 
 def _write_ends(one: ReportTable, pen: _Pen) -> None:
-    """Old → new, a line for each row."""
+    """Write old → new, a line for each row."""
     rows = [(row, line) for row in one.verdicts if (line := old_to_new.line(row))]
     if rows:
         pen.line("old → new", style="dim", before=1)
@@ -131,7 +131,7 @@ def _write_ends(one: ReportTable, pen: _Pen) -> None:
 
 
 def _write_signals(one: ReportTable, pen: _Pen) -> None:
-    """Every signal of every row, with figures, limit and what would have shown; reasons below it."""
+    """Write every signal of every row, with figures, limit and what would have shown, and the reasons below."""
     for row in one.verdicts:
         told = old_to_new.rows(row)
         if not told:
@@ -149,7 +149,7 @@ def _write_signals(one: ReportTable, pen: _Pen) -> None:
 
 
 def _write_table(one: ReportTable, pen: _Pen) -> None:
-    """The table in as few blocks as the width allows; verdict and figure of a cell on one line if that fits at once."""
+    """Write the table in as few blocks as the width allows; if one suffices, verdict and figure share a line."""
     spare = pen.console.width - sum(_widths(one, pen, wide=False))
     label = min(max(8, pen.console.width // 3, spare), _label_width(one, pen))
     room = pen.console.width - label
@@ -165,7 +165,7 @@ def _label_width(one: ReportTable, pen: _Pen) -> int:
 
 
 def _widths(one: ReportTable, pen: _Pen, *, wide: bool) -> list[int]:
-    """Each column's width with its gutter."""
+    """Return each column's width with its gutter."""
     columns = zip(*(row.cells for row in one.rows), strict=True)
     return [
         _GUTTER + max(pen.width(version), *(_cell_width(cell, pen, wide=wide) for cell in cells))
@@ -181,7 +181,7 @@ def _cell_width(cell: Shown | None, pen: _Pen, *, wide: bool) -> int:
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Column numbers, as many to a block as fit into `room`, at least one."""
+    """Yield the column numbers of each block: as many as fit into `room`, at least one."""
     block: list[int] = []
     used = 0
     for number, width in enumerate(widths):
@@ -219,7 +219,7 @@ def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
 
 
 def _write_findings(result: RunResult, pen: _Pen) -> None:
-    """A card for each, the worst first; of those beyond the first few their sentence alone."""
+    """Write a card for each finding, the worst first; beyond _MOST_CARDS only the sentence."""
     told = cards(result)
     if told:
         pen.line("Findings", style="bold", before=1)

@@ -1,4 +1,4 @@
-"""What a look of `harness watch` showed, in one line or as plain data."""
+"""The result of one registry poll of `harness watch`, in one line or as JSON-ready data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_NAMES = 6
 
 
 def line(seen: RegistryLook) -> str:
-    """`2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`"""
+    """Return `2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`."""
     begin = f"{seen.at} {seen.matrix}: "
     if seen.problem:
         return plain(f"{begin}{seen.problem}")
@@ -23,13 +23,13 @@ def line(seen: RegistryLook) -> str:
         if spots
     ]
     found = ", ".join([numbers.count(seen.images, "image"), *(changes or ["nothing new"])])
-    asked = [f"digests of {seen.digests} of {seen.tags} tags asked again"] if seen.tags else []
+    asked = [f"digests of {seen.digests} of {seen.tags} tags checked again"] if seen.tags else []
     cost = f"{numbers.count(seen.requests, 'request')}, {seen.duration_s:.1f} s"
     return plain("; ".join([f"{begin}{found}", *asked, cost, *seen.notes]))
 
 
 def as_json(seen: RegistryLook) -> dict[str, Any]:
-    """One JSON object a look. Every field is always there."""
+    """Return one JSON object for a poll. Every field is always there."""
     return {
         "matrix": seen.matrix,
         "at": seen.at,

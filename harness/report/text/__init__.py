@@ -1,1 +1,1 @@
-"""The prose of all reports: every sentence that a user reads is made here."""
+"""The prose of all reports: this room makes every sentence that a user reads."""

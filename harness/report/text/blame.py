@@ -1,4 +1,4 @@
-"""Whose fault it is, in one plain sentence. It never says more than is known."""
+"""One plain sentence that says whose fault it is, and never more than the attribution shows."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ _MOST_CONTROLS = 3
 
 
 def worst_first(result: RunResult) -> list[Attribution]:
-    """What lasts before what was fixed, then by what is wrong and how much."""
+    """Return the attributions in order of severity: lasting faults before fixed ones, then by kind and size."""
     return sorted(result.attribution, key=severity)
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
-    """`signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's fault. …`"""
+    """Return `signal leaks 24 KiB a step since 22.12, on both cards, when input is random; not the RTX 4090's …`."""
     return sentences([attribution], result)[0]
 
 
 def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[str]:
-    """One for each; those of one scenario that end alike are told together, from old to new: who, and all but what
-    happened, once.
-    """
+    """Return a sentence for each subject and fault text; attributions that share both share it, oldest first."""
     alike: dict[tuple[str, str], list[Attribution]] = {}
     for one in attributions:
         alike.setdefault((subject_of(one, result), fault_text(one, result)), []).append(one)
@@ -35,7 +33,7 @@ def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[st
 
 
 def _told(attributions: Sequence[Attribution], fault: str, result: RunResult) -> str:
-    """`leaks 7.8 KiB a step since 6.3.0, in both variants; and 2.8 KiB a step since 6.5.0, when a is 1. Layer: …`"""
+    """Return the predicate: `leaks 7.8 KiB a step since 6.3.0, in both variants; and 2.8 KiB a step since 6.5.0. …`."""
     told = sorted(attributions, key=result.attribution.index)
     layers = {one.layer for one in told if one.metric == "memory"}
     shared = layers.pop() if len(layers) == 1 else None
@@ -49,21 +47,21 @@ def _told(attributions: Sequence[Attribution], fault: str, result: RunResult) ->
 
 
 def _part(number: int, clauses: Sequence[Clause]) -> str:
-    """With its verb, unless the clause before it has the same."""
+    """Return one clause, without its verb if the clause before it has the same verb."""
     clause = clauses[number]
     is_again = number > 0 and clauses[number - 1].kind == clause.kind
     return f"{clause.again if is_again else clause.verb} {clause.when}"
 
 
 def _joined(parts: Sequence[str], tails: Sequence[str]) -> str:
-    """Where and when they share, once, at the end."""
+    """Join the parts; tails (where, and with which params) that all parts share stand once, at the end."""
     if len(set(tails)) == 1:
         return f"{', and '.join(parts)}{tails[0]}"
     return "; and ".join(part + tail for part, tail in zip(parts, tails, strict=True))
 
 
 def fault_text(attribution: Attribution, result: RunResult) -> str:
-    """`not the RTX 4090's fault; torch_ops stays good there`; "" of a version that is bad on the only lane."""
+    """Return `not the RTX 4090's fault; torch_ops stays good there`; "" if there is only one lane to blame."""
     names = Names(attribution, result)
     clauses = [_FAULTS[attribution.cause](attribution, names)]
     if attribution.unseen:
@@ -83,7 +81,7 @@ def _controls(names: Sequence[str]) -> str:
 def _unseen(attribution: Attribution, names: Names) -> str:
     variants = len({str(variant) for variant, _ in attribution.unseen})
     lanes = list(dict.fromkeys(lane for _, lane in attribution.unseen))
-    return f"{variants} of these {len(attribution.variants)} variants not known {names.on(lanes)}".rstrip()
+    return f"{variants} of these {len(attribution.variants)} variants without a result {names.on(lanes)}".rstrip()
 
 
 # ---------------------------------------------------------------- whose fault
@@ -114,7 +112,7 @@ def _gpu(attribution: Attribution, names: Names) -> str:
 
 
 def _or_of_hosts(attribution: Attribution) -> str:
-    """`, or of its host (new)`: hosts where no card is good, unless one kind of card is bad in several."""
+    """Return `, or of its host (new)` for hosts where no card is good; "" if one kind of card is bad in several."""
     hosts = {lane.host.name for lane in attribution.bad_lanes}
     doubted = sorted(hosts - {lane.host.name for lane in attribution.good_lanes})
     if not doubted or (attribution.alike and len(hosts) > 1):
@@ -143,18 +141,18 @@ def _undecided(attribution: Attribution, names: Names) -> str:
     doubts = {
         "image or lane": f"whether the image or {lanes} is at fault is undecided",
         "lane or both": f"{names.good_with(attribution)}; whether {lanes} alone is at fault is undecided",
-        "nothing good": "there is nothing good to compare with, so whose fault it is is undecided",
+        "nothing good": "there is nothing good to compare with, so the cause is undecided",
     }
     return f"{doubts[attribution.doubt or 'image or lane']}: {_way(attribution, names)}"
 
 
 def _way(attribution: Attribution, names: Names) -> str:
-    """What would tell."""
+    """Return what to do to settle the question."""
     if attribution.missing:
         return names.way_out(attribution.missing[0])
     if attribution.doubt == "nothing good" and names.oldest in attribution.images:
-        return "add an older version; if that is bad too, the scenario may do it by itself"
-    return "no cell of this matrix can tell, so add a host, or a version that runs there"
+        return "add an older version; if that is bad too, the scenario itself may be the cause"
+    return "no cell of this matrix can settle it, so add a host, or a version that runs there"
 
 
 _FAULTS: dict[str, Callable[[Attribution, Names], str]] = {

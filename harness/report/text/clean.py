@@ -1,6 +1,6 @@
-"""Makes text of unknown origin harmless: what an image, tag, param or log says may not act on a screen or a page.
+"""Make text of unknown origin harmless: text from images, tags, params and logs must not control a screen or a page.
 
-The escaping of each format (HTML, Markdown, XML) is done where that format is written; this is what all need.
+This module does what all formats need; each format (HTML, Markdown, XML) does its own escaping where it is written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPELLINGS = str.maketrans(
 
 
 def plain(text: str) -> str:
-    """`text` as one line: no escape sequences, no control, bidirectional or invisible characters.
+    """Return `text` as one line: no escape sequences, no control, bidirectional or invisible characters.
 
     Characters that XML 1.0 forbids (lone surrogates, noncharacters) become U+FFFD.
     """
@@ -37,7 +37,7 @@ def _harmless(character: str) -> str:
 
 
 def version(text: str) -> str:
-    """`plain(text)`, with a digest as short as Docker shows it: `sha256:0123456789ab`."""
+    """Return `plain(text)`, with a digest as short as Docker shows it: `sha256:0123456789ab`."""
     return _DIGEST.sub(r"\1", plain(text))
 
 
@@ -51,18 +51,18 @@ def _indentation(line: str) -> str:
 
 
 def plain_lines(text: str, *, most: int) -> list[str]:
-    """The last `most` lines of `text`, each as `plain` has it."""
+    """Return the last `most` lines of `text`, each cleaned by `plain`."""
     return [plain(line) for line in text.rstrip().splitlines()[-most:]]
 
 
 def shortened(text: str, *, most: int) -> str:
-    """`plain(text)`, cut to `most` characters with an ellipsis."""
+    """Return `plain(text)`, cut to `most` characters with an ellipsis."""
     line = plain(text)
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
 def spelled(text: str, *, encoding: str) -> str:
-    """`text` as `encoding` can write it: signs in words of ASCII, anything else that is missing as `?`."""
+    """Return `text` as `encoding` can write it: known signs in an ASCII spelling, other missing characters as `?`."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""One fault in words: what it does and how much, since when, on which lanes, and with which params."""
+"""The clause for one fault: what it does and how much, since when, on which lanes, and with which params."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.model import SIGNALS, Attribution, CellResult, Effect, Episode, Finding, Lane, Pull, RunResult, signal_of
 from harness.model.episodes import EpisodeBounds, Order, bounds_of, met, sign_of, span
 from harness.report.bad_ranges import place_of, place_of_cell
-from harness.report.text import phrases
+from harness.report.text import finding_phrases
 from harness.report.text.clean import plain, version
 from harness.report.text.lane_names import Names
 from harness.report.text.param_rule import when_text
@@ -17,9 +17,10 @@ from harness.report.text.param_rule import when_text
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """`leaks 7.8 KiB a step`, after another leak `7.8 KiB a step`; `since 6.3.0`; `, on both cards, when a is 1`.
+    """The parts of a clause.
 
-    `kind`: clauses of one kind share their verb.
+    `verb` is `leaks 7.8 KiB a step`, and `again` its short form after another leak, `7.8 KiB a step`; `when` is
+    `since 6.3.0`, `tail` is `, on both cards, when a is 1`. Clauses of one `kind` share their verb.
     """
 
     kind: str
@@ -30,22 +31,25 @@ class Clause:
 
 
 def clause_of(attribution: Attribution, result: RunResult) -> Clause:
+    """Return the clause for one attribution."""
     names = Names(attribution, result)
     found = [one.finding for one in attribution.episodes]
     size = size_of(attribution, result)
     when, where = _when_and_where(attribution, result, names)
     return Clause(
         kind=sign_of(found[0]),
-        verb=phrases.verb(found, size),
-        again=phrases.again(found[0], size),
+        verb=finding_phrases.verb(found, size),
+        again=finding_phrases.again(found[0], size),
         when=when,
         tail="".join(f", {part}" for part in (where, when_text(attribution)) if part),
     )
 
 
 def subject_of(attribution: Attribution, result: RunResult) -> str:
-    """`signal`, `multidict`, `multidict: headers`: the series where there are several or it is a package's name; with
-    one of these its scenario, unless that is the only one of both.
+    """Return the subject of the sentence: `signal`, `multidict` or `multidict: headers`.
+
+    It is the scenario if the run has one series, of pulled images. It is the series alone if that is not of pulled
+    images, has no other scenario, and no other series has this scenario. Otherwise it is both.
     """
     series = {block.series.name: block.series for block in result.plan.blocks}
     pairs = {(block.series.name, block.variant.scenario.name) for block in result.plan.blocks}
@@ -58,7 +62,7 @@ def subject_of(attribution: Attribution, result: RunResult) -> str:
 
 
 def severity(attribution: Attribution) -> tuple[bool, int, float]:
-    """The worst is the least: what lasts, then failures, what grows, levels and values; then by size."""
+    """Return a sort key, the worst first: lasting faults, then failures, growth, levels and values; then by size."""
     found = [one.finding for one in attribution.episodes]
     known = [one.effect for one in found if one.effect is not None]
     largest = max((abs(math.log(one.value)) if one.unit == "ratio" and one.value > 0 else one.value for one in known),
@@ -73,7 +77,7 @@ def _rank(finding: Finding) -> int:
 
 
 def order_of(attribution: Attribution, result: RunResult) -> Order:
-    """The versions of its series and their positions."""
+    """Return the versions of the attribution's series with their positions, 0 for the oldest."""
     block = next(block for block in result.plan.blocks if block.series.name == attribution.series)
     return {cell.image.version: place for place, cell in enumerate(block.cells)}
 
@@ -82,7 +86,7 @@ def order_of(attribution: Attribution, result: RunResult) -> Order:
 
 
 def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[EpisodeBounds, ...]]:
-    """Of each bad lane, as narrow as its variants allow together: they may be one."""
+    """Return the bounds of the episodes on each bad lane, as narrow as all its variants together allow."""
     of: dict[Lane, dict[object, list[EpisodeBounds]]] = {}
     for one in attribution.episodes:
         finding = one.finding
@@ -92,7 +96,7 @@ def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[Epis
 
 def _one(same: Sequence[EpisodeBounds]) -> EpisodeBounds:
     found = met(same)
-    assert found is not None, "variants are told together only if their episodes may be one"
+    assert found is not None, "variants share an attribution only if their episodes may be one"
     return found
 
 
@@ -111,7 +115,7 @@ def _when_and_where(attribution: Attribution, result: RunResult, names: Names) -
 
 
 def _together(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, ...] | None:
-    """Of all lanes, if what happened on them may have happened at the same versions."""
+    """Return the bounds that all lanes share; None if the lanes must have changed at different versions."""
     if len({len(one) for one in lanes}) > 1:
         return None
     found = [met(same) for same in zip(*lanes, strict=True)]
@@ -120,7 +124,7 @@ def _together(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds
 
 
 def _vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
-    """What says most comes first: with a last good version, and few that cannot be told."""
+    """Return a sort key, the most precise first: bounds with a last good version, then few undecided versions."""
     last, first = several[0].begins or (-1, several[0].seen)
     return last < 0, first - last
 
@@ -128,35 +132,36 @@ def _vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
 def _when(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str]) -> str:
     only = several[0]
     if len(several) == len(attribution.images) == 1 and only.begins is not None and only.begins[0] < 0:
-        return f"in {version(attribution.images[0])}{phrases.fixed(only, versions)}"
-    return " and ".join(phrases.when(one, versions) for one in several)
+        return f"in {version(attribution.images[0])}{finding_phrases.fixed(only, versions)}"
+    return " and ".join(finding_phrases.when(one, versions) for one in several)
 
 
 # ---------------------------------------------------------------- how much
 
 
 def size_of(attribution: Attribution, result: RunResult) -> str:
-    """The size of what it does, over all places; of what grows in each of its versions, too."""
+    """Return the size of the fault in words, over all its places; growth rates also over all its versions."""
     order = order_of(attribution, result)
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
     known = [one.finding.effect for one in attribution.episodes if one.finding.effect is not None]
     grown = [each for one in attribution.episodes for each in _growths(one, result, order, cells)]
-    size = phrases.sizes(known + grown)
+    size = finding_phrases.sizes(known + grown)
     if not attribution.episodes[0].depth:
         return size
     sides = [place_of_cell_at(one.finding, one.finding.before) for one in attribution.episodes]
     before = [growth_of(cells[side], attribution.metric) for side in sides if side in cells]
-    return phrases.more(size, phrases.sizes([one for one in before if one is not None]))
+    return finding_phrases.more(size, finding_phrases.sizes([one for one in before if one is not None]))
 
 
 def place_of_cell_at(finding: Finding, version: str | None) -> tuple[str, ...]:
+    """Return `place_of_cell` for one version at the place of `finding`."""
     return *place_of(finding)[:3], version or ""
 
 
 def _growths(
     episode: Episode, result: RunResult, order: Order, cells: dict[tuple[str, str, str, str], CellResult]
 ) -> Iterator[Effect]:
-    """The rates of its versions, up to where it got worse."""
+    """Yield the growth rates of the episode's versions, up to the version where the growth got worse."""
     finding = episode.finding
     if signal_of(finding.metric).kind != "growth":
         return
@@ -172,7 +177,7 @@ def _growths(
 
 
 def growth_of(entry: CellResult, metric: str) -> Effect | None:
-    """What a cell shows of a growth, if it is bad there."""
+    """Return the growth rate of a cell; None unless the cell is bad in `metric`."""
     verdict = entry.verdict
     if metric == "memory" and "leak" in verdict.verdicts and verdict.rate_kib_per_step is not None:
         return Effect(value=verdict.rate_kib_per_step, unit=signal_of(metric).unit, ci=verdict.rate_ci)

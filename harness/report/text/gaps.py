@@ -1,4 +1,4 @@
-"""What a reader must not take for good: not measured, not decided, not to be seen, or never looked at."""
+"""What a reader must not mistake for good: cells and signals that were not measured, not decided or not checked."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from harness.report.text import sensitivity, signal_words, words
 from harness.report.text.clean import plain, shortened, version
 
 _PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
-"""Where an image is named, before what became of it: `matrix.yaml:5: series.six.versions[0]: `."""
-_SO_FAR = "fewer launches than its verdict needs; the same sweep again goes on from here"
+"""The place of an image in its matrix file, in front of a reason: `matrix.yaml:5: series.six.versions[0]: `."""
+_SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"
 _LIMIT_NONE = "the limit is none"
 _NO_METRICS = "the scenario returns none"
 _NOT_MEASURED = "not measured"
 _MOST_SCENARIOS = 3
 Groups = dict[tuple[str, str, str], list[CellResult]]
-"""By what is not known, the place, and the reason."""
+"""Cells by what is not known, the place, and the reason."""
 
 
 def lines(result: RunResult) -> list[str]:
-    """What was not measured as planned, not decided, or not to be seen: a line for each verdict or signal, series, lane
-    and reason.
+    """Return a line for each verdict or signal, series, lane and reason not measured as planned or not decided.
 
-    An image's reason is told without its place in the file: versions that share it share the line. What a host could
-    not do as a whole is among its `troubles`, and what a search did not need is no gap.
+    The reason for an image omits the image's place in the file, so that versions with the same reason share a line.
+    The problem of a whole host is in `words.troubles`, and what a search did not need is no gap.
     """
     told: Groups = {}
     for what, reason, entry in [*_undecided(result), *_provisional(result)]:
@@ -37,7 +36,7 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     host_problems = {state.problem for state in result.hosts}
     for entry in result.cells:
         known = words.tone(entry.verdict.verdict) in ("good", "bad")
-        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # after the place of a range
+        named = f"{entry.cell.image.series} {entry.cell.image.version}: "  # a reason may name the image after its place
         reason = _PLACE.sub("", entry.problem if known else words.why(entry)).removeprefix(named)
         if (reason or not known) and reason not in host_problems and not sensitivity.is_needless(entry):
             name = f"{entry.verdict.verdict}{', launched once' if words.is_seen_once(entry) else ''}"
@@ -51,7 +50,7 @@ def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
 
 
 def _blind(result: RunResult) -> Iterator[str]:
-    """A line for each signal that is blind or suspect in a cell, by place and reason."""
+    """Yield a line for each blind or suspect signal, place and reason."""
     told: dict[tuple[str, str, str, str], list[tuple[CellResult, SignalVerdict]]] = {}
     for entry in result.cells:
         for name in _open_signals(entry):
@@ -63,8 +62,9 @@ def _blind(result: RunResult) -> Iterator[str]:
 
 
 def _open_signals(entry: CellResult) -> list[str]:
-    """Those of which a line is wanted: a cell that is undecided in its memory or its outcome has one for that, and one
-    that lacks launches for all of them.
+    """Return the blind and suspect signals of a cell that `_undecided` and `_provisional` leave to `_blind`.
+
+    An undecided cell already has a line for its memory or outcome, and a provisional cell has one for all its signals.
     """
     own = "none" if entry.verdict.provisional else words.tone(entry.verdict.verdict)
     told = ("memory", "outcome") if own != "good" else ()
@@ -75,7 +75,7 @@ def _open_signals(entry: CellResult) -> list[str]:
 
 
 def _range(name: str, some: Sequence[SignalVerdict]) -> str:
-    """`step time: only ±35 % would have shown (limit 10 %)`, of several the coarsest; or `setup time: suspect`."""
+    """Return `step time: only ±35 % would have shown (limit 10 %)`, for the coarsest cell; or `setup time: suspect`."""
     if some[0].seen == "suspect":
         return f"{signal_words.signal_of(name).title}: suspect"
     return signal_words.blindness(name, max(some, key=lambda one: one.visible or 0.0))
@@ -93,19 +93,21 @@ def _line(what: str, place: str, reason: str, *, cells: Sequence[Cell]) -> str:
     return f"{what}: {some} ({place}, {which}){': ' if reason else ''}{reason}"
 
 
-# ---------------------------------------------------------------- never looked at
+# ---------------------------------------------------------------- not checked
 
 
 def asides(result: RunResult) -> list[str]:
-    """What a reader of the whole report should know of what it does not show."""
+    """Return lines on what the report does not show: the sensitivity, the signals not checked, the cells not run."""
     return [
         text for text in (sensitivity.quiet_text(result), *not_looked_at(result), sensitivity.needless(result)) if text
     ]
 
 
 def not_looked_at(result: RunResult) -> list[str]:
-    """What good says nothing about, as one line, or none: `not looked at: peak GPU memory (no GPU); in train: results
-    (the scenario returns none)`. A group of signals that has none is told as one.
+    """Return at most one line that names the signals about which good says nothing.
+
+    `not checked: peak GPU memory (no GPU); in train: results (the scenario returns none)`. A group in which no signal
+    was checked, for one reason, stands as the group.
     """
     cells: dict[str, list[CellResult]] = {}
     for entry in result.cells:
@@ -120,11 +122,11 @@ def not_looked_at(result: RunResult) -> list[str]:
     parts = [_reasoned([one for one in first if one in everywhere])]
     parts += [f"in {_some(names)}: {_reasoned(those)}" for those, names in some_where.items() if those]
     told = "; ".join(filter(None, parts))
-    return [f"not looked at: {told}"] if told else []
+    return [f"not checked: {told}"] if told else []
 
 
 Unseen = tuple[str, str]
-"""The name of a signal, or of a group of them, and why it was not looked at."""
+"""The name of a signal or of a group of signals, and why it was not checked."""
 
 
 def _reasoned(those: Iterable[Unseen]) -> str:
@@ -140,7 +142,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
-    """Of one scenario's cells: what none of them looked at."""
+    """Return what was checked in none of these cells of one scenario."""
     reasons = _reasons(cells)
     found: list[Unseen] = []
     for group in GROUPS:
@@ -156,7 +158,7 @@ def _unseen(cells: Sequence[CellResult]) -> list[Unseen]:
 
 
 def _reasons(cells: Sequence[CellResult]) -> Mapping[str, str]:
-    """By signal: why none of these cells looked at it."""
+    """Return, by signal, why it was checked in none of these cells."""
     scenario = cells[0].cell.variant.scenario
     found: dict[str, str] = {}
     for name in [name for name, one in SIGNALS.items() if one.kind != "observation"]:
@@ -175,7 +177,7 @@ def _is_off(name: str, scenario: Scenario) -> bool:
 
 
 def _is_known(cells: Iterable[CellResult]) -> bool:
-    """Whether anything is known of signals: runs of before there were any tell nothing of them."""
+    """Return whether any signal was recorded: runs of early versions of the harness have none."""
     return any(entry.verdict.signals for entry in cells)
 
 

@@ -15,13 +15,13 @@ _ABSENT = "no step returned"
 
 
 def sentence(result: RunResult) -> str:
-    """What the run found, in one line of plain English; what is not known is said too."""
+    """Return what the run found and what it could not decide, in one line of plain English."""
     return _SENTENCES[result.verdict](result)
 
 
 def _regression(result: RunResult) -> str:
     if not result.attribution:
-        return f"{_bad_cells(result)}, but the history does not say since which version."
+        return f"{_bad_cells(result)}, but the history does not show since which version."
     top = blame.worst_first(result)[: blame.MOST_AT_THE_TOP]
     rest = len(result.attribution) - len(top)
     more = f" And {numbers.count(rest, 'further fault')} below." if rest > 0 else ""
@@ -40,7 +40,7 @@ def _infrastructure(result: RunResult) -> str:
 
 
 def _is_untested(cell: CellResult) -> bool:
-    """Whether it should have been measured and was not."""
+    """Whether the cell should have been measured but was not."""
     return cell.verdict.verdict == "untested" and cell.cell.excluded is None and not is_needless(cell)
 
 
@@ -55,14 +55,12 @@ def _inconclusive(result: RunResult) -> str:
 
 
 def _open(result: RunResult) -> list[str]:
-    """What is not decided of cells that are good otherwise: changes seen in too few launches, and limits that could not
-    be kept.
-    """
+    """Return what is not decided in otherwise good cells: changes seen in too few launches, and blind signals."""
     return [*_suspects(result), *_blind(result)]
 
 
 def _suspects(result: RunResult) -> list[str]:
-    """`six 1.16.0: step time is 300 times that of the version before, by 1 launch`: what matters most of each cell."""
+    """Return the suspect signal that matters most in each good cell: `six 1.16.0: step time is 300 times that of …`."""
     told = []
     for cell in result.cells:
         name = signal_words.matter(cell.verdict) if cell.verdict.verdict in GOOD else None
@@ -83,7 +81,7 @@ def _blind(result: RunResult) -> list[str]:
         return list(absent)
     more = f" and {len(titles) - _MOST_TITLES} more" if len(titles) > _MOST_TITLES else ""
     shown = f"{', '.join(titles[:_MOST_TITLES])}{more}" if more else words.together(titles)
-    return [f"{shown} could not be told as finely as the limit asks in {numbers.count(len(good), 'cell')}"]
+    return [f"{shown} could not be measured as finely as the limit requires in {numbers.count(len(good), 'cell')}"]
 
 
 def _interrupted(result: RunResult) -> str:
@@ -91,7 +89,7 @@ def _interrupted(result: RunResult) -> str:
     cells = numbers.count(len(result.cells), "cell")
     early = sum(cell.verdict.provisional for cell in result.cells)
     sure = f", {early} of them in too few launches to be called good" if early else ""
-    told = f"Interrupted with {done} of {cells} measured{sure}; the same sweep again goes on from here."
+    told = f"Interrupted with {done} of {cells} measured{sure}; run the same sweep again to continue."
     seen = [*_bad_so_far(result), *_suspects(result)]
     return f"{told} So far: {'; '.join(seen)}." if seen else told
 
@@ -111,8 +109,12 @@ def _ok(result: RunResult) -> str:
     if all(is_needless(cell) for cell in result.cells if words.tone(cell.verdict.verdict) == "none"):
         return f"Nothing bad in the {good} of {cells} that were run; the other {len(tones) - good} were not."
     if not good:
-        return f"Nothing was run: of {cells}, all are excluded or cannot run there."
+        return f"Nothing was run: {_all_of(len(tones))} excluded or cannot run there."
     return f"Nothing bad: {good} of {cells} good, the rest not measured."
+
+
+def _all_of(cells: int) -> str:
+    return "the only cell is" if cells == 1 else f"all {cells:,} cells are"
 
 
 _SENTENCES: dict[str, Callable[[RunResult], str]] = {

@@ -1,4 +1,4 @@
-"""What the lanes of a fault are called in sentences: a card by its name where that names one lane only."""
+"""The names of lanes in sentences about a fault: the name of the card, where only one lane has it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from harness.report.bad_ranges import place_of_cell
 from harness.report.text import words
 from harness.report.text.clean import plain, version
 
-HERE = "here"
-"""The usual name of the one host of a matrix; a sentence has no such noun."""
+LOCAL = "local"
+"""The default host's name; a sentence calls that host `this machine`."""
 
 
 def host_name(name: str) -> str:
-    return "this machine" if name == HERE else f"host {plain(name)}"
+    """Return the host's name with its noun: `host old`, or `this machine`."""
+    return "this machine" if name == LOCAL else f"host {plain(name)}"
 
 
 class Names:
-    """The lanes of one attribution. Where the run has a single host, and that no card of a name, nothing is said."""
+    """The lanes of one attribution in words; "" in a run with one host and one lane, unless that has a named card."""
 
     def __init__(self, attribution: Attribution, result: RunResult) -> None:
         self._cells = result.cells
@@ -31,52 +32,54 @@ class Names:
         self._is_only = len(hosts) == len(self._lanes) == 1
 
     def one(self, lane: Lane) -> str:
+        """Return `the RTX 4090` if only this lane has that card, otherwise the lane's full name."""
         twins = [other for other in self._lanes if other.gpu == lane.gpu]
         if _has_name(lane) and len(twins) == 1:
             return f"the {plain(lane.gpu or '')}"
-        return host_name(HERE) if lane.gpu is None and lane.host.name == HERE else words.lane_text(lane)
+        return host_name(LOCAL) if lane.gpu is None and lane.host.name == LOCAL else words.lane_text(lane)
 
     def on(self, lanes: Sequence[Lane]) -> str:
-        """`on both cards`; "" where there is nothing to tell it from."""
+        """Return `on both cards`; "" if there is no other lane."""
         return "" if self._is_only and not any(map(_has_name, lanes)) else f"on {self.all_of(lanes)}"
 
     def all_of(self, lanes: Sequence[Lane]) -> str:
-        """`the RTX 4090`, `both cards`, `all 3 hosts`, `old and new`."""
+        """Return `the RTX 4090`, `both cards`, `all 3 hosts` or `old and new`."""
         if len(lanes) < 2 or set(lanes) != set(self._lanes):
             return words.together([self.one(lane) for lane in lanes])
         kinds = f"{self.kind(lanes)}s"
         return f"both {kinds}" if len(lanes) == 2 else f"all {len(lanes)} {kinds}"
 
     def kind(self, lanes: Sequence[Lane]) -> str:
+        """Return the noun for these lanes: `card`, `host`, or `lane` if only some of them have a GPU."""
         if all(lane.gpu is not None for lane in lanes):
             return "card"
         return "host" if all(lane.gpu is None for lane in lanes) else "lane"
 
     def blamed(self, lanes: Sequence[Lane]) -> str:
-        """`the RTX 4090`, `host new`"""
+        """Return `the RTX 4090` or `host new`."""
         return words.together([self.one(lane) if lane.gpu else host_name(lane.host.name) for lane in lanes])
 
     def faults(self, lanes: Sequence[Lane]) -> str:
-        """`the RTX 4090's fault`, `the fault of a and b`"""
+        """Return `the RTX 4090's fault` or `the fault of a and b`."""
         name = self.blamed(lanes)
         return f"{name}'s fault" if name.startswith(("the ", "this ")) and len(lanes) == 1 else f"the fault of {name}"
 
     def good_with(self, attribution: Attribution) -> str:
-        """`the same image is good on the RTX 3090`"""
+        """Return `22.12 is good on the RTX 3090` or `the same images are good on the RTX 3090`."""
         image = version(attribution.images[0]) if len(attribution.images) == 1 else "the same images"
         verb = "is" if len(attribution.images) == 1 else "are"
         return f"{image} {verb} good on {words.together([self.one(lane) for lane in attribution.good_lanes])}"
 
     def way_out(self, cell: Cell) -> str:
-        """What to run, or what else to do where it was run already."""
+        """Return the instruction that settles the question with this cell: run it, or give it more steps."""
         what = f"{version(cell.image.version)} {self.on([cell.lane])}".rstrip()
         tried = next((one.verdict for one in self._cells if place_of_cell(one.cell) == place_of_cell(cell)), None)
         if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
-            return f"{what} would tell, but is {tried.verdict} after {tried.trials} launches: give it more steps"
+            return f"{what} would settle it, but is {tried.verdict} after {tried.trials} launches: give it more steps"
         left_out = ", which the matrix leaves out," if cell.excluded is not None else ""
-        return f"run {what}{left_out} to tell"
+        return f"run {what}{left_out} to settle it"
 
 
 def _has_name(lane: Lane) -> bool:
-    """Whether its GPU is called by a name, not by a number or by `all`."""
+    """Whether the lane's GPU has a name, not a number or `all`."""
     return lane.gpu is not None and lane.gpu not in ("all", "each") and any(map(str.isalpha, lane.gpu))

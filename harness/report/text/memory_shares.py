@@ -1,4 +1,4 @@
-"""How much of a growth each layer of memory holds, in sentences: what a reader would otherwise ask first."""
+"""Sentences on how much of a growth each layer of memory holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.report.text import numbers
 
 
 def growth_lines(trial: Trial) -> Iterator[str]:
-    """Between the first and the last look of a launch, each after gc.collect."""
+    """Yield a sentence for each layer: its growth between the first and the last look, each after gc.collect."""
     looks = trial.trace.looks if trial.trace is not None else ()
     if len(looks) < 2 or looks[-1].step <= looks[0].step:
         return
@@ -20,7 +20,7 @@ def growth_lines(trial: Trial) -> Iterator[str]:
     if first.blocks is not None and last.blocks is not None:
         each = (last.blocks - first.blocks) / steps
         yield f"Python objects: {numbers.number(each)} more allocated blocks a step."
-    yield from _given_back(last)
+    yield from _released(last)
 
 
 def _grown(what: str, first_kib: float | None, last_kib: float | None, steps: int) -> Iterator[str]:
@@ -28,13 +28,13 @@ def _grown(what: str, first_kib: float | None, last_kib: float | None, steps: in
         yield f"{what}: {numbers.rate((last_kib - first_kib) / steps)} between the first and last look."
 
 
-def _given_back(last: Look) -> Iterator[str]:
-    """What garbage collection and malloc_trim gave back at the end: growth that they give back is no leak."""
-    yield from _back("gc.collect", last.rss_before_kib, last.rss_kib)
-    yield from _back("malloc_trim", last.rss_kib, last.rss_trimmed_kib)
+def _released(last: Look) -> Iterator[str]:
+    """Yield what gc.collect and malloc_trim released at the end: growth that they release is no leak."""
+    yield from _released_by("gc.collect", last.rss_before_kib, last.rss_kib)
+    yield from _released_by("malloc_trim", last.rss_kib, last.rss_trimmed_kib)
 
 
-def _back(what: str, before_kib: float | None, after_kib: float | None) -> Iterator[str]:
+def _released_by(what: str, before_kib: float | None, after_kib: float | None) -> Iterator[str]:
     if before_kib is not None and after_kib is not None:
         mib = (before_kib - after_kib) / 1024
-        yield f"{what} at the end gave back {numbers.mebibytes(mib) if mib > 0.1 else 'nothing'}."
+        yield f"{what} at the end released {numbers.mebibytes(mib) if mib > 0.1 else 'nothing'}."

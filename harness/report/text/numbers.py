@@ -1,4 +1,4 @@
-"""How numbers are written, in all reports alike: three significant digits, with a unit that suits their size."""
+"""The format of numbers in all reports: three significant digits, with a unit that suits their size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.model import Effect, Interval
 
 
 def number(value: float, *, zeros: bool = False) -> str:
-    """Three significant digits, never in exponents: `7.84`, `0.00282`, `1,234`. `zeros` keeps those at the end."""
+    """Return three significant digits without an exponent: `7.84`, `0.00282`, `1,234`. `zeros` keeps trailing zeros."""
     if not math.isfinite(value):
         return "unknown"
     if value == 0:
@@ -22,7 +22,7 @@ def number(value: float, *, zeros: bool = False) -> str:
 
 
 def rough(value: float) -> str:
-    """Two significant digits, as many as a launch on a busy machine repeats: `7.8`, `24`, `1.0`, `310`."""
+    """Return two significant digits, as many as repeated launches on a busy machine agree in: `7.8`, `24`, `310`."""
     if value == 0 or not math.isfinite(value):
         return number(value)
     rounded = float(f"{value:.1e}")
@@ -30,24 +30,26 @@ def rough(value: float) -> str:
 
 
 def between(interval: Interval) -> str:
+    """Return `7.83 to 7.85`."""
     low, high = interval
     return f"{number(low)} to {number(high)}"
 
 
 def percent(fraction: float) -> str:
-    """A change as a signed percentage: 0.123 is `+12.3 %`."""
+    """Return a change as a signed percentage: 0.123 is `+12.3 %`."""
     sign = "+" if fraction > 0 else ""
     return f"{sign}{number(100 * fraction)} %"
 
 
 def rate(kib_per_step: float) -> str:
+    """Return `7.84 KiB/step`; from 1024 KiB on in MiB."""
     if abs(kib_per_step) >= 1024:
         return f"{number(kib_per_step / 1024)} MiB/step"
     return f"{number(kib_per_step)} KiB/step"
 
 
 def milliseconds(value_ms: float) -> str:
-    """A duration in the unit that suits it, with all three digits, so that neighbours in a table compare well."""
+    """Return a duration in µs, ms or s, always with three digits, so that neighbours in a table compare well."""
     if abs(value_ms) >= 1000:
         return f"{number(value_ms / 1000, zeros=True)} s"
     if abs(value_ms) < 0.1:
@@ -56,11 +58,12 @@ def milliseconds(value_ms: float) -> str:
 
 
 def mebibytes(value_mib: float) -> str:
+    """Return `31.2 MiB`; from 1024 MiB on in GiB."""
     return f"{number(value_mib / 1024)} GiB" if abs(value_mib) >= 1024 else f"{number(value_mib)} MiB"
 
 
 def duration(seconds: float) -> str:
-    """`8 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Return `8 s`, `3 min 20 s` or `2 h 5 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -72,11 +75,12 @@ def duration(seconds: float) -> str:
 
 
 def probability(p: float) -> str:
+    """Return `p = 0.003` or `p < 0.0001`."""
     return "p < 0.0001" if p < 0.0001 else f"p = {number(p)}"
 
 
 def count(amount: int, noun: str) -> str:
-    """`1 trial`, `2 trials`, `1,200 trials`."""
+    """Return `1 trial`, `2 trials` or `1,200 trials`."""
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
@@ -84,21 +88,21 @@ _ONE = {"files": "file", "threads": "thread", "processes": "process", "zombies":
 
 
 def amount(value: float, unit: str) -> str:
-    """`0.5 files/step`, `1 file/step`."""
+    """Return `0.5 files/step` or `1 file/step`."""
     told, (noun, slash, per) = number(value), unit.partition("/")
     return f"{told} {_ONE.get(noun, noun) if told == '1' else noun}{slash}{per}".rstrip()
 
 
 def change(value: Effect) -> str:
-    """A ratio without its interval, as short as a table wants it: `5.62×`, or near 1 `+12.3 %`."""
+    """Return a ratio without its interval, for tables: `5.62×`, or between 0.5 and 2 `+12.3 %`."""
     return _ratio(Effect(value=value.value, unit=value.unit))
 
 
 def effect(value: Effect) -> str:
-    """An effect with its interval in its own unit.
+    """Return an effect with its interval, in its own unit.
 
-    `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, or near 1 as `+12.3 % (11 to 13.5)`; a share
-    of `failures` as `fails in 37.5 % of trials (8.52 to 75.5)`.
+    `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, or between 0.5 and 2 as `+12.3 % (11 to 13.5)`;
+    a share of `failures` as `fails in 37.5 % of trials (8.52 to 75.5)`.
     """
     if value.unit == "ratio":
         return _ratio(value)

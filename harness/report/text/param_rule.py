@@ -1,4 +1,4 @@
-"""A rule over params in words."""
+"""The rule that separates bad from good params, in words."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ _MOST_LISTED = 3
 
 
 def rule_text(rule: Rule | None) -> str | None:
-    """As a condition: `input in {random, variable}`; None if there is none."""
+    """Return the rule as a condition: `input in {random, variable}`; None if there is none."""
     if rule is None or not rule.conditions:
         return None
     return (" or " if rule.any_of else " and ").join(_condition(one) for one in rule.conditions)
 
 
 def when_text(attribution: Attribution) -> str:
-    """As a part of a sentence: `when input is random or variable`; "" if there was nothing to choose."""
+    """Return the rule as part of a sentence: `when input is random or variable`; "" if there is no rule."""
     rule, many = attribution.rule, len(attribution.variants)
     if attribution.unruly:
-        return f"in {numbers.count(many, 'variant')}, by no simple rule"
+        return f"in {numbers.count(many, 'variant')}, with no simple rule"
     if rule is None:
         return ""
     if not rule.conditions:
         return _all_of(many, never_run=len(rule.never_run))
     joined = (", or " if rule.any_of else " and ").join(_spoken(one) for one in rule.conditions)
     also = "".join(
-        f" (or when {' and '.join(map(_spoken, other))}: the two always came together)" for other in rule.also[:1]
+        f" (or when {' and '.join(map(_spoken, other))}: the two always occur together)" for other in rule.also[:1]
     )
     odd = f" ({numbers.count(len(rule.exceptions), 'exception')})" if rule.exceptions else ""
     return f"when {joined}{also}{odd}"
 
 
 def evidence(rule: Rule) -> str:
-    """What a rule rests on: `op makes no difference; 8 variants bad, 16 good`."""
+    """Return the evidence for a rule: `op makes no difference; 8 variants bad, 16 good`."""
     parts = []
     if rule.indifferent:
         names = words.together([plain(name) for name in rule.indifferent])
@@ -47,7 +47,7 @@ def evidence(rule: Rule) -> str:
     if rule.exceptions:
         parts.append(f"exceptions: {_listed(rule.exceptions)}")
     if rule.never_run:
-        parts.append(f"{len(rule.never_run)} not known there: {_listed(rule.never_run)}")
+        parts.append(f"{len(rule.never_run)} without a result there: {_listed(rule.never_run)}")
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What a good cell is worth: how small a leak or a change could be and still hide in it; and what was never asked."""
+"""The sensitivity of good verdicts: the leak that flat rules out, slow growth below the limit, and cells not run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SLOW = "Grows, but more slowly than the limit"
 
 
 def is_needless(entry: CellResult) -> bool:
-    """Whether it was not run because the answer was known without it."""
+    """Whether the cell was not run because the answer was known without it."""
     return entry.skipped is not None and entry.verdict.verdict == "untested"
 
 
 def needless(result: RunResult) -> str | None:
-    """The cells that were not run because nobody needed them, by place and variant; None if there are none."""
+    """Return a line on the cells that were not needed, by place and variant; None if there are none."""
     cells = [entry for entry in result.cells if is_needless(entry)]
     if not cells:
         return None
@@ -29,7 +29,7 @@ def needless(result: RunResult) -> str | None:
 
 
 def _by_place(cells: Sequence[CellResult]) -> list[str]:
-    """`multidict on here: pop: 6.1.0 and 6.2.0`: variants of which the same versions were not run are told together."""
+    """Return `multidict on local, pop: 6.1.0, 6.2.0`, one for all variants without the same versions."""
     versions: dict[tuple[str, str], list[str]] = {}
     for entry in cells:
         place = f"{plain(entry.cell.image.series)} on {plain(str(entry.cell.lane))}"
@@ -47,19 +47,19 @@ def _some(names: Sequence[str], noun: str = "version", *, most: int = 8) -> str:
 
 
 def quiet_text(result: RunResult) -> str | None:
-    """What `flat` is worth: the smallest leak that it rules out, and up to which step. None if nothing is flat."""
+    """Return the smallest leak that every flat cell rules out, and up to which step; None if no cell is flat."""
     flat = [cell.verdict for cell in result.cells if cell.verdict.verdict == "flat"]
     known = [(one.excluded_kib_per_step, one.steps) for one in flat if one.excluded_kib_per_step is not None]
     if not known:
         return None
     bound, steps = max(bound for bound, _ in known), min(steps for _, steps in known)
-    return f"flat rules out a leak above {numbers.rate(bound)} up to step {steps:,}; a smaller one could hide"
+    return f"flat rules out a leak above {numbers.rate(bound)} up to step {steps:,}; a smaller leak could go unnoticed"
 
 
 def slow_growth(result: RunResult) -> list[str]:
-    """A line for each good history that surely grows, by half of its limit or more: "good" is what the limit made it.
+    """Return a line for each good history whose growth is certain and at least half of its limit.
 
-    `s 1.1, 1.2 on here, parse: grows 0.49 KiB a step, below the limit of 0.5: "leak: 0.25KiB" would call it`
+    `s 1.1, 1.2 on local, parse: grows 0.49 KiB a step, below the limit of 0.5: "leak: 0.25KiB" would report it`
     """
     groups: dict[tuple[str, str, float], list[CellResult]] = {}
     for entry in result.cells:
@@ -80,5 +80,5 @@ def _slow(series: str, place: str, limit: float, entries: Sequence[CellResult]) 
     return (
         f"{series} {_some([version(entry.cell.image.version) for entry in entries])} on {place}: grows "
         f"{low if low == high else f'{low} to {high}'} KiB a step, below the limit of {limit:g}: "
-        f'"leak: {limit / 2:g}KiB" would call it'
+        f'"leak: {limit / 2:g}KiB" would report it'
     )

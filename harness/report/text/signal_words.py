@@ -1,4 +1,4 @@
-"""What a cell shows of each signal, in words and in marks: the strip, the signal that matters, figures with units."""
+"""The signals of a cell in words and in marks: the strip, the signal that matters most, figures with units."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from harness.report.text.clean import plain
 
 Tone = Literal["bad", "good", "unsure", "none"]
 Strip = tuple[Tone, ...]
-"""A tone for each of GROUPS; empty where nothing is known of any signal."""
+"""A tone for each of GROUPS; empty if no signal was recorded."""
 MARKS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "·"}
 MEANINGS: Mapping[Tone, str] = {
-    "bad": "bad", "good": "good", "unsure": "not decided", "none": "nothing to look at",
+    "bad": "bad", "good": "good", "unsure": "not decided", "none": "not checked",
 }  # fmt: skip
 TONES: Mapping[SignalState, Tone] = {
     "bad": "bad",
@@ -33,19 +33,19 @@ GROUP_NAMES: Mapping[Group, str] = {
 }  # fmt: skip
 LEGEND = (
     f"marks, in order: {', '.join(GROUP_NAMES.values())} "
-    "(✓ good, ? not decided or blind, ✗ bad, · nothing to look at)"
+    "(✓ good, ? not decided or blind, ✗ bad, · not checked)"
 )  # fmt: skip
 _FIGURES = re.compile(r"^only [^;]* would have shown[^;]*(; |$)")
 _MS, _KIB = 1000.0, 1024.0
 _FINEST = 1e-4
-"""Launches that are the same to the last bit would have shown anything."""
+"""The finest change that is named, a share: launches that agree to the last bit would show any change."""
 _TENFOLD = 9.0
-"""A change that two noisy launches could hide may be thousands of millions of per cent: nothing could be told."""
+"""A change above this share is named `more than tenfold`: two noisy launches may hide millions of per cent."""
 
 
 @lru_cache(maxsize=1024)
 def signal_of(name: str) -> Signal:
-    """As the table has it; the name of a scenario's own metric is made harmless."""
+    """Return the signal of that name; the title of a scenario's own metric is cleaned."""
     known = _signal_of(name)
     return known if name in SIGNALS else _signal_of(f"{METRIC_PREFIX}{plain(known.title)}")
 
@@ -54,8 +54,9 @@ def signal_of(name: str) -> Signal:
 
 
 def strip(verdict: CellVerdict) -> Strip:
-    """One tone a group: the worst of its signals; `none` if none of them could be looked at. What is provisional is
-    never good.
+    """Return a tone for each group: that of its worst signal; `none` if none of them was checked.
+
+    No group of a provisional cell is good.
     """
     tones = _strip(tuple((name, one.seen) for name, one in verdict.signals.items())) if verdict.signals else ()
     return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
@@ -63,7 +64,7 @@ def strip(verdict: CellVerdict) -> Strip:
 
 @lru_cache(maxsize=1024)
 def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
-    """Cached: of ten thousand cells most are alike."""
+    """Return the tones; cached, because most of ten thousand cells are alike."""
     tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
     for name, one in seen:
         tones[signal_of(name).group].add(TONES[one])
@@ -72,19 +73,19 @@ def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
 
 
 def marks(of: Strip) -> str:
-    """`✓✓✓?✓·`"""
+    """Return `✓✓✓?✓·`."""
     return "".join(MARKS[tone] for tone in of)
 
 
 def told(of: Strip) -> str:
-    """The strip for who cannot see it: `outcome good, memory good, …`"""
+    """Return the strip in words, for screen readers: `outcome good, memory good, …`."""
     return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
 
 
 def matter(verdict: CellVerdict) -> str | None:
-    """The signal that matters most in a cell: bad before suspect before blind; None if nothing of it is.
+    """Return the signal that matters most in a cell: bad before suspect before blind; None if there is none of these.
 
-    Of several bad ones it is one that no other explains, the first of the table.
+    Among equals it is the first, in the order of the table, that no other one explains.
     """
     for wanted in ("bad", "suspect", "blind"):
         names = _in_order(name for name, one in verdict.signals.items() if one.seen == wanted)
@@ -95,13 +96,13 @@ def matter(verdict: CellVerdict) -> str | None:
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """As the table of signals has them, the scenario's own metrics last."""
+    """Sort names in the order of the table of signals, the scenario's own metrics last."""
     order = list(SIGNALS)
     return sorted(names, key=lambda name: order.index(name) if name in SIGNALS else len(order))
 
 
 def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
-    """The names of all signals that these cells have."""
+    """Return the names of all signals of these cells, in the order of the table."""
     return _in_order({name for verdict in verdicts for name in verdict.signals})
 
 
@@ -109,7 +110,7 @@ def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
 
 
 def value_text(name: str, value: float | None) -> str:
-    """A figure of that signal with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if it is not known."""
+    """Return a figure of that signal with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if not known."""
     if value is None:
         return ""
     signal = signal_of(name)
@@ -147,7 +148,7 @@ _SIZES: Mapping[str, Callable[[float], str]] = {
 
 
 def value_of(name: str, verdict: CellVerdict) -> float | None:
-    """A cell's figure of a signal, in its unit: for those that reports always had, the one that findings compare."""
+    """Return a cell's figure of a signal, in its unit; of step time and peak memory the one that findings compare."""
     known = verdict.signals.get(name)
     if name == "memory":
         return verdict.rate_kib_per_step
@@ -159,7 +160,7 @@ def value_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def limit_text(name: str, limit: float | None) -> str:
-    """`10 %`, `50 % and 0.5 s`, `0.5 KiB/step`; "" without one."""
+    """Return `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit."""
     signal = signal_of(name)
     if limit is None:
         return ""
@@ -172,14 +173,14 @@ def limit_text(name: str, limit: float | None) -> str:
 
 
 def _least(signal: Signal) -> str:
-    """`0.5 s`, without the zeros of a measured figure."""
+    """Return the least absolute change, `0.5 s`, without the trailing zeros of a measured figure."""
     if signal.unit == "s":
         return f"{signal.least:g} s" if signal.least >= 0.1 else f"{_MS * signal.least:g} ms"
     return _in_unit(signal.least, signal.unit)
 
 
 def visible_of(name: str, verdict: CellVerdict) -> float | None:
-    """The smallest change of a signal that would have shown: a share for levels, an amount a step for growths."""
+    """Return the minimum detectable effect of a signal: a share for levels, an amount a step for growth."""
     known = verdict.signals.get(name)
     if known is not None and known.visible is not None:
         return known.visible
@@ -189,17 +190,17 @@ def visible_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def visible_text(name: str, visible: float | None) -> str:
-    """`8 %`, `0.017 KiB/step`, `more than tenfold`; "" if it is not known."""
+    """Return `8 %`, `0.017 KiB/step` or `more than tenfold`; "" if it is not known."""
     if visible is None or not math.isfinite(visible):
         return ""
     signal = signal_of(name)
     if signal.kind == "growth":
         return _in_unit(visible, signal.unit)
-    return "more than tenfold" if visible > _TENFOLD else f"{numbers.number(_two(100 * max(visible, _FINEST)))} %"
+    return "more than tenfold" if visible > _TENFOLD else f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
 def changed(old: float, new: float) -> str:
-    """`+4 %`, `5.6×`: the second beside the first, to two digits; "" where that means nothing."""
+    """Return the change from `old` to `new` to two digits, `+4 %` or `5.6×`; "" if either is not positive."""
     if not (old > 0 and new > 0 and math.isfinite(new / old)):
         return ""
     apart = _two(new / old - 1)
@@ -207,8 +208,14 @@ def changed(old: float, new: float) -> str:
 
 
 def _two(value: float) -> float:
-    """Rounded to two significant digits."""
+    """Round to two significant digits."""
     return float(f"{value:.1e}")
+
+
+def _two_up(value: float) -> float:
+    """Round up to two significant digits: a change as large as the figure that is named has to show."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / digit * (1 - 1e-9)) * digit:.1e}")
 
 
 # ---------------------------------------------------------------- one signal in words
@@ -217,15 +224,15 @@ _SHORT: Mapping[str, str] = {
     "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
     "shm": "/dev/shm", "disk": "disk",
 }  # fmt: skip
-"""What a narrow column calls a signal whose title is long."""
-_UNTOLD = "cannot be told"
+"""Short names for narrow columns, of signals whose titles are long."""
+_UNTOLD = "cannot be judged"
 MEANS: Mapping[SignalState, str] = {
-    "bad": "bad", "suspect": "suspect", "blind": "blind", "good": "good", "none": "not looked at",
+    "bad": "bad", "suspect": "suspect", "blind": "blind", "good": "good", "none": "not checked",
 }  # fmt: skip
 
 
 def short(name: str, one: SignalVerdict) -> tuple[str, str]:
-    """What a cell says where this signal matters: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
+    """Return the word and figure of a signal for a cell: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
     title, seen = _SHORT.get(name, signal_of(name).title), _seen(name, one)
     if one.seen != "blind":
         return title, value_text(name, one.value)
@@ -233,7 +240,7 @@ def short(name: str, one: SignalVerdict) -> tuple[str, str]:
 
 
 def _seen(name: str, one: SignalVerdict) -> str:
-    """Of a blind signal what would have shown: `±35 %`, `0.9 KiB/step`, `>10×`; "" if that is not known."""
+    """Return what would have shown in a blind signal: `±35 %`, `0.9 KiB/step`, `>10×`; "" if that is not known."""
     if not is_coarse(one) or one.visible is None or not math.isfinite(one.visible):
         return ""
     if signal_of(name).kind == "growth":
@@ -247,12 +254,12 @@ def is_open(name: str, verdict: CellVerdict) -> bool:
 
 
 def is_coarse(one: SignalVerdict) -> bool:
-    """Whether it is blind because what would have shown is more than the limit: not for want of launches alone."""
+    """Whether the signal is blind because the minimum detectable effect exceeds the limit, not for lack of launches."""
     return one.seen == "blind" and one.visible is not None and (one.limit is None or one.visible > one.limit)
 
 
 def blindness(name: str, one: SignalVerdict) -> str:
-    """`step time: only ±35 % would have shown (limit 10 %)`"""
+    """Return `step time: only ±35 % would have shown (limit 10 %)`."""
     limit = limit_text(name, one.limit)
     seen = _seen(name, one)
     told = f"only {seen} would have shown" if seen else _UNTOLD
@@ -262,13 +269,13 @@ def blindness(name: str, one: SignalVerdict) -> str:
 
 
 def reason(one: SignalVerdict) -> str:
-    """Why a signal is what it is, and the remedy, without the figures of what is blind: reports tell those."""
+    """Return the reason for a signal's state, and the remedy; a blind one without figures, which `blindness` has."""
     why = plain(one.why)
     return _FIGURES.sub("", why) if one.seen == "blind" else why
 
 
 def sentence(name: str, one: SignalVerdict) -> str:
-    """All that is known of a signal that is not good: what was seen, the limit, the reason and the remedy."""
+    """Return what is known of a signal that is not good: its state and value, the limit, the reason and the remedy."""
     if one.seen == "blind":
         said = blindness(name, one)
     else:
@@ -280,6 +287,6 @@ def sentence(name: str, one: SignalVerdict) -> str:
 
 
 def doubts(verdict: CellVerdict) -> list[str]:
-    """A sentence for each signal of a cell that is bad, suspect or blind, in the order of the table."""
+    """Return a sentence for each signal of a cell that is bad, suspect or blind, in the order of the table."""
     names = _in_order(name for name, one in verdict.signals.items() if one.seen in ("bad", "suspect", "blind"))
     return [sentence(name, verdict.signals[name]) for name in names]

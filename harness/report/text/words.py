@@ -1,6 +1,6 @@
 """The short texts that all reports share: one cell, one finding, one host that could not be used.
 
-Names of images, params and hosts go through `clean.plain`; escaping for a format is that format's own work.
+`clean.plain` cleans the names of images, params and hosts; each format does its own escaping.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ SYMBOLS: dict[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": 
 WHY_LENGTH = 260
 HINDERED = "not measured as planned"
 SO_FAR = "good so far"
-UNCONFIRMED = "a side of it has fewer than two launches"
+UNCONFIRMED = "one side has fewer than two launches"
 
 
 def tone(verdict: str) -> Tone:
-    """How a verdict is coloured: `none` says nothing about the image."""
+    """Return the colour of a verdict; `none` if it says nothing about the image."""
     if verdict in BAD:
         return "bad"
     if verdict in GOOD:
@@ -30,6 +30,7 @@ def tone(verdict: str) -> Tone:
 
 
 def signal_name(number: int) -> str:
+    """Return the name of an operating system signal: `SIGSEGV`."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -40,7 +41,7 @@ def signal_name(number: int) -> str:
 
 
 def cell_tone(verdict: CellVerdict) -> Tone:
-    """How a cell is coloured, by all that was looked at: good only if nothing is bad, undecided or provisional."""
+    """Return the colour of a cell, over all its signals: good only if nothing is bad, undecided or provisional."""
     own = tone(verdict.verdict)
     if own in ("bad", "none"):
         return own
@@ -51,8 +52,10 @@ def cell_tone(verdict: CellVerdict) -> Tone:
 
 
 def cell_words(verdict: CellVerdict, *, least: int) -> tuple[str, str]:
-    """The word and the figure of a cell in a table, for what is worst about it: (`leak`, `7.84`), (`step time`,
-    `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`). `least`: the launches that it needs.
+    """Return the word and the figure of a cell in a table, for the worst about it.
+
+    (`leak`, `7.84`), (`step time`, `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`).
+    `least` is the number of launches that the cell needs.
     """
     own, name = tone(verdict.verdict), signal_words.matter(verdict)
     is_bad = name is not None and verdict.signals[name].seen == "bad"
@@ -68,13 +71,13 @@ def _launches(trials: int, *, least: int) -> str:
 
 
 def verdict_word(verdict: CellVerdict) -> str:
-    """All the bad verdicts that hold (`leak, slowdown`), or the one verdict."""
+    """Return all the bad verdicts of a cell (`leak, slowdown`), or its one verdict."""
     bad = [_word(name, verdict) for name in verdict.verdicts if name in BAD]
     return ", ".join(bad) if len(bad) > 1 else _word(verdict.verdict, verdict)
 
 
 def _word(name: str, verdict: CellVerdict) -> str:
-    """A growth is called by what grows."""
+    """Return the word for a verdict; for `growth`, the title of the signal that grows."""
     if name == "nan":
         return "NaN"
     growing = _bad_of("growth", verdict) if name == "growth" else None
@@ -82,19 +85,19 @@ def _word(name: str, verdict: CellVerdict) -> str:
 
 
 def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
-    """The first bad signal of a kind; resident memory has a verdict of its own."""
+    """Return the first bad signal of a kind, but not resident memory, which has its own verdict."""
     names = signal_words.in_order([verdict])
     bad = (name for name in names if name != "memory" and verdict.signals[name].seen == "bad")
     return next((name for name in bad if signal_words.signal_of(name).kind == kind), None)
 
 
 def is_seen_once(result: CellResult) -> bool:
-    """Whether it rests on a single launch that showed something: a search asks no more where it knows enough."""
+    """Whether the verdict is undecided after one launch: a search launches no more where it knows enough."""
     return result.verdict.verdict in UNSURE and result.verdict.trials == 1
 
 
 def cell_figure(verdict: CellVerdict) -> str:
-    """The figure of a cell in a table, rates in bare KiB a step: `7.84`, `≤0.02`, `SIGSEGV`, `+23 %`, or nothing."""
+    """Return the figure of a cell in a table, `7.84`, `≤0.02`, `SIGSEGV` or ""; rates have no unit, KiB a step."""
     name = verdict.verdict
     if name in ("growth", "nan"):
         return _figure_of_signal(verdict)
@@ -118,7 +121,7 @@ _FIGURES: Mapping[str, Callable[[float], str]] = {
 
 
 def _figure_of_signal(verdict: CellVerdict) -> str:
-    """Of what grows its pace, of NaN where it is."""
+    """Return the rate of what grows, or where the NaN is."""
     if verdict.verdict == "growth" and (growing := _bad_of("growth", verdict)):
         return signal_words.value_text(growing, verdict.signals[growing].value)
     metric = _bad_of("value", verdict) if verdict.verdict == "nan" else None
@@ -126,14 +129,14 @@ def _figure_of_signal(verdict: CellVerdict) -> str:
 
 
 def cell_text(verdict: CellVerdict) -> str:
-    """The verdict and its figure with the unit: `leak 7.84 KiB/step`, `flat ≤0.02 KiB/step`, `crash SIGSEGV`."""
+    """Return the verdict and its figure with the unit: `leak 7.84 KiB/step`, `flat ≤0.02 KiB/step`, `crash SIGSEGV`."""
     figure = cell_figure(verdict)
     unit = " KiB/step" if figure and verdict.verdict in ("flat", "leak", "suspect") else ""
     return f"{verdict_word(verdict)} {figure}{unit}".strip() + (" so far" if verdict.provisional else "")
 
 
 def cell_sentence(result: CellResult) -> str:
-    """The cell's text with how often it was seen and why it is so; then each signal that is bad or not decided."""
+    """Return the cell's text with its trials and the reason, then each signal that is bad or not decided."""
     verdict = result.verdict
     seen = f" ({_seen(verdict)})" if verdict.trials else ""
     reason = shortened(why(result), most=WHY_LENGTH)
@@ -146,9 +149,9 @@ def _seen(verdict: CellVerdict) -> str:
 
 
 def why(result: CellResult) -> str:
-    """The reason for the verdict; for a cell that the matrix leaves out, the matrix's own reason.
+    """Return the reason for the verdict; for a cell that the matrix excludes, the matrix's own reason.
 
-    What kept a cell from being measured as planned comes first.
+    A problem that kept the cell from being measured as planned comes first.
     """
     if result.cell.excluded is not None:
         return f"excluded: {result.cell.excluded.why}"
@@ -168,24 +171,24 @@ _WHAT = {
 
 
 def symptom(finding: Finding) -> str:
-    """What is wrong, as a noun: `memory leak`, `slower steps`."""
+    """Return what is wrong, as a noun: `memory leak`, `slower steps`."""
     if finding.verdict == "nan":
         return f"NaN in {signal_words.signal_of(finding.metric).title}"
     return _WHAT.get(finding.verdict) or signal_words.signal_of(finding.metric).noun
 
 
 def finding_text(finding: Finding) -> str:
-    """Where it begins or ends, how large it is, and how sure that is, on one line without the place."""
+    """Return where a finding begins or ends, its size, and how sure it is, on one line without the place."""
     return f"{symptom(finding)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
 
 
 def finding_line(finding: Finding) -> str:
-    """`multidict on here, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)`."""
+    """Return `multidict on local, multidict_pop: memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (…)`."""
     return f"{finding_place(finding)}: {finding_text(finding)}"
 
 
 def finding_place(finding: Finding) -> str:
-    """`multidict on here, multidict_pop`."""
+    """Return `multidict on local, multidict_pop`."""
     return f"{plain(finding.series)} on {lane_text(finding.lane)}, {variant_text(finding.variant)}"
 
 
@@ -194,13 +197,13 @@ def _boundary(finding: Finding) -> str:
     if finding.kind == "bad_from_start":
         if finding.untestable:
             return f"in {after}, the oldest version that can be judged; before it {_gap(finding)}"
-        return f"since {after}, the oldest version here, or longer"
+        return f"since {after}, the oldest version here, or earlier"
     if finding.kind == "worse":
         return (
             f"much worse {f'between {before} and {after}; {_gap(finding)}' if finding.untestable else f'since {after}'}"
         )
     if finding.kind == "drift":
-        return f"little by little, from {before} to {after}"
+        return f"gradually, from {before} to {after}"
     old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
     if finding.untestable:
         return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"
@@ -209,7 +212,7 @@ def _boundary(finding: Finding) -> str:
 
 
 def _gap(finding: Finding) -> str:
-    return f"{listing(finding.untestable)} cannot be told"
+    return f"{listing(finding.untestable)} cannot be judged"
 
 
 def _size(finding: Finding) -> str:
@@ -217,13 +220,13 @@ def _size(finding: Finding) -> str:
 
 
 def _evidence(finding: Finding) -> str:
-    """Chance, where it was tested; and what is missing where a side rests on a single launch."""
+    """Return the p-value, if there was a test, and what is missing for a confirmation."""
     chance = "" if finding.p is None else f", {numbers.probability(finding.p)}"
     return chance if finding.confirmed else f"{chance}; not confirmed: {UNCONFIRMED}"
 
 
 def listing(names: Sequence[str]) -> str:
-    """Neighbouring versions in few words: `a`, `a and b`, `a to d (4 versions)`."""
+    """Return neighbouring versions in few words: `a`, `a and b`, `a to d (4 versions)`."""
     shown = [version(name) for name in names]
     if len(shown) > 2:
         return f"{shown[0]} to {shown[-1]} ({len(shown)} versions)"
@@ -231,7 +234,7 @@ def listing(names: Sequence[str]) -> str:
 
 
 def together(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; the names are clean already."""
+    """Return `a`, `a and b`, `a, b and c`. The names must already be cleaned."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
@@ -239,26 +242,30 @@ def together(names: Sequence[str]) -> str:
 
 
 def lane_text(lane: Lane) -> str:
+    """Return the lane's name, cleaned."""
     return plain(str(lane))
 
 
 def variant_text(variant: Variant) -> str:
+    """Return the scenario and its params, cleaned."""
     return plain(str(variant))
 
 
 def params_text(variant: Variant) -> str:
+    """Return `a=1 b=2`, cleaned."""
     return plain(" ".join(f"{name}={value}" for name, value in variant.params))
 
 
 def trouble(host: HostState) -> str:
-    """One clear line on a host that could not be used."""
+    """Return one line on a host that could not be used."""
     return f"host {plain(host.host.name)} could not be used: {shortened(host.problem or '', most=WHY_LENGTH)}"
 
 
 def troubles(result: RunResult) -> list[str]:
+    """Return a line for each host that could not be used."""
     return [trouble(host) for host in result.hosts if host.problem is not None]
 
 
 def warnings(result: RunResult) -> list[str]:
-    """What a reader must know before trusting the rest, each once, hosts that could not be used first."""
+    """Return what a reader must know before trusting the rest, each once; hosts that could not be used come first."""
     return [*troubles(result), *dict.fromkeys(map(plain, result.warnings))]

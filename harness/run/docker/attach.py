@@ -22,19 +22,22 @@ HEADER_BYTES = 8
 STDOUT = 1
 READ_BYTES = 1 << 18
 SEND_S = 10.0
+"""Seconds that one write to the container may take."""
 EXIT_S = 5
+"""Seconds to wait for a container's exit status after its output has ended."""
 SILENCE_S = 30.0
+"""Seconds without output after which the engine is pinged: the agent writes at least once a second."""
 PING_S = 10
 
 
 class Demux:
-    """Takes Docker's multiplexed stream apart: frames of an 8-byte header (stream, 0, 0, 0, length) and content.
+    """Splits Docker's multiplexed stream into frames: an 8-byte header (stream, 0, 0, 0, length) and content.
 
-    Frames may be cut anywhere. Content is passed on as it comes: no frame is ever kept whole.
+    A frame may arrive in several pieces. Content is passed on as it arrives; no whole frame is held in memory.
     """
 
     def __init__(self, *, merge: bool = False) -> None:
-        """`merge`: take stderr for stdout."""
+        """If `merge` is true, treat stderr as stdout."""
         self._merge = merge
         self._header = bytearray()
         self._left = 0
@@ -42,7 +45,7 @@ class Demux:
         self.stderr = BoundedTail()
 
     def feed(self, data: bytes) -> bytes:
-        """The stdout content in `data`; the rest goes to `stderr`."""
+        """Return the stdout content in `data`; collect the rest in `stderr`."""
         stdout, view = bytearray(), memoryview(data)
         while view:
             if self._left == 0:
@@ -68,7 +71,7 @@ class Demux:
 
 
 class AttachedSession:
-    """A Session over a container that was attached to before its start."""
+    """A Session over a container, attached before the container starts."""
 
     def __init__(self, client: docker.DockerClient, container_id: str) -> None:
         self._api, self._id = client.api, container_id
@@ -82,7 +85,7 @@ class AttachedSession:
 
     def send(self, data: bytes) -> None:
         self._socket.settimeout(SEND_S)
-        with contextlib.suppress(OSError):  # it is gone: receive() will say so
+        with contextlib.suppress(OSError):  # the container is gone: receive() will report it
             self._socket.sendall(data)
 
     def receive(self, timeout_s: float) -> bytes | None:
@@ -98,7 +101,8 @@ class AttachedSession:
         return self._demux.feed(data) if data else None
 
     def _engine_is_there(self) -> bool:
-        """Asked when nothing came for long: the agent speaks every second, and a silent engine ends no connection."""
+        """Return whether the engine answers, checked after a long silence: its connection may stay open when it
+        dies."""
         if time.monotonic() - self._heard_s < SILENCE_S:
             return True
         try:
@@ -116,7 +120,7 @@ class AttachedSession:
         if self._is_silent:
             return Exit(error=self._error, stderr_tail=stderr)
         try:
-            with contextlib.suppress(RequestException):  # not ended in time: inspect says what is known
+            with contextlib.suppress(RequestException):  # not ended in time: inspect_container gives what is known
                 self._api.wait(self._id, timeout=EXIT_S)
             state = self._api.inspect_container(self._id)["State"]
         except NotFound:
@@ -135,15 +139,15 @@ class AttachedSession:
 
 
 def open_stream(client: docker.DockerClient, container_id: str) -> Any:
-    """The SDK's stream over all of a container's standard streams, to be opened before its start."""
+    """Return the SDK's stream over all standard streams of a container. Call it before the container starts."""
     wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
     return client.api.attach_socket(container_id, params=wanted)
 
 
 def read_stream(stream: Any) -> Iterator[bytes]:
-    """All that comes, stdout and stderr as one, until its end, and b"" when nothing came for BEAT_S.
+    """Yield stdout and stderr as one stream until its end, and b"" whenever nothing arrives for BEAT_S.
 
-    Then, or when it is left early, the stream is closed.
+    The stream is closed at its end, and also if the caller stops early.
     """
     demux, inner = Demux(merge=True), getattr(stream, "_sock", stream)
     inner.settimeout(BEAT_S)
@@ -155,7 +159,7 @@ def read_stream(stream: Any) -> Iterator[bytes]:
 
 
 def _received(inner: Any) -> bytes | None:
-    """What came, b"" at the end, None if nothing came in time."""
+    """Return the bytes received, b"" at the end, None if nothing arrived in time."""
     try:
         data: bytes = inner.recv(READ_BYTES)
     except TimeoutError:
@@ -164,7 +168,7 @@ def _received(inner: Any) -> bytes | None:
 
 
 def close_stream(stream: Any) -> None:
-    """Really close it, so that the container's stdin ends: the SDK's response and the inner socket each hold it."""
+    """Close the stream, so that the container's stdin ends: the SDK's response and the inner socket both hold it."""
     inner = getattr(stream, "_sock", stream)
     with contextlib.suppress(OSError, AttributeError):  # gone already; a paramiko channel has another name for it
         inner.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""A connection to a Docker Engine, and its errors in our words."""
+"""A connection to a Docker Engine; the engine's errors become the harness's own, with a remedy."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ from urllib3.exceptions import HTTPError
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host
-from harness.run.docker.connection import cause, in_time, keep_alive, remedy
+from harness.run.docker.reachability import cause, in_time, keep_alive, remedy
 
-# All that a call of the SDK may raise when an engine refuses, is lost or is none: it wraps some of it, not all.
+# All that a call of the SDK may raise if an engine refuses, is lost or is not an engine: the SDK wraps only some of it.
 ENGINE_ERRORS = (DockerException, RequestException, HTTPError, HTTPException, SSHException, EOFError, OSError)
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has to say reaches us as an exception
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its messages also reach us as exceptions
 CHECK_S = 5
 LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
-LEAST_PODMAN = (5, 4)  # the first whose API changes a restart policy (the lease) and has device requests
 QUICK_S = 30
-"""The most that a call may take that only looks or notes; below are those that may take longer, by method and path."""
+"""Time limit in seconds of a call that only reads or makes a note. `LONGER_S` lists the slower calls."""
 LONGER_S = {
-    re.compile(r"POST \S+/start$"): 90,  # a driver that wakes up eight cards
+    re.compile(r"POST \S+/start$"): 90,  # the driver may have to wake up eight cards
     re.compile(r"DELETE |PUT |POST \S+/(?:commit|images/create)$|GET \S+/(?:images/json$|distribution/)"): 300,
 }
 LOST_S = 10
-"""For what is still to be asked of an engine that has been silent for too long: tidying up shall not take minutes."""
+"""Time limit in seconds of each call after a time-out: cleaning up must not take minutes."""
 PROXIES = tuple(
     name for base in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for name in (base, base.upper())
 )
@@ -54,7 +53,7 @@ MAKE_ROOM = "make room on that engine: `harness clean --images`, `docker system 
 
 
 def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
-    """A client whose engine has answered. Raises EngineUnreachable within seconds."""
+    """Return a client whose engine has answered. Raises EngineUnreachable within seconds."""
     try:
         client = in_time(lambda: _client(host, environ=environ))
         _check_version(client)
@@ -71,7 +70,7 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
 
 def _limit(api: docker.APIClient) -> None:
-    """Give each call its time, but for those that bring their own (a pull and a build have no limit)."""
+    """Set the time limit of each call, except for calls that set their own (a pull and a build have no limit)."""
     send = api.send
 
     def limited(request: PreparedRequest, **options: Any) -> Response:
@@ -97,11 +96,11 @@ def _check_version(client: docker.DockerClient) -> None:
 
 
 def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
-    """Making a client asks the engine for its version: that is the check."""
+    """Make a client. This asks the engine for its version, which proves that it answers."""
     options = _options(host, environ=environ)
     if "tls" not in options:
         return docker.DockerClient(**options, timeout=CHECK_S)
-    # REQUESTS_CA_BUNDLE, which a company's proxy needs, would be taken in place of the engine's own CA.
+    # Otherwise requests would use REQUESTS_CA_BUNDLE (set for a company's proxy) instead of the engine's own CA.
     with contextlib.closing(docker.DockerClient(**options, version=LEAST_API, timeout=CHECK_S)) as asking:
         asking.api.trust_env = False
         version = asking.api.version(api_version=False)["ApiVersion"]
@@ -111,7 +110,7 @@ def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
 
 def _options(host: Host, *, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Address and TLS: of a context those that it has, else by DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
+    """Return address and TLS settings: the context's, else those of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."""
     if host.engine.startswith("context:"):
         name = host.engine[len("context:") :]
         _check_context(name, place=host.where)
@@ -131,11 +130,11 @@ def _of_context(name: str | None, *, environ: Mapping[str, str]) -> dict[str, An
 
 
 def _check_context(name: str, *, place: object) -> None:
-    """The SDK takes the local engine for a context that it does not know."""
+    """Raise EngineUnreachable for an unknown context: the SDK would silently use the local engine instead."""
     known = [context.Name for context in ContextAPI.contexts()]
     if name not in known:
         hint = "`docker context ls`"
-        if find_config_file() is None:  # the SDK looks for contexts beside it alone
+        if find_config_file() is None:  # the SDK looks for contexts only beside that file
             hint = "they are read only beside ~/.docker/config.json, which is not there: put {} into it"
         raise EngineUnreachable(f"{place}: no Docker context {name!r}; there are: {', '.join(known)} ({hint})")
 
@@ -148,9 +147,10 @@ def _address(engine: str, *, environ: Mapping[str, str]) -> str:
 
 @contextmanager
 def engine_errors(place: object, *, refused: type[InfrastructureError] = InfrastructureError) -> Iterator[None]:
-    """Errors of the engine become ours: its refusals `refused`, its silence EngineUnreachable.
+    """Turn errors of the engine into the harness's own: a refusal into `refused`, a lost connection into
+    EngineUnreachable.
 
-    Files of this machine must not be read inside: their errors would be taken for the engine's.
+    Do not read files of this machine inside the block: their errors would be attributed to the engine.
     """
     try:
         yield
@@ -164,44 +164,32 @@ def engine_errors(place: object, *, refused: type[InfrastructureError] = Infrast
         ) from error
 
 
-def is_podman(info: Mapping[str, Any]) -> bool:
-    """By an engine's `info`: Podman answers as Docker does, and adds some of its own."""
-    return "BuildahVersion" in info
-
-
-def check_podman(info: Mapping[str, Any], *, place: object) -> None:
-    """Raises EngineUnreachable for a Podman that would lose its lease and start trials without their GPUs, unasked."""
-    found = re.match(r"(\d+)\.(\d+)", str(info.get("ServerVersion")))
-    if is_podman(info) and (found is None or (int(found[1]), int(found[2])) < LEAST_PODMAN):
-        needed = ".".join(map(str, LEAST_PODMAN))
-        raise EngineUnreachable(f"{place}: Podman {info.get('ServerVersion')} is too old; {needed} or later is needed")
-
-
 def _what_to_do(explained: str) -> str:
     if FULL_DISK in explained.lower():
         return MAKE_ROOM
     if UNKNOWN_CDI_DEVICE in explained.lower():
         return CDI_REMEDY
-    return "that engine's log tells more (`journalctl -u docker`, or `-u podman`)"
+    return "see that engine's log (`journalctl -u docker`, or `-u podman`)"
 
 
 def if_full(said: str) -> str:
-    """`; make room on that engine …` where the disk was full, else nothing."""
+    """Return `; make room on that engine …` if `said` reports a full disk, else ""."""
     return f"; {MAKE_ROOM}" if FULL_DISK in said.lower() else ""
 
 
 def explanation(error: APIError) -> str:
-    """In one line, the reason first: what a hook said stands behind all the programs that it was passed through."""
+    """Return the engine's explanation in one line of at most 600 characters. A hook's own message comes first,
+    without the names of the programs that passed it on."""
     said = " ".join(str(error.explanation or error).split())
     said = SILENT_HOOK.sub(r"its hook failed and said nothing (\1)", said.removesuffix(": unknown"))
     return HOOK.sub("its hook failed: ", said)[:600]
 
 
 def ca_bundle(environ: Mapping[str, str]) -> str:
-    """The CA bundle that this machine was told to use; empty if none was."""
+    """Return the CA bundle that this machine's environment names; "" if it names none."""
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         path = Path(environ.get(name, ""))
-        if path.is_file():  # requests also takes a folder there, which is no bundle
+        if path.is_file():  # requests also accepts a folder, which is not a bundle
             return path.read_text(encoding="latin-1")  # comments in it may be in any encoding
     return ""
 

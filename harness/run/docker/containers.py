@@ -1,4 +1,4 @@
-"""The containers that we start: what they may do, what is copied in, and their removal."""
+"""The containers that the harness starts: their rights and limits, the files copied in, and their removal."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from harness.run.hosts import owner
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
 UNCHECKED_AGE_S = 600
+"""Age in seconds from which a stopped container counts as dead if its owner cannot be looked up."""
 NAME_LABEL = "harness.container"
 CONFLICT = 409
 _LOCKED = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
@@ -36,16 +37,16 @@ _LOCKED = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
 
 @dataclass
 class Ways:
-    """What an engine was found to allow: it is tried, and each refusal that leaves another way is kept in mind.
+    """What the engine is known to allow. Each option is tried; a refused one is left out from then on.
 
-    `refused_ulimits`: names of default ulimits that the engine may not set; they are left out from then on.
+    `refused_ulimits` are the names of default ulimits that the engine is not permitted to set.
     """
 
     gpus: GpuAccess
     refused_ulimits: set[str] = field(default_factory=set)
 
     def learn(self, message: str, scenario: Scenario) -> bool:
-        """Whether to try again, after the engine refused to start a container with `message`."""
+        """Return whether to try again after the engine refused to start a container with `message`."""
         name = refused_default_ulimit(message, scenario)
         if name is None or name in self.refused_ulimits:
             return self.gpus.refused(message)
@@ -54,7 +55,7 @@ class Ways:
 
 
 def create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways) -> str:
-    """Create (not start) the container of a trial; its id."""
+    """Create (but do not start) the container of a trial; return its id."""
     command = [python, "-B", f"{ROOT}/start.py"]
     keep = launch.prepared.image.keep_entrypoint
     purpose = f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}"
@@ -69,29 +70,29 @@ def create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, w
         },
         **marked(purpose, launch.labels),
         stdin_open=True,
-        detach=False,  # stdin is then closed for good when we go, and the agent ends
+        detach=False,  # stdin then closes for good when the harness ends, and the agent ends too
         host_config=client.api.create_host_config(**_limits(launch, ways)),
     )
     return str(made["Id"])
 
 
 def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The name and labels by which a container is known as ours; arguments of `create_container`.
+    """Return the name and labels that mark a container as the harness's; arguments of `create_container`.
 
-    An image that is committed from a container passes its labels on to all that is started from it, but never its
-    name: only a container whose label holds its own name is ours.
+    An image that is committed from a container passes its labels on to everything started from it, but never its name:
+    a container is the harness's only if its label holds its own name.
     """
     name = f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', purpose)}-{secrets.token_hex(4)}"
     return {"name": name, "labels": {**(labels or {}), owner.OWNER_LABEL: str(owner.this_process()), NAME_LABEL: name}}
 
 
 def without_rights() -> dict[str, Any]:
-    """Of a container that may do nothing but print; its output is kept. Arguments of `create_host_config`."""
+    """Return arguments of `create_host_config` for a container that may only print; its output is kept."""
     return {**_LOCKED, "network_mode": "none", "log_config": LogConfig(type="json-file")}
 
 
 def is_ours(container: Mapping[str, Any]) -> bool:
-    """Whether the harness started it, by an entry of the engine's list of containers."""
+    """Return whether the harness started the container, given as an entry of the engine's list of containers."""
     return f"/{container['Labels'].get(NAME_LABEL)}" in (container["Names"] or ())
 
 
@@ -104,17 +105,17 @@ def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
         "network_mode": "bridge" if scenario.network else "none",
         "cap_add": list(scenario.cap_add),
         "mem_limit": scenario.memory_bytes,
-        "memswap_limit": scenario.memory_bytes,  # both together: no swap
+        "memswap_limit": scenario.memory_bytes,  # equal to mem_limit: no swap
         "pids_limit": PIDS_LIMIT,
         "shm_size": scenario.shm_bytes,
         "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ulimits],
         **ways.gpus.host_config(wanted_gpus(launch)),
-        "log_config": LogConfig(type="none"),  # we read the output ourselves: the engine need not keep it
+        "log_config": LogConfig(type="none"),  # the harness reads the output itself
     }
 
 
 def wanted_gpus(launch: LaunchRequest) -> list[str]:
-    """The UUIDs of the GPUs that a trial gets; [] for none."""
+    """Return the UUIDs of the GPUs that a trial gets; [] for none."""
     return [gpu.uuid for gpu in launch.gpus]
 
 
@@ -129,7 +130,7 @@ def copy_in(client: docker.DockerClient, container_id: str, payload: Payload) ->
 
 
 def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> bytes:
-    """A tar of `files` and their folders, readable by any user: the image's own may not be root."""
+    """Return a tar of `files` and their folders, readable by any user: the image's own user may not be root."""
     buffer = io.BytesIO()
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -148,7 +149,7 @@ def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> 
 def running(
     client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
 ) -> Iterator[AttachedSession]:
-    """A started container with our agent in it; removed on leaving, whatever happened."""
+    """Yield the session of a started container with the agent in it; remove the container on leaving."""
     place, stack = launch.prepared.image.where, contextlib.ExitStack()
     try:
         with engine_errors(place):
@@ -183,11 +184,11 @@ def _started(
 
 
 def refused_default_ulimit(message: str, scenario: Scenario) -> str | None:
-    """The ulimit that the engine was not allowed to set, if it is one that nobody asked for.
+    """Return the ulimit that the engine was not allowed to set, if it is a default one that the user did not ask for.
 
-    Engines in small virtual machines and rootless ones may not raise their own limits; runc then says
-    "error setting rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman's)
-    "setrlimit `RLIMIT_MEMLOCK`: Operation not permitted".
+    Rootless engines and those in small virtual machines may not raise their own limits; runc then says "error setting
+    rlimit type 8: operation not permitted", with the number of setrlimit(2), and crun (Podman's) "setrlimit
+    `RLIMIT_MEMLOCK`: Operation not permitted".
     """
     found = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
     if found is None:
@@ -200,7 +201,7 @@ def refused_default_ulimit(message: str, scenario: Scenario) -> str | None:
 
 @contextlib.contextmanager
 def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
-    """The container is gone after the block, with its anonymous volumes."""
+    """Remove the container after the block, with its anonymous volumes."""
     try:
         yield
     finally:
@@ -208,7 +209,7 @@ def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:
-    """Raises what the SDK raises; a container that is gone already is what we want."""
+    """Remove a container; ignore one that is already gone. Raises what the SDK raises."""
     try:
         client.api.remove_container(container_id, force=True, v=True)
     except NotFound:
@@ -219,10 +220,10 @@ def remove(client: docker.DockerClient, container_id: str) -> None:
 
 
 def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> int:
-    """Remove the containers of ours whose harness is gone; how many.
+    """Remove the harness's containers whose harness process is gone; return how many.
 
-    Where the owner cannot be looked up (another machine, a reboot) only those that do not run and are older than
-    ten minutes: a living harness removes its own at once.
+    If the owner cannot be looked up (it ran on another machine, or before a reboot), only containers that do not run
+    and are older than ten minutes count as dead: a living harness removes its own at once.
     """
     found = dead(client, now_s=now_s)
     for container_id in found:
@@ -231,7 +232,7 @@ def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> i
 
 
 def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
-    """Those that `remove_dead` removes: their names by their ids."""
+    """Return the containers that `remove_dead` would remove: names by id."""
     now_s = time.time() if now_s is None else now_s
     return {
         container["Id"]: container["Labels"][NAME_LABEL]
@@ -241,7 +242,7 @@ def dead(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str
 
 
 def in_use(client: docker.DockerClient, *, now_s: float | None = None) -> list[str]:
-    """The names of the containers whose harness lives, or may live."""
+    """Return the names of the containers whose harness process lives, or may live."""
     now_s = time.time() if now_s is None else now_s
     return [
         container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container, now_s=now_s)

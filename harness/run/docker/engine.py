@@ -14,8 +14,9 @@ from harness.model import Build, Host, Image, Install, Pull
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.run.docker import containers, gpu_probe, lease
-from harness.run.docker.client import check_podman, connect, engine_errors, is_podman
+from harness.run.docker.client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
+from harness.run.docker.podman import check_podman, is_podman
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Say, Session
 from harness.run.images import build as builds
 from harness.run.images import free_disk, images, overlay, ownership
@@ -27,8 +28,8 @@ from harness.run.retrying import WAITS_S, NetworkRetries
 def open_engine(
     host: Host, *, environ: Mapping[str, str], say: Say, waits_s: tuple[float, ...] = WAITS_S
 ) -> DockerEngine:
-    """Raises EngineUnreachable if it does not answer within seconds. `waits_s`: before each new try of an image that
-    could not be had because of the network."""
+    """Connect to the Docker engine of `host`. `waits_s`: seconds before each retry of an image that the network
+    could not deliver. Raises EngineUnreachable if the engine does not answer within seconds."""
     say(f"asking {host.engine}")
     return DockerEngine(connect(host, environ=environ), host=host, environ=environ, patience=NetworkRetries(waits_s))
 
@@ -60,9 +61,9 @@ class DockerEngine:
             )
 
     def _any(self, images: Sequence[Image], say: Say) -> str:
-        """Get the first of `images` that can be had."""
+        """Get the first of `images` that is available, and return its id."""
         for image in images[:-1]:
-            with contextlib.suppress(ImageUnavailable):  # told when its cells are run
+            with contextlib.suppress(ImageUnavailable):  # reported when its cells are run
                 return self.prepare(image, say).reference
         if not images:
             raise InfrastructureError(f"{self._host.where}.gpus: there is no image to ask in; `docker load` one there")
@@ -79,7 +80,7 @@ class DockerEngine:
             with engine_errors(image.where, refused=ImageUnavailable):
                 found = self._known(image)
                 return None if found is None else self._prepared(image, found)
-        except ImageUnavailable:  # a context that cannot be read, a name that is none: `prepare` tells it
+        except ImageUnavailable:  # an unreadable context or an invalid name: `prepare` reports it
             return None
 
     def _prepared(self, image: Image, found: images.Found) -> Prepared:
@@ -122,7 +123,7 @@ class DockerEngine:
                 return overlay.install(self._client, source, image=image, environ=self._environ, say=say)
 
     def _python_of(self, image: Image, image_id: str) -> str:
-        """The name of the image's Python, looked up once."""
+        """Return the name of the image's Python, looked up once per image."""
         if image_id not in self._pythons:
             name = images.find_python(self._client, image_id)
             if name is None:
@@ -195,7 +196,7 @@ class DockerEngine:
 
 
 def _unheard(text: str) -> None:
-    """What is quick has nothing to say."""
+    """Discard progress messages: a quick operation needs none."""
 
 
 def _facts(client: docker.DockerClient, info: Mapping[str, Any]) -> dict[str, Any]:

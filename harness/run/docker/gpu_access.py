@@ -1,8 +1,8 @@
-"""How an engine gives GPUs to containers: one way after the other is tried, and the first that works is kept.
+"""How an engine gives GPUs to containers: each way is tried in turn, and the first that works is kept.
 
-`request` is what `docker run --gpus` does. Engines without that driver may have the runtime `nvidia`, or know CDI.
-Which is there cannot be asked: the engine's info names runtimes and folders, not the driver of `--gpus`. Podman is
-another matter: it takes what it does not understand, and starts the container without a GPU. It understands CDI alone.
+`request` is what `docker run --gpus` does. Engines without that driver may have the runtime `nvidia`, or support CDI.
+The engine's info does not say which of them works: it names runtimes and folders, not the driver of `--gpus`. Podman
+accepts options that it does not understand, and starts the container without a GPU. It understands only CDI.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from docker.types import DeviceRequest
 
-from harness.run.docker.client import UNKNOWN_CDI_DEVICE, is_podman
+from harness.run.docker.client import UNKNOWN_CDI_DEVICE
+from harness.run.docker.podman import is_podman
 
 ALL = "all"
 CDI_KIND = "nvidia.com/gpu"
@@ -27,7 +28,7 @@ WORDS: Mapping[Way, str] = {"request": "--gpus", "runtime": "--runtime nvidia", 
 
 
 class GpuAccess:
-    """The ways that an engine may have, by its `info`. `GPUs` are UUIDs, or `all` alone."""
+    """The ways that an engine may have, by its `info`. The argument `gpus` holds UUIDs, or `all` alone."""
 
     def __init__(self, info: Mapping[str, Any]) -> None:
         self._ways = _ways(info)
@@ -42,14 +43,14 @@ class GpuAccess:
         return WORDS[self.way]
 
     def refused(self, message: str) -> bool:
-        """Whether the engine lacks the present way, and another is left: then that is the present one."""
+        """Return whether the engine lacks the present way and another is left; if so, switch to that one."""
         lacking = ABSENT.search(message) is not None and len(self._ways) > 1
         if lacking:
             del self._ways[0]
         return lacking
 
     def host_config(self, gpus: Sequence[str]) -> dict[str, Any]:
-        """The arguments of `create_host_config` that ask for `gpus`; nothing for none."""
+        """Return the arguments of `create_host_config` that request `gpus`; {} for none."""
         if not gpus:
             return {}
         if self.way == "runtime":
@@ -57,10 +58,10 @@ class GpuAccess:
         return {"device_requests": [_request(gpus, cdi=self.way == "cdi")]}
 
     def environment(self, gpus: Sequence[str]) -> dict[str, str]:
-        """What the container's environment must say beside it.
+        """Return the environment variables that the container needs as well.
 
-        The runtime `nvidia` goes by the environment alone. Where it is the default, NVIDIA's images (which ask for all
-        GPUs by themselves) would get them unasked.
+        The runtime `nvidia` reads only the environment. If it is the default runtime, it must be switched off for
+        trials without GPUs: NVIDIA's images request all GPUs by themselves.
         """
         if gpus and self.way == "runtime":
             return {VISIBLE: ",".join(gpus)}

@@ -1,7 +1,7 @@
-"""Asks a Docker Engine for its GPUs: the agent's probe in a container that has all of them.
+"""Asks a Docker Engine for its GPUs: runs the agent's probe in a container that has all of them.
 
-It needs an image with a Python. One that is on the engine already will do, whatever else is in it: nothing of it but
-its Python is started, without network or rights. Only an engine without any has to get one first.
+The probe needs an image with a Python. Any image that is already on the engine will do: only its Python is started,
+without network or rights. An image is pulled or built only if the engine has none with a Python.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from harness.run.trial.payload import agent_files
 from harness.run.waiting import streamed
 
 SMALLEST_BYTES = 20 << 20
-"""No image with a Python is smaller."""
+"""Size of the smallest image that can hold a Python, in bytes; smaller images are not tried."""
 IMAGES_TRIED = 4
+"""Number of images that are tried before the GPUs count as invisible."""
 ENVIRONMENT = {
-    "NVIDIA_DISABLE_REQUIRE": "1",  # an image that is too new for the driver does to ask it, all the same
+    "NVIDIA_DISABLE_REQUIRE": "1",  # an image that is too new for the driver can still run the probe
     "NVIDIA_DRIVER_CAPABILITIES": "utility,compute",
 }
 REMEDIES: Mapping[Way, str] = {
@@ -46,20 +47,20 @@ GetOne = Callable[[], str]
 def ask(
     client: docker.DockerClient, access: GpuAccess, *, place: str, images: Sequence[Image], get_one: GetOne, say: Say
 ) -> tuple[Gpu, ...]:
-    """The GPUs of the engine. `get_one` pulls or builds one of `images`, and is called only if nothing else will do.
+    """Return the GPUs of the engine. `get_one` pulls or builds one of `images`; it is called only as a last resort.
 
-    Raises InfrastructureError where containers get no GPUs, what `say` raises, and what the SDK raises.
+    Raises InfrastructureError if containers get no GPUs, what `say` raises, and what the SDK raises.
     """
     for image_id, python in _with_python(client, images, get_one):
         output = _run(client, access, image_id=image_id, python=python, place=place, say=say)
         found = parse(output, place=place)
-        if found is not None:  # else its C library cannot load the driver's: musl
+        if found is not None:  # None: the image's C library (musl) cannot load the driver's library
             return found
     raise InfrastructureError(f"{place}: containers with GPUs start there, but see no GPU; {NO_GPU}")
 
 
 def _with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:
-    """(image id, name of its Python) of a few images: those that will be used, then the engine's smallest."""
+    """Yield (image id, name of its Python) of a few images: first those of this run, then the engine's smallest."""
     known = itertools.chain(_wanted(client, images), smallest(client))
     found = ((image_id, python) for image_id in dict.fromkeys(known) if (python := find_python(client, image_id)))
     first = next(found, None)
@@ -79,13 +80,13 @@ def _wanted(client: docker.DockerClient, images: Sequence[Image]) -> Iterator[st
 
 
 def smallest(client: docker.DockerClient) -> Iterator[str]:
-    """The ids of images that may have a Python, the smallest first."""
+    """Return the ids of images that may have a Python, smallest first."""
     entries = sorted(client.api.images(), key=lambda entry: int(entry["Size"]))
     return (str(entry["Id"]) for entry in entries if entry["Size"] >= SMALLEST_BYTES)
 
 
 def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str, place: str, say: Say) -> str:
-    """What the probe prints in a container of that image."""
+    """Return what the probe prints in a container of that image."""
     while True:
         try:
             with _container(client, access, image_id=image_id, python=python) as container_id:
@@ -100,7 +101,7 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
 
 
 def _run_to_its_end(client: docker.DockerClient, container_id: str, *, place: str, say: Say) -> None:
-    """Raises InfrastructureError for a driver that is stuck, in the toolkit's hook or in the probe."""
+    """Run the container to its end. Raises InfrastructureError if the driver hangs, in the hook or in the probe."""
     until_s = time.monotonic() + PROBE_S
 
     def beat() -> None:
@@ -114,7 +115,7 @@ def _run_to_its_end(client: docker.DockerClient, container_id: str, *, place: st
         return [client.api.wait(container_id)]
 
     for _ in streamed(client.api, run, beat=beat):
-        """Its exit code says less than what it prints."""
+        """The output says more than the exit code."""
 
 
 @contextlib.contextmanager

@@ -1,11 +1,11 @@
-"""The exclusive lease of a container engine: whoever holds it runs trials there, and nobody else disturbs them.
+"""The exclusive lease of a container engine: only its holder runs trials there.
 
-It is a container of a fixed name that is created and never started, so that it holds for all who reach that engine,
-in whatever way. The engine gives a name to one container only: creating it is the lock. Its labels say who holds it.
-Its restart policy, which means nothing for what never runs, is the one field that can be changed afterwards: the
-holder writes the engine's own time into it every few seconds. Who finds a time that is too old by the engine's clock
-takes over; the clocks of the machines do not matter. It is removed by its id, so that of two who take over at once
-only one succeeds.
+The lease is a container of a fixed name that is created and never started, so it binds all who reach that engine, by
+whatever address. The engine gives a name to one container only: creating the container takes the lock. Its labels name
+the holder. Its restart policy, which has no effect on a container that never runs, is the one field that can be changed
+later: every few seconds the holder writes the engine's own time into it. A lease whose time is too old by the engine's
+clock may be taken over; the clocks of the machines do not matter. The old lease is removed by its id, so that only one
+of two simultaneous takeovers succeeds.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ EMPTY_IMAGE = "harness/lease:1"
 NAME_IN_USE = "name is already in use"
 HOLDER_LABEL = "harness.holder"
 BEAT_EVERY_S = 15.0
+"""Seconds between two signs of life of the holder. It must be far below EXPIRES_S."""
 EXPIRES_S = 90.0
+"""Seconds without a sign of life after which a lease may be taken over."""
 ASKED_EVERY_S = 1.0
+"""Seconds between two attempts to get the lease."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseHolder:
-    """Who holds a lease, by the engine's word. `beat_s`: the engine's time at the holder's last sign of life."""
+    """The holder of a lease, as the engine records it. `beat_s`: the engine's time at its last sign of life."""
 
     id: str
     owner: owner.Owner | None
@@ -52,7 +55,7 @@ class LeaseHolder:
     beat_s: int
 
     def lapsed(self, *, now_s: float) -> bool:
-        """Whether it is gone: by this machine's word where it ran here, else by its silence."""
+        """Return whether the holder is gone: by its process if it ran on this machine, else by its silence."""
         gone = self.owner is not None and owner.is_alive(self.owner) is False
         return gone or now_s - self.beat_s > EXPIRES_S
 
@@ -61,7 +64,7 @@ class LeaseHolder:
 
 
 class HeldLease:
-    """A lease that is ours. `beat` is called by a thread of its own, with a client of its own."""
+    """A lease that this process holds. A thread calls `beat` with a client of its own."""
 
     def __init__(self, client: docker.DockerClient, container_id: str, *, place: str) -> None:
         self.id, self._client, self._place = container_id, client, place
@@ -69,7 +72,7 @@ class HeldLease:
         self._lost = ""
 
     def check(self) -> None:
-        """Raises InfrastructureError if somebody else may use the host by now."""
+        """Raise InfrastructureError if another harness may use the host by now."""
         if self._lost:
             raise InfrastructureError(
                 f"{self._place}: the lease of this host was lost: {self._lost}; start again: trials are kept"
@@ -79,9 +82,9 @@ class HeldLease:
         try:
             self._client.api.update_container(self.id, restart_policy=_policy(engine_time_s(self._client)))
             self._beaten_s = time.monotonic()
-        except NotFound:  # `docker container prune` takes it for rubbish
+        except NotFound:  # `docker container prune` removes it
             self._take_again()
-        except ENGINE_ERRORS as error:  # tried again in a few seconds; the trials tell it as well
+        except ENGINE_ERRORS as error:  # tried again in a few seconds; the trials report it too
             if time.monotonic() - self._beaten_s > EXPIRES_S:
                 self._lost = f"the engine could not be reached for {EXPIRES_S:.0f} s ({error})"
 
@@ -108,9 +111,10 @@ def held(
     say: Say,
     stopped: Callable[[], bool],
 ) -> Iterator[HeldLease]:
-    """The engine is ours meanwhile. Waits for whoever has it, and says who that is; raises Interrupted once `stopped`.
+    """Hold the engine's lease during the block. While another harness holds it, wait and report who that is.
 
-    `connect` makes the client of the thread that gives signs of life. Raises InfrastructureError.
+    `connect` makes the client of the thread that gives signs of life. Raises Interrupted once `stopped`, and
+    InfrastructureError.
     """
     with contextlib.closing(connect()) as other:
         with engine_errors(place):
@@ -142,7 +146,7 @@ def _release(client: docker.DockerClient, lease: HeldLease, *, say: Say) -> None
 
 
 def _acquired(client: docker.DockerClient, *, place: str, say: Say, stopped: Callable[[], bool]) -> str:
-    """The id of the lease's container, once it is ours."""
+    """Return the id of the lease's container once this process has it."""
     while not stopped():
         try:
             return _create(client)
@@ -167,7 +171,7 @@ def _wait(text: str, *, say: Say, stopped: Callable[[], bool]) -> None:
 
 
 def _create(client: docker.DockerClient) -> str:
-    """Raises APIError, CONFLICT if somebody has it."""
+    """Create the lease's container. Raises APIError with status CONFLICT if the lease is taken."""
     make_empty_image(client)
     labels = {owner.OWNER_LABEL: str(owner.this_process()), HOLDER_LABEL: owner.in_words()}
     config = client.api.create_host_config(restart_policy=_policy(engine_time_s(client)), network_mode="none")
@@ -179,19 +183,19 @@ def _policy(now_s: int) -> Any:
 
 
 def _is_conflict(error: BaseException) -> bool:
-    """Whether somebody has it: Podman has no number of its own for that."""
+    """Return whether the lease is taken. Podman has no status code of its own for that, so its text is searched."""
     return isinstance(error, APIError) and (error.status_code == CONFLICT or NAME_IN_USE in explanation(error))
 
 
 def engine_time_s(client: docker.DockerClient) -> int:
-    """The engine's clock, from the date of its answer."""
+    """Return the engine's clock in seconds since the epoch, from the Date header of its answer."""
     api = client.api
     answer = api.get(f"{api.base_url}/_ping", timeout=api.timeout)
     return round(parsedate_to_datetime(answer.headers["Date"]).timestamp())
 
 
 def make_empty_image(client: docker.DockerClient) -> None:
-    """An image of nothing: a container needs one, and this asks for no pull and holds no image of the user's."""
+    """Make an empty image: a container needs one, and this one needs no pull and keeps no image of the user in use."""
     if local_image(client, EMPTY_IMAGE) is not None:
         return
     buffer = io.BytesIO()
@@ -200,7 +204,7 @@ def make_empty_image(client: docker.DockerClient) -> None:
         folder.type = tarfile.DIRTYPE
         tar.addfile(folder)
     label = f"LABEL {IMAGE_LABEL}={EMPTY_IMAGE}"
-    # The tag is part of the name, as the API has it: Podman 4 does not hear one that is given beside it.
+    # The tag is part of the name, as in the API: Podman 4 ignores a tag that is given separately.
     client.api.import_image_from_data(buffer.getvalue(), repository=EMPTY_IMAGE, changes=[label])
 
 
@@ -208,14 +212,14 @@ def make_empty_image(client: docker.DockerClient) -> None:
 
 
 def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
-    """Who holds the lease; None if nobody does. Raises InfrastructureError, and what the SDK raises."""
+    """Return who holds the lease; None if it is free. Raises InfrastructureError, and what the SDK raises."""
     try:
         found: Mapping[str, Any] = client.api.inspect_container(NAME)
     except NotFound:
         return None
     labels = found["Config"]["Labels"] or {}
     if HOLDER_LABEL not in labels:
-        raise InfrastructureError(f"{place}: a container {NAME!r} is there that is none of ours; rename or remove it")
+        raise InfrastructureError(f"{place}: the harness did not make the container {NAME!r}; rename or remove it")
     return LeaseHolder(
         id=found["Id"],
         owner=owner.parse(labels.get(owner.OWNER_LABEL, "")),
@@ -226,13 +230,13 @@ def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
 
 
 def lapsed(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
-    """The holder of a lease that is gone, if there is one."""
+    """Return the holder of a lapsed lease, if there is one."""
     holder = holder_of(client, place=place)
     return holder if holder is not None and holder.lapsed(now_s=engine_time_s(client)) else None
 
 
 def remove_lapsed(client: docker.DockerClient, *, place: str) -> int:
-    """Remove the lease of a holder that is gone; how many that were."""
+    """Remove a lapsed lease; return how many were removed (0 or 1)."""
     holder = lapsed(client, place=place)
     if holder is None:
         return 0

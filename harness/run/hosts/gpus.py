@@ -1,8 +1,8 @@
-"""The GPUs of a host: asked of its driver by the agent's own probe, and what a trial saw compared with what was asked.
+"""The GPUs of a host, found by the agent's probe, and the check that a trial saw the GPUs that it was given.
 
-The probe is `start.py gpus` of the agent. On a container engine it runs in a container with all GPUs, because only
-there the engine's toolkit shows them to us; on a process host in a process of its own, because a driver that is stuck
-would take us with it.
+The probe is `start.py gpus` of the agent. On a container engine it runs in a container with all GPUs, because only the
+engine's toolkit makes them visible. On a process host it runs in a process of its own, because a hanging driver would
+otherwise hang the harness as well.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from harness.model.gpus import Gpu
 from harness.run.trial.payload import agent_files
 
 PROBE_S = 60
+"""Seconds that the probe may take before the driver counts as hanging."""
 SUBSET = "CUDA_VISIBLE_DEVICES"
 
 T = TypeVar("T")
 
 
 class _Odd(ValueError):
-    """What no driver in order says; the text tells what."""
+    """A value that no healthy driver reports; the text says which."""
 
 
 def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
-    """The GPUs in what the probe printed; None if it found no driver's library at all. Raises InfrastructureError.
+    """Return the GPUs in the probe's output; None if it found no driver library at all. Raises InfrastructureError.
 
-    It ran in an image that is not trusted: what is not understood is told, never guessed.
+    The probe may run in an untrusted image: malformed output is an error and is never guessed at.
     """
     line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
@@ -42,15 +43,15 @@ def parse(output: str, *, place: object) -> tuple[Gpu, ...] | None:
         return _apart([_gpu(fields) for fields in told["gpus"]]) if "gpus" in told else None
     except _Odd as error:
         raise InfrastructureError(
-            f"{place}: the driver tells of its GPUs: {error}; see `nvidia-smi -L` there"
+            f"{place}: the driver's list of GPUs is wrong: {error}; see `nvidia-smi -L` there"
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         last = " ".join(output.split())[-200:] or "nothing"
-        raise InfrastructureError(f"{place}: the GPUs could not be asked; the probe said: {last}") from error
+        raise InfrastructureError(f"{place}: the GPUs could not be listed; the probe printed: {last}") from error
 
 
 def _apart(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Raises _Odd for a UUID of two GPUs: nothing could tell which of them was measured."""
+    """Return the GPUs as a tuple. Raises _Odd if two share a UUID: it would be unclear which of them was measured."""
     if len({gpu.uuid for gpu in gpus}) < len(gpus):
         raise _Odd("two of them have the same UUID")
     return tuple(gpus)
@@ -78,12 +79,12 @@ def _gpu(fields: Mapping[str, Any]) -> Gpu:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
-        raise _Odd(f"{str(value)[:200]!r} is no name")
+        raise _Odd(f"{str(value)[:200]!r} is not a name")
     return value
 
 
 def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
-    """The GPUs that processes of this machine see. Raises InfrastructureError."""
+    """Return the GPUs that processes of this machine see. Raises InfrastructureError."""
     with tempfile.TemporaryDirectory(prefix="harness-gpus-") as folder:
         for name, content in agent_files().items():
             path = Path(folder, name)
@@ -101,10 +102,10 @@ def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
 
 
 def mismatch(asked: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
-    """Why the GPUs that a trial's agent told of are not those that were asked for; "" if they are, or none were.
+    """Return why the GPUs that a trial's agent reports are not those requested; "" if they are, or none were.
 
-    Another card's figures would be a wrong accusation: such a trial says nothing. What CUDA_VISIBLE_DEVICES leaves out
-    does not count, as on a process host all cards can be seen.
+    Such a trial is discarded: another card's figures would be a wrong accusation. A process host shows all cards to
+    every process, so cards that CUDA_VISIBLE_DEVICES leaves out are ignored.
     """
     if not asked:
         return ""
@@ -116,4 +117,4 @@ def mismatch(asked: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
     if set(seen) == wanted:
         return ""
     found = ", ".join(f"{name} ({uuid})" for uuid, name in seen.items()) or str(facts.get("gpu_problem") or "none")
-    return f"not the GPU that was asked for: asked for {', '.join(map(str, asked))}; inside there is: {found}"
+    return f"not the requested GPU: requested {', '.join(map(str, asked))}; inside there is: {found}"

@@ -1,7 +1,7 @@
-"""All the trials of one host: launches what each block's policy asks for next, and keeps what came of it.
+"""All the trials of one host: launches what each block's scheduler requests next, and records the results.
 
-A block is the cells of one series, lane and variant. Its policy sees their trials so far and says which of them are
-launched side by side next (`Batch`); nothing here knows statistics.
+A block is the cells of one series, lane and variant. Its scheduler receives their trials so far and returns the next
+batch, whose cells are launched side by side (`Batch`). This module contains no statistics.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from harness.run.trial.keys import trial_key
 from harness.run.trial.payload import pack
 
 INFRASTRUCTURE_TRIES = 3
+"""Consecutive infrastructure failures after which a cell counts as unable to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +42,16 @@ class HostRun:
     finished: Callable[[BlockRun], None]
     reuse: bool = True
     cold: set[str] = field(default_factory=set)
-    """The digests of images that were pulled, built or installed in this run and not launched since."""
+    """The digests of images that were pulled, built or installed in this run and have not been launched since."""
     had: set[Image] = field(default_factory=set)
     """The images that the host had before this run pulled any."""
     sizes: dict[str, int | None] = field(default_factory=dict)
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
-        """Run every block, filling in its cells' runs; a cell that could not run says why.
+        """Run every block and fill in the runs of its cells, with the reason for each cell that could not run.
 
         Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost, InfrastructureError
-        when somebody else took the host over.
+        when another harness took over the host.
         """
         wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
         every = [cell for cell in wanted if self.oracle.cannot_run(cell, None) is None]
@@ -67,12 +68,13 @@ class HostRun:
             self.images.close()
 
     def _prepare_block(self, block: BlockRun) -> None:
-        """Get what takes the machine's processors to get, before anything is measured. What is being pulled comes when
-        it is launched; and so does everything where most images will not be launched at all. What an image's name says
-        of it is known at once: a cell that can never run settles nothing.
+        """Build or install the block's images before anything is measured: that occupies the machine's processors.
+
+        Images that are still being pulled are prepared when they are launched; so is every image of a lazy scheduler,
+        which launches few of them. An image that cannot run on the lane by its name alone is marked at once.
         """
         for run in block.cells:
-            if not run.cell.excluded and not run.trials:  # what an early launch showed stands
+            if not run.cell.excluded and not run.trials:  # the result of an early launch stands
                 run.incompatible = self.oracle.cannot_run(run.cell, None) or ""
             if block.scheduler.lazy:
                 run.at_hand = self.engine.at_hand(run.cell.image)
@@ -80,7 +82,7 @@ class HostRun:
                 self._prepare(run)
 
     def _run_block(self, block: BlockRun, blocks: Sequence[BlockRun]) -> None:
-        """`blocks`: this one, and those after it."""
+        """Run the first of `blocks`; the later ones may use the time of a pull."""
         while (batch := block.scheduler.next()).runs:
             if batch.only_known:
                 for run in batch.runs:
@@ -98,9 +100,11 @@ class HostRun:
             run.skipped = batch.skipped.get(run.cell.id)
 
     def _in_turn(self, runs: Sequence[CellRun], blocks: Sequence[BlockRun]) -> Iterator[CellRun]:
-        """In random order, so that no version always comes first; but those that still come by network wait for what is
-        there, and for those that come before them. Before any is waited for, the policy is asked again if more is known
-        by now: it may have a use for the time. If it has none, `blocks` may, this one the first.
+        """Yield the runs in random order, so that no version always comes first.
+
+        Images that are already there go before images that are still being pulled; those follow in the order of their
+        pulls. Before the lane waits for a pull, the scheduler is asked again if results have come in since: it may have
+        a better use for the time. If it has none, the host runs an early batch of `blocks`, the present block first.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
@@ -119,7 +123,7 @@ class HostRun:
         return run.prepared is None and self.images.is_coming(run.cell)
 
     def _run_early(self, blocks: Sequence[BlockRun]) -> bool:
-        """Launch something of the first block that has a use for the time of a pull; False if none has."""
+        """Launch an early batch of the first block that has one, while a pull goes on; return False if none has."""
         for block in blocks:
             here = [batch for batch in block.scheduler.early() if self.images.is_here(batch.runs[0].cell)]
             if here:
@@ -133,7 +137,7 @@ class HostRun:
         return False
 
     def _log(self, block: BlockRun, batch: Batch, launched: Sequence[CellRun]) -> None:
-        """What was decided and why, so that a reader can follow how the answer was reached."""
+        """Record what was decided and why, so that a reader can follow how the result was reached."""
         cell = block.cells[0].cell
         place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
         launch = [f"{run.cell.image.version}{' (twin)' if run.cell.twin else ''}" for run in launched]
@@ -142,7 +146,7 @@ class HostRun:
     # ------------------------------------------------------------ images
 
     def _prepare(self, run: CellRun) -> None:
-        """Get the cell's image (once for each image), and what is known of the cell from earlier runs."""
+        """Get the cell's image (once per image), and the cell's trials of earlier runs."""
         cell = run.cell
         if run.prepared is not None:
             return
@@ -169,7 +173,7 @@ class HostRun:
             self._reuse(run)
 
     def _size_bytes(self, image: Prepared) -> int | None:
-        """What an image takes on the host, asked once; None if the engine does not say."""
+        """Return the bytes that an image takes on the host, queried once; None if the engine does not report them."""
         if image.digest not in self.sizes:
             try:
                 self.sizes[image.digest] = self.engine.size_bytes(image)
@@ -190,10 +194,10 @@ class HostRun:
     # ------------------------------------------------------------ trials
 
     def _run_one(self, run: CellRun, batch: Batch, *, awaited: bool) -> None:
-        """One trial, in its turn or while images are `awaited`; infrastructure trouble is tried again by a later batch,
-        up to INFRASTRUCTURE_TRIES times.
+        """Run one trial, in its turn or while images are `awaited`.
 
-        Where getting the image brings back trials of earlier runs, or fails, the policy is asked again first.
+        A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If preparing
+        the image fails, or brings back trials of earlier runs, nothing is launched: the scheduler decides again first.
         """
         if run.prepared is None:
             self._prepare(run)
@@ -227,7 +231,7 @@ class HostRun:
         self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
 
     def _review(self, run: CellRun, trial: Trial) -> Review:
-        """What the trial shows of the machine. One on another GPU than was asked for says nothing."""
+        """Judge what the trial shows about the machine. A trial on the wrong GPU counts as infrastructure."""
         wrong = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
         if wrong:
             return Review(trial=replace(trial, end="infrastructure", message=wrong))
@@ -236,7 +240,7 @@ class HostRun:
         return reviewed
 
     def _rest(self, seconds: float, *, why: str, lane: str) -> None:
-        """Let the lane's GPU cool; Ctrl-C ends it."""
+        """Pause so that the lane's GPU can cool; Ctrl-C ends the pause."""
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self._check_stopped()
@@ -287,5 +291,5 @@ class HostRun:
 
 
 def _known(runs: Sequence[CellRun]) -> int:
-    """How much their policy has to go by. A launch that failed by the host's fault is nothing new: it can wait."""
+    """Return how many results the scheduler has. A launch that failed because of the host adds none."""
     return sum(len(run.measured) + (not run.runnable) for run in runs)

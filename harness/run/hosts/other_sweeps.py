@@ -1,6 +1,6 @@
-"""Sweeps of other kinds on this machine: processes and containers share its processors, and disturb step times.
+"""Detects sweeps of the other kind on this machine. Processes and containers disturb each other's step times.
 
-Each sweep that uses this machine holds a shared lock on a file of its kind, which the kernel frees when it ends.
+Each sweep that uses this machine holds a shared lock on a file of its kind, which the kernel frees when the sweep ends.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ NOTE = (
 def announced(
     host: str, facts: Mapping[str, Any], *, is_process: bool, note: Callable[[str], None], folder: Path | None = None
 ) -> Iterator[None]:
-    """Tell other sweeps on this machine that this one is here, and `note` one of the other kind that is. Nothing is
-    done for a host on another machine, by its engine's `facts`, or where no such file can be had.
+    """Announce this sweep to others on this machine during the block; call `note` if one of the other kind runs.
+
+    Nothing is done if the engine's `facts` name another machine, or if no such file can be opened.
     """
     place = folder or Path(tempfile.gettempdir())
     if not is_process and facts.get("name") != platform.node():
@@ -45,14 +46,14 @@ def announced(
 
 
 def _opened(path: Path) -> int:
-    """Its file descriptor, to read: another user may have made it. No link is followed, and no pipe waited for."""
+    """Return a descriptor for reading: the file may be another user's. Do not follow links or wait for pipes."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _lock_with_others(number: int) -> None:
-    """Somebody who only looks holds it for a moment."""
+    """Take the shared lock. Retry a few times: a process that only checks holds the exclusive lock for a moment."""
     for _ in range(TRIES):
         try:
             return fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -71,6 +72,6 @@ def _is_held(path: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # nobody ever was there, or it is not ours to read
+    except OSError:  # no sweep ever ran here, or the file is not readable
         return False
     return False

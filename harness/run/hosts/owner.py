@@ -1,8 +1,8 @@
-"""Who made a container or a temporary folder, and whether that process still lives.
+"""The owner of a container or a temporary folder: the process that made it, and whether that process still runs.
 
-An owner is written `<machine>:<pid>:<start>`: what is left behind by a killed run names a process that is gone.
-`machine` is the boot id and the pid namespace, because a pid means something only there: a harness inside a
-container that uses the machine's engine must not be taken for dead.
+An owner is written `<machine>:<pid>:<start>`: what a killed run leaves behind names a process that is gone. `machine`
+is the boot id and the pid namespace, because a pid means something only there: a harness inside a container that uses
+the machine's engine must not be taken for dead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def this_process() -> Owner:
 
 
 def in_words() -> str:
-    """`root@lab-3090, process 1234`: for whoever waits for us."""
+    """Return `root@lab-3090, process 1234`, the text that a waiting harness displays."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user without a name
@@ -45,7 +45,7 @@ def in_words() -> str:
 
 
 def parse(text: str) -> Owner | None:
-    """The owner that `text` names; None if it is not of our making."""
+    """Return the owner that `text` names; None if `text` has another format."""
     machine, _, rest = text.partition(":")
     pid, _, start = rest.partition(":")
     if not (machine and pid.isdecimal() and start.isdecimal()):
@@ -54,7 +54,7 @@ def parse(text: str) -> Owner | None:
 
 
 def is_alive(owner: Owner) -> bool | None:
-    """Whether the owner still runs; None if it belongs to another machine (or boot), where we cannot look."""
+    """Return whether the owner still runs; None if it belongs to another machine or boot, and is unknown."""
     if owner.machine != _machine():
         return None
     try:

@@ -1,8 +1,8 @@
 """Images built from a Dockerfile, once for each content of its context.
 
-Behind a company proxy a build needs the machine's CA bundle. A Dockerfile that names `.harness/ca.pem` finds it
-in its context (empty if the machine has none); used in an early stage, nothing of it stays in the image. Proxy
-settings go in as Docker's predefined build args, which no image keeps.
+Behind a company proxy a build needs the machine's CA bundle. A Dockerfile that names `.harness/ca.pem` finds it in its
+context (empty if the machine has none); if only an early stage uses it, the final image does not contain it. Proxy
+settings are passed as Docker's predefined build args, which no image keeps.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from harness.run.waiting import streamed
 
 CA_PATH = ".harness/ca.pem"
 TOLD_LINES = 20
+"""Number of the last output lines that are searched for the reason of a failed build."""
 STEP_FAILED = ("The command '", 'building at STEP "RUN')  # in Docker's words, and in Podman's
 
 
 def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
-    """The image of that context and args, built unless it is there. Raises ImageUnavailable with the last output."""
+    """Return the image of that context and args, built if missing. Raises ImageUnavailable with the last output."""
     args, name = dict(source.args), _name(client, source, image=image)
     there = local_image(client, name)
     if there is None:
@@ -53,13 +54,13 @@ def build(client: docker.DockerClient, source: Build, *, image: Image, environ: 
 
 
 def known(client: docker.DockerClient, source: Build, *, image: Image) -> Found | None:
-    """What was built before. Raises ImageUnavailable for a context that cannot be read."""
+    """Return what was built before. Raises ImageUnavailable for a context that cannot be read."""
     there = local_image(client, _name(client, source, image=image))
     return None if there is None else Found(id=there["Id"], digest=there["Id"])
 
 
 def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
-    """The name under which the image of that context, its args and its bases is kept."""
+    """Return the name under which the image of that context, its args and its bases is stored."""
     args, (text, files) = dict(source.args), _read_context(source, image=image)
     bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
     with _readable(source.context, image=image):
@@ -67,14 +68,14 @@ def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
 
 
 def _read_context(source: Build, *, image: Image) -> tuple[str, list[str]]:
-    """The Dockerfile's text, and the files of its context."""
+    """Return the Dockerfile's text, and the files of its context."""
     with _readable(source.context, image=image):
         return (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
 
 
 @contextlib.contextmanager
 def _readable(context: Path, *, image: Image) -> Iterator[None]:
-    """What cannot be read here is the user's matter, not the engine's."""
+    """Turn read errors into ImageUnavailable: an unreadable context is the user's to fix, not the engine's."""
     try:
         yield
     except FileNotFoundError as error:
@@ -85,7 +86,7 @@ def _readable(context: Path, *, image: Image) -> Iterator[None]:
 
 
 def context_files(context: Path) -> list[str]:
-    """What `.dockerignore` lets through, folders included, sorted."""
+    """Return the paths that `.dockerignore` lets through, folders included, sorted."""
     ignore = context / ".dockerignore"
     lines = ignore.read_text().splitlines() if ignore.is_file() else []
     patterns = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
@@ -93,7 +94,7 @@ def context_files(context: Path) -> list[str]:
 
 
 def base_names(dockerfile: str, args: Mapping[str, str]) -> list[str]:
-    """The images named by FROM, with ARGs filled in."""
+    """Return the images named by FROM, with ARGs filled in."""
     known = dict(re.findall(r"^\s*ARG\s+(\w+)=[\"']?([^\s\"']*)", dockerfile, re.IGNORECASE | re.MULTILINE))
     known.update(args)
     named = re.findall(r"^\s*FROM\s+(?:--platform=\S+\s+)?(\S+)", dockerfile, re.IGNORECASE | re.MULTILINE)
@@ -132,16 +133,16 @@ def _build(
                 tell()
     except APIError as error:
         said = explanation(error)
-        cause = "" if said.startswith(STEP_FAILED) else said  # a command that times out is the Dockerfile's matter
+        cause = "" if said.startswith(STEP_FAILED) else said  # a failed command is a fault of the Dockerfile
         told = build_errors.complaint(output) if said.startswith(STEP_FAILED) else ""
         why = ": ".join(filter(None, (told, said)))
         raise unavailable(f"{place}: {why}{if_full(why)}", cause=cause) from error
 
 
 def _lines(events: Iterator[Any], made: build_intermediates.Stages) -> Iterator[str]:
-    """The build's output; raises APIError after it if there was an error event.
+    """Yield the build's output; if there was an error event, raise APIError after the last line.
 
-    (Reading on to the end lets the SDK close the connection.)
+    (Reading to the end lets the SDK close the connection.)
     """
     error = None
     for event in events:

@@ -1,4 +1,4 @@
-"""Why something could not be made, out of what pip, uv or a build printed: the line that says it, first."""
+"""Finds the reason of a failure in the output of pip, uv or a build, and puts the decisive line first."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _CONSEQUENCE = re.compile(
     r"(?i:error: )?(?:No matching distribution|Could not find a version|Could not build wheels|Failed building"
     r"|Failed to build|subprocess-exited-with-error)"
 )
-"""What pip says in the end, whatever came before."""
+"""Final messages of pip that name no cause."""
 UNREACHED = "the package index cannot be reached"
-"""How a reason begins that the network has."""
+"""Beginning of every reason that lies in the network."""
 _TROUBLE = re.compile(
     r"CERTIFICATE_VERIFY_FAILED|SSLError|ProxyError|Name or service not known|Temporary failure in name resolution"
     r"|Connection refused|Network is unreachable|ConnectTimeout|NewConnectionError"
 )
 _BROKEN = re.compile(r"connection (?:broken by|error:) (.+)")
-"""How pip tells of trouble that has no name above."""
+"""Network errors of pip that _TROUBLE does not list."""
 _SAYS_NOTHING = re.compile(r"Removing intermediate container |---> |\[notice\] |\[end of output\]|note: This error ori")
 _PREAMBLE = re.compile(r"^(?:error: )?(?:No solution found when resolving dependencies:?)?|^cause: ")
 _DRAWING = " \t×╰─▶│├"
@@ -26,14 +26,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def unescaped(output: str) -> str:
-    """Without the colours that a build's tools print."""
+    """Return the output without the colour codes of a build's tools."""
     return _ESCAPES.sub("", output)
 
 
 def complaint(lines: Sequence[str]) -> str:
-    """The last line that is one, such as `ERROR: No matching distribution found for x==1`; else the last one; or "".
+    """Return the last error line, such as `ERROR: No matching distribution found for x==1`; else the last line.
 
-    Before one that only says what came of it stands its cause: an index that could not be reached, a compiler's words.
+    If that line only states a consequence, its cause comes first: an unreachable index, or a compiler's message.
     """
     lines = [line.strip() for line in lines if line.strip() and not _SAYS_NOTHING.match(line.strip())]
     complaints = [line for line in lines if _COMPLAINT.match(line)]
@@ -42,7 +42,7 @@ def complaint(lines: Sequence[str]) -> str:
 
 
 def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
-    # pip takes a version that it cannot ask for as one that is not there.
+    # pip reports a version as missing if it cannot reach the index.
     named, broken = ([told for line in lines for told in each.findall(line)] for each in (_TROUBLE, _BROKEN))
     if trouble := (named or broken)[-1:]:
         return f"{UNREACHED} ({trouble[0][:200]})"
@@ -50,7 +50,7 @@ def _cause(lines: Sequence[str], complaints: Sequence[str]) -> str:
 
 
 def of_uv(stderr: str) -> str:
-    """uv's explanation in one line, without its drawing; of a package that could not be built, its own reason first."""
+    """Return uv's explanation in one line without its drawing; after a failed build, the build's error comes first."""
     lines = [line.strip(_DRAWING) for line in unescaped(stderr).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Using ", "Resolved ", "hint:"))]
     told, inner = lines, ""
@@ -58,4 +58,4 @@ def of_uv(stderr: str) -> str:
         first = min(lines.index(name) for name in ("[stderr]", "[stdout]") if name in lines)
         told, inner = lines[:first], complaint(lines[first + 1 :])
     explained = " ".join(filter(None, (_PREAMBLE.sub("", line) for line in told))) or " ".join(told)
-    return ": ".join(filter(None, (inner, explained)))[:600] or "uv failed without a word"
+    return ": ".join(filter(None, (inner, explained)))[:600] or "uv failed without a message"

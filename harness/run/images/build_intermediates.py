@@ -1,8 +1,8 @@
-"""The images that a build leaves beside its result: the early stages of a Dockerfile, and what a failed build made.
+"""Removes the images that a build leaves beside its result: early stages of a Dockerfile, and those of a failed build.
 
-They have no name, so nobody would remove them: 1.4 GB for each TensorFlow. Which they are is known from what the
-engine says while it builds. That text is mixed with what the build's own commands print, so an image goes only if
-it also has no name, is younger than the build, and is used by nothing.
+They have no name, so nothing else would remove them: 1.4 GB for each TensorFlow. Their ids are read from the engine's
+output during the build. That output is mixed with what the build's own commands print, so an image is removed only if
+it also has no name, is younger than the build, and is not in use.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from docker.errors import APIError, ImageNotFound
 from harness.run.docker.client import explanation
 
 CONFLICT = 409
-ENDING_S = 3.0  # the engine needs a moment to end the container of an interrupted build
+ENDING_S = 3.0  # seconds that the engine may need to end the container of an interrupted build
 
 
 @dataclass
 class Stages:
-    """Collects the ids of images that a build made, from what the engine says: Docker's classic builder, or Podman."""
+    """Collects the ids of a build's images from the engine's output: Docker's classic builder, or Podman."""
 
     made: list[str] = field(default_factory=list)
     _found: bool = False
 
     def hear(self, text: str) -> None:
-        """One of the engine's texts: a step's head, where its image comes from, or its id."""
+        """Read one text of the engine: the heading of a step, the origin of its image, or its id."""
         if step := re.match(r"(?:\[\d+/\d+\] )?Step \d+/\d+ ?: (\w+)", text, re.IGNORECASE):
             self._found = step[1].upper() == "FROM"
         elif re.match(r"-?--> Using cache", text.strip()):
@@ -43,7 +43,7 @@ class Stages:
 
 @contextlib.contextmanager
 def removed(client: docker.DockerClient) -> Iterator[Stages]:
-    """After the block, whatever happened, the images that it heard of are gone, but for the named and the used."""
+    """Remove the collected images after the block, in any case, except those that have a name or are in use."""
     since = _moment(client.info()["SystemTime"])
     stages = Stages()
     try:
@@ -53,7 +53,7 @@ def removed(client: docker.DockerClient) -> Iterator[Stages]:
 
 
 def remove(client: docker.DockerClient, image_ids: list[str], *, since: datetime) -> None:
-    """The newest first, as each holds the one that it was made from."""
+    """Remove images, newest first: each image blocks the removal of the one that it was made from."""
     until_s = time.monotonic() + ENDING_S
     for image_id in reversed(image_ids):
         while not _is_settled(client, image_id, since=since) and time.monotonic() < until_s:
@@ -61,7 +61,7 @@ def remove(client: docker.DockerClient, image_ids: list[str], *, since: datetime
 
 
 def _is_settled(client: docker.DockerClient, image_id: str, *, since: datetime) -> bool:
-    """Remove it if it may go; False if a container is still in the way."""
+    """Remove the image if allowed; return False if a container still blocks its removal."""
     try:
         image: Mapping[str, Any] = client.api.inspect_image(image_id)  # type: ignore[no-untyped-call]
         if not image["RepoTags"] and _moment(image["Created"]) >= since:
@@ -71,10 +71,10 @@ def _is_settled(client: docker.DockerClient, image_id: str, *, since: datetime) 
     except APIError as error:
         if error.status_code != CONFLICT:
             raise
-        return "container" not in explanation(error)  # else the result, or another build, was made from it
+        return "container" not in explanation(error)  # otherwise the result or another build depends on it
     return True
 
 
 def _moment(text: str) -> datetime:
-    """The engine writes nanoseconds, which Python 3.10 does not read: to the second is enough."""
+    """Parse the engine's timestamp to the second: it has nanoseconds, which Python 3.10 cannot parse."""
     return datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))

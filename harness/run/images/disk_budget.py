@@ -1,8 +1,8 @@
-"""The room that a host gives to images (`disk:` of the matrix), and what goes when there is no more.
+"""The disk space that a host gives to images (`disk:` of the matrix), and what is removed when it is used up.
 
-Only what the harness pulled or made is removed, by the engine's own record (`Engine.kept`), and only while the host is
-ours by its lease: no other run uses it. First goes what this run does not need any more, then what it needs last; of
-what every round needs, that which was used last, as its turn comes last again.
+Only images that the harness pulled or made are removed, by the engine's own record (`ImageStore.kept`), and only while
+the lease is held, so no other run uses them. Images that this run no longer needs go first, then those that it needs
+last; among images that every round needs, the most recently used goes first, because its next turn is the last.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from harness.model import Build, Image
-from harness.run.engine import Engine, Kept, Prepared, Say
+from harness.run.engine import ImageStore, Kept, Prepared, Say
 
 Name = tuple[str, str]
 NEVER = 1 << 30
+"""Distance in blocks of an image that is not needed again."""
 
 
 def name_of(image: Image) -> Name:
@@ -24,7 +25,7 @@ def name_of(image: Image) -> Name:
 
 
 def total_bytes(kept: Iterable[Kept]) -> int:
-    """What they take together: what they share counts once."""
+    """Return the bytes that they take together; shared layers count once."""
     return sum({layer: size for each in kept for layer, size in each.layers.items()}.values())
 
 
@@ -32,7 +33,7 @@ def total_bytes(kept: Iterable[Kept]) -> int:
 class Disk:
     """The images of one host, for all its lanes. Without a limit nothing is ever removed. Thread-safe.
 
-    `expected_bytes`: what images that are not there will take, as far as that is known; `stay`: names of images that
+    `expected_bytes`: expected sizes of images that are not on the host, as far as known; `stay`: names of images that
     others are made from.
     """
 
@@ -41,7 +42,7 @@ class Disk:
     stay: frozenset[str] = frozenset()
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _images: dict[str, Image] = field(default_factory=dict)
-    """By the reference that the engine launches."""
+    """Images by the reference that the engine launches."""
     _orders: dict[int, Sequence[Collection[Name]]] = field(default_factory=dict)
     _pins: list[Name] = field(default_factory=list)
     _coming: list[Name] = field(default_factory=list)
@@ -49,12 +50,12 @@ class Disk:
     _measured: dict[Name, int] = field(default_factory=dict)
 
     def expect(self, lane: int, order: Sequence[Collection[Name]]) -> None:
-        """What a lane, whatever number stands for it, will need from now on, the soonest first."""
+        """Set what a lane will need from now on, soonest first. `lane` is any number that identifies it."""
         with self._lock:
             self._orders[lane] = order
 
-    def admits(self, engine: Engine, image: Image) -> bool:
-        """Whether it can be got ahead of its time: it fits beside all that is still needed."""
+    def admits(self, engine: ImageStore, image: Image) -> bool:
+        """Return whether the image may be pulled ahead of its turn: it fits beside everything that is still needed."""
         if self.limit_bytes is None:
             return True
         name = name_of(image)
@@ -65,8 +66,8 @@ class Disk:
             return total_bytes(needed) + self._coming_bytes() + self._bytes(name) <= self.limit_bytes
 
     @contextmanager
-    def getting(self, engine: Engine, image: Image, say: Say) -> Iterator[None]:
-        """Room is made before the image is got; and after it, as only then its size is known."""
+    def getting(self, engine: ImageStore, image: Image, say: Say) -> Iterator[None]:
+        """Make room before the image is pulled or made, and again afterwards, when its size is known."""
         if self.limit_bytes is None:
             yield
             return
@@ -88,7 +89,7 @@ class Disk:
 
     @contextmanager
     def in_use(self, image: Image) -> Iterator[None]:
-        """It is not removed meanwhile."""
+        """Protect the image from removal during the block."""
         with self._lock:
             self._last_used[name_of(image)] = 1 + max(self._last_used.values(), default=0)
         with self._pinned(name_of(image)):
@@ -106,9 +107,10 @@ class Disk:
 
     # ------------------------------------------------------------ making room
 
-    def _make_room(self, engine: Engine, wanted_bytes: int, say: Say) -> None:
-        """Remove what may go, as long as that is needed. What cannot be removed stays, and the limit is exceeded: the
-        sweep has said so at its start.
+    def _make_room(self, engine: ImageStore, wanted_bytes: int, say: Say) -> None:
+        """Remove what may go, as long as that is needed.
+
+        What cannot be removed stays, and the limit is exceeded; the sweep warns about that at its start.
         """
         if self.limit_bytes is None:
             return
@@ -127,23 +129,24 @@ class Disk:
         return sum(map(self._bytes, self._coming))
 
     def _bytes(self, name: Name) -> int:
-        """What an image will take: what it took before, if that is known."""
+        """Return the bytes that an image will take: as measured in this run, else as expected."""
         return self._measured.get(name, self.expected_bytes.get(name, 0))
 
     def _victims(self, kept: Sequence[Kept]) -> list[Kept]:
-        """What may go, in the order in which it goes."""
+        """Return what may go, in the order of removal."""
         able = [each for each in kept if each.name not in self.stay and self._may_go(self._images.get(each.reference))]
         return sorted(able, key=lambda each: (-self._needed_in(each), -self._used_at(each)))
 
     def _may_go(self, image: Image | None) -> bool:
-        """A build made again is another image than the one that was measured."""
+        """Return whether an image may be removed: not while it is in use, and not if this run would have to build it
+        again, because the new build would not be the image that was measured."""
         if image is None:
             return True
         lasting = isinstance(image.source, Build) and self._distance(name_of(image)) < NEVER
         return name_of(image) not in self._pins and not lasting
 
     def _needed_in(self, kept: Kept) -> int:
-        """How many blocks from now; what this run has not got yet itself may be of an earlier one."""
+        """Return in how many blocks it is needed; NEVER for an image that this run has not prepared."""
         image = self._images.get(kept.reference)
         return NEVER if image is None else self._distance(name_of(image))
 

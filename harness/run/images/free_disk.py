@@ -1,5 +1,5 @@
-"""How much room there is where an engine keeps its images. Its API does not tell, so a container looks: the file system
-below its root is that one. It works for engines elsewhere, too."""
+"""The free disk space where an engine keeps its images. The engine's API does not report it, so a container does:
+its root lies on the same file system. This also works for engines on other machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMAGES_TRIED = 4
 
 
 def ask(client: docker.DockerClient, *, say: Say) -> Room | None:
-    """None if there is no image with a Python to look in. Raises what the SDK raises, and what `say` raises."""
+    """Return the free space; None without an image with a Python. Raises what the SDK and `say` raise."""
     for image_id in list(smallest(client))[:IMAGES_TRIED]:
         python = find_python(client, image_id)
         if python is not None:
@@ -28,7 +28,7 @@ def ask(client: docker.DockerClient, *, say: Say) -> Room | None:
 
 
 def _run(client: docker.DockerClient, image_id: str, command: list[str], *, say: Say) -> str:
-    """What a command prints in a container that may do nothing else."""
+    """Return what a command prints in a container without network or rights."""
     api = client.api
     config = api.create_host_config(**without_rights())
     made = api.create_container(
@@ -40,6 +40,6 @@ def _run(client: docker.DockerClient, image_id: str, command: list[str], *, say:
         return [api.wait(made["Id"])]
 
     with removed(client, made["Id"]):
-        for _ in streamed(api, run, beat=lambda: say("asking for its room")):
-            """Its exit code says less than what it prints."""
+        for _ in streamed(api, run, beat=lambda: say("measuring its free disk space")):
+            """The output says more than the exit code."""
         return bytes(api.logs(made["Id"], stdout=True, stderr=False)).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Images on a Docker engine: found, or pulled. Their identity is the digest, never the tag."""
+"""Images on a Docker engine: found, or pulled. An image is identified by its digest, never by its tag."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class Found:
 
 
 def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> Found:  # noqa: A002
-    """The image of that name, pulled unless the engine has what the registry has (or the registry is silent).
+    """Return the image of that name, pulled if it is missing or the registry has another one.
 
-    Raises ImageUnavailable (NetworkTrouble); `help` replaces its last part, what to do.
+    A registry that does not answer matters only for a missing image. Raises ImageUnavailable (NetworkTrouble); `help`
+    replaces its last part, what to do.
     """
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local, say=say):
@@ -58,22 +59,22 @@ def _what_to_do(said: str, *, help: str) -> str:  # noqa: A002
     if FULL_DISK in said.lower():
         return MAKE_ROOM
     if "verification failed" in said:
-        return "the registry, or a proxy before it, sent something else than that image"
+        return "the registry, or a proxy in front of it, sent something other than that image"
     if "no matching manifest for" in said:
-        return "it is not made for machines of that host's kind; take another image, or exclude it on this host"
+        return "it has no build for that host's platform; use another image, or exclude it on this host"
     if not help and BUSY.search(said):
-        return "the registry is busy or broken; the same command again, later, runs what is missing"
+        return "the registry is busy or broken; repeat the command later: it runs only what is missing"
     return help or "check the name, `docker login` where it is private, or `docker load` it on that engine"
 
 
 def found_locally(client: docker.DockerClient, reference: str) -> Found | None:
-    """The image of that name as the engine has it, whatever the registry has by now."""
+    """Return the image of that name as the engine has it, whatever the registry has now."""
     local = local_image(client, reference)
     return None if local is None else _found(reference, local)
 
 
 def local_image(client: docker.DockerClient, reference: str) -> Mapping[str, Any] | None:
-    """What the engine knows of an image that it has, else None."""
+    """Return the engine's record of an image that it has, else None."""
     try:
         return inspect(client, reference)
     except ImageNotFound:
@@ -81,13 +82,14 @@ def local_image(client: docker.DockerClient, reference: str) -> Mapping[str, Any
 
 
 def inspect(client: docker.DockerClient, reference: str) -> Mapping[str, Any]:
-    """What the engine knows of an image. Raises ImageNotFound."""
+    """Return the engine's record of an image. Raises ImageNotFound."""
     image: Mapping[str, Any] = client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
     return image
 
 
 def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str, Any], *, say: Say) -> bool:
-    """Built here or pinned by digest: yes. Else what the registry says, and yes if it does not answer."""
+    """Return whether the local image is up to date: it was built here, is pinned by digest, or matches the registry.
+    True if the registry does not answer."""
     digests = [digest.split("@")[1] for digest in local["RepoDigests"] or ()]
     if not digests or "@" in reference or reference.startswith("sha256:"):
         return True
@@ -118,7 +120,7 @@ def _download(client: docker.DockerClient, reference: str, *, say: Say) -> None:
 
 
 def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:
-    """`pulling 120/900 MiB`, at most once a second, from the engine's events. Raises APIError for an error event."""
+    """Yield `pulling 120/900 MiB`, at most once a second, from events. Raises APIError for an error event."""
     done: dict[str, int] = {}
     total: dict[str, int] = {}
     told_s = -1.0
@@ -138,7 +140,7 @@ def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float
 
 
 def find_python(client: docker.DockerClient, image_id: str) -> str | None:
-    """`python3` or `python`, whichever is on the image's PATH. Nothing of the image is run: it may have no shell."""
+    """Return `python3` or `python`, whichever is on the image's PATH. Nothing is run: there may be no shell."""
     config = inspect(client, image_id)["Config"]
     environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
     folders = environment.get("PATH", DEFAULT_PATH).split(":")
@@ -151,17 +153,17 @@ def find_python(client: docker.DockerClient, image_id: str) -> str | None:
 
 
 def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool:
-    """Asks for the file's header only."""
+    """Return whether the container has the file; only its header is requested."""
     api = client.api
     url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
     return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)
 
 
 def remove_made(client: docker.DockerClient, *, say: Say, label: str = IMAGE_LABEL) -> tuple[str, ...]:
-    """Remove the images that the harness built or laid over a base, by their label and name; those names.
+    """Remove the images that the harness built or laid over a base, found by label and name; return their names.
 
-    Whatever is made from such an image has the label too, so only the one with the very name that the label holds is
-    ours, and if it has another name as well somebody else wants it. One in use stays.
+    Every image made from such an image inherits the label, so only the one whose name equals the label is the
+    harness's. An image that has another name as well belongs to a user too and stays; so does one in use.
     """
     removed_names = []
     for image in client.api.images(filters={"label": label}):

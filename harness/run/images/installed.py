@@ -1,9 +1,10 @@
 """Prints one hash over the Python distributions that an interpreter sees: what pip laid over a base, by content.
 
-Run by the Python of an image (`python -c`, CPython 3.6 to 3.13) after the install, never at a launch; never imported.
+The Python of an image runs it after the install (`python -c`, CPython 3.6 to 3.13); it is never imported, and never
+part of a launch.
 
-sha256 over each distribution's folder name and the lines of its RECORD, but for those of compiled files, which differ
-from install to install. A distribution without a RECORD (an egg) counts by its name and version.
+The hash is sha256 over each distribution's folder name and the lines of its RECORD. Lines of compiled files are left
+out, because they differ from install to install. A distribution without a RECORD (an egg) counts by its folder name.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""Packages laid over a base image: pip in a container of it, committed as an image of ours.
+"""Packages laid over a base image: pip runs in a container of the base, which is committed as a new image.
 
-CA bundle and proxies are given to the one pip call only and are gone before the commit. The image's id is another
-one after every install; its identity is what is in it: the base's digest and the installed distributions' content.
+Only the one pip call gets the CA bundle and the proxies; both are gone before the commit. The image's id changes with
+every install, so the image is identified by its content: the base's digest and the installed distributions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CA_PATH = "/.harness-ca.pem"
 REPOSITORY = "harness/overlay"
 DIGEST_LABEL = "harness.digest"
 VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
-FORMAT = 2  # of what is committed: images of another format are made anew
+FORMAT = 2  # version of the committed image's layout: images of another format are made again
 INSTALLED = Path(__file__).with_name("installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
 NOT_FOUND = "No matching distribution"
@@ -40,7 +40,7 @@ UNSEEN = (
     "UV_FIND_LINKS", "PIP_FIND_LINKS", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX",
     "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL",
 )  # fmt: skip
-"""Settings of pip and uv by which versions are looked up here, and which pip in a container does not have."""
+"""Settings of pip and uv that the version lookup on this machine uses, and that pip in a container does not get."""
 UNSEEN_HELP = "give a base with such settings, or take `build:` with a Dockerfile that copies the wheels in"
 CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
 
@@ -48,7 +48,7 @@ CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
 def install(
     client: docker.DockerClient, source: Install, *, image: Image, environ: Mapping[str, str], say: Say
 ) -> Found:
-    """The base with the packages, made unless it is there. Raises ImageUnavailable with pip's reason."""
+    """Return the base with the packages, made unless it exists. Raises ImageUnavailable with pip's reason."""
     base = pull(client, source.base, where=image.where, say=say, help=BASE_HELP)
     if not source.packages:
         return base
@@ -66,7 +66,7 @@ def _found(image: Mapping[str, Any]) -> Found:
 
 
 def known(client: docker.DockerClient, source: Install) -> Found | None:
-    """What was installed before, over the base that the engine has; no registry is asked for that."""
+    """Return what was installed before over the base that the engine has, without asking a registry."""
     base = found_locally(client, source.base)
     if base is None or not source.packages:
         return base
@@ -92,7 +92,7 @@ def _make(
     place = f"{image.where}: {image.series} {image.version}"
     python = find_python(client, base.id)
     if python is None:
-        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; take one that has")
+        raise ImageUnavailable(f"{place}: the base image has no python3 or python on its PATH; use one that has")
     with _holder(client, base.id, python=python) as container_id:
         if source.python is not None:
             version = _checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
@@ -110,7 +110,7 @@ def _make(
 
 
 def _check_python(asked: str, found: str, *, place: str) -> None:
-    """`found` is the base's Python, such as 3.11.2; `asked` may be shorter."""
+    """Raise ImageUnavailable unless the base's Python `found` (3.11.2) is `asked`, which may be shorter (3.11)."""
     if f"{found}.".startswith(f"{asked}."):
         return
     raise ImageUnavailable(
@@ -120,7 +120,7 @@ def _check_python(asked: str, found: str, *, place: str) -> None:
 
 @contextlib.contextmanager
 def _holder(client: docker.DockerClient, base_id: str, *, python: str) -> Iterator[str]:
-    """A running container of the base. It waits for the end of its stdin, so it does not outlive us."""
+    """Yield a running container of the base. It waits for the end of its stdin, so it does not outlive the harness."""
     api = client.api
     wait = [python, "-c", "import sys; sys.stdin.read()"]
     container_id = api.create_container(
@@ -138,7 +138,7 @@ def _holder(client: docker.DockerClient, base_id: str, *, python: str) -> Iterat
 
 @contextlib.contextmanager
 def _with_ca(client: docker.DockerClient, container_id: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yields the environment that lets pip reach its index from here; the bundle itself is copied in."""
+    """Copy the CA bundle in, and yield the environment variables with which pip can reach its index."""
     settings = proxies(environ)
     if bundle := ca_bundle(environ):
         client.api.put_archive(container_id, "/", archive({CA_PATH[1:]: bundle.encode()}))
@@ -147,7 +147,7 @@ def _with_ca(client: docker.DockerClient, container_id: str, environ: Mapping[st
 
 
 def _checked(client: docker.DockerClient, container_id: str, command: list[str], *, place: str, say: Say) -> str:
-    """What a small command of ours prints there."""
+    """Return what a small command prints in the container. Raises ImageUnavailable if it fails."""
     code, output = _execute(client, container_id, command, environment={}, say=say)
     if code != 0:
         raise ImageUnavailable(
@@ -159,7 +159,7 @@ def _checked(client: docker.DockerClient, container_id: str, command: list[str],
 def _execute(
     client: docker.DockerClient, container_id: str, command: list[str], *, environment: dict[str, str], say: Say
 ) -> tuple[int, str]:
-    """Run a command as root in the container: (exit code, the end of its output)."""
+    """Run a command as root in the container; return (exit code, the end of its output)."""
     api, output, told = client.api, BoundedTail(), command[0]
     exec_id = api.exec_create(container_id, command, environment=environment, user="root")["Id"]
     for chunk in read_stream(api.exec_start(exec_id, socket=True)):
@@ -180,15 +180,15 @@ def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavai
 
 
 def _reason(output: str) -> str:
-    return build_errors.complaint(build_errors.unescaped(output).splitlines())[:400] or "pip failed without a word"
+    return build_errors.complaint(build_errors.unescaped(output).splitlines())[:400] or "pip failed without a message"
 
 
 def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str, digest: str) -> None:
-    """The container as an image that starts as its base does: ENTRYPOINT, CMD, WORKDIR, USER as they were."""
+    """Commit the container as an image that starts as its base does: same ENTRYPOINT, CMD, WORKDIR and USER."""
     base = inspect(client, base_id)["Config"]
     conf = {name: base.get(name) for name in CONFIG_KEPT}
     conf["Entrypoint"] = conf["Entrypoint"] or []  # null would mean the container's own
     ours = {IMAGE_LABEL: f"{REPOSITORY}:{tag}", DIGEST_LABEL: digest}
-    holders = {OWNER_LABEL: "", NAME_LABEL: ""}  # the engine adds the container's labels; those must say nothing
+    holders = {OWNER_LABEL: "", NAME_LABEL: ""}  # the engine adds the container's labels; empty values override them
     conf["Labels"] = {**(base.get("Labels") or {}), **holders, **ours}
     client.api.commit(container_id, repository=REPOSITORY, tag=tag, conf=conf)

@@ -1,9 +1,9 @@
-"""Which images of an engine are the harness's own: it made them, or it pulled them.
+"""Which images of an engine the harness may remove: those that it made, and those that it pulled.
 
-What it made has its name in a label. A label cannot be put on what is pulled, so the engine itself keeps the record: a
-second name beside each name that was pulled, `harness/pulled:<hash of that name>`. Who cleans later, from wherever,
-finds it there. An image is ours only if every name that it has is one of ours or one that we pulled: whoever else
-wants it gave it a name, or had it before.
+An image that the harness made has its own name in a label. A pulled image cannot be given a label, so the engine keeps
+a second name beside each pulled name: `harness/pulled:<hash of that name>`. A later `harness clean` finds it there,
+from any machine. An image is the harness's only if it made or pulled every name that the image has: any other name
+shows that somebody else wants the image, or had it before.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ IMAGE_LABEL = "harness.image"
 REPOSITORY = "harness/pulled"
 
 Entry = Mapping[str, Any]
-"""An image in the engine's list."""
+"""One image in the engine's list."""
 
 
 def mark_of(reference: str) -> str:
-    """The name that says that `reference` was pulled by us."""
+    """Return the name that records that the harness pulled `reference`."""
     return f"{REPOSITORY}:{hashlib.sha256(reference.encode()).hexdigest()[:32]}"
 
 
 def note_pull(client: docker.DockerClient, image: Entry, *, before: Mapping[str, Entry]) -> None:
-    """Note on the engine which names of a pulled image are of our making. `before`: what was there, by `entries`.
+    """Record on the engine which names of an image came from its pull. `before`: the `entries` before the pull.
 
-    All of them if it was not there; the new ones if it was ours; else none: it was there for somebody else.
+    All names are recorded if the image is new, and the new names if it was the harness's; no name if the image was
+    there before for another reason.
     """
     known = before.get(str(image["Id"]))
     if known is not None and not is_ours(known):
@@ -53,17 +54,17 @@ def _mark(client: docker.DockerClient, names: Iterable[str], image: Entry) -> No
 
 
 def entries(client: docker.DockerClient, *, inner: bool = False) -> dict[str, Entry]:
-    """All images by their ids; with `inner` also those without a name that others were made from."""
+    """Return all images by id; with `inner` also the unnamed images that others were made from."""
     return {str(entry["Id"]): entry for entry in client.api.images(all=inner)}
 
 
 def familiar(name: str) -> str:
-    """An image's name as people write it, and as Docker tells it: Podman names the Hub as well."""
+    """Return an image's name as Docker writes it: Podman prefixes the Hub's address."""
     return name.removeprefix("docker.io/").removeprefix("library/") if name.startswith("docker.io/") else name
 
 
 def is_ours(entry: Entry) -> bool:
-    """Whether the harness got it, and nobody else wants it under a name of their own."""
+    """Return whether the harness pulled or made it, and it has no other name."""
     names = _names(entry)
     ours = {name for name in names if name.startswith(f"{REPOSITORY}:")} | ({_made_name(entry)} & names)
     pulled = {name for name in names if mark_of(name) in ours}
@@ -74,9 +75,9 @@ def is_ours(entry: Entry) -> bool:
 
 
 def kept(client: docker.DockerClient, layers: dict[str, dict[str, int]]) -> tuple[Kept, ...]:
-    """The images that are ours, with the layers that no image of others has.
+    """Return the harness's images, each with the layers that no other image has.
 
-    `layers` of images that were asked for before; the others' are added: an image never changes.
+    `layers` caches the layers by image id and is updated in place: an image never changes.
     """
     everything = entries(client)
     for image_id in set(everything) - set(layers):
@@ -95,7 +96,7 @@ def kept(client: docker.DockerClient, layers: dict[str, dict[str, int]]) -> tupl
 
 
 def layers_of(history: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Bytes by layer. The engine does not name layers: one is known by all that was done up to it."""
+    """Return bytes by layer. The engine does not name layers: the key is a hash of the history up to the layer."""
     layers, known = {}, hashlib.sha256()
     for step in reversed(list(history)):
         known.update(repr((step["Created"], step["CreatedBy"], step["Size"])).encode())
@@ -105,7 +106,8 @@ def layers_of(history: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def remove(client: docker.DockerClient, image_id: str, *, say: Say) -> bool:
-    """Remove an image of ours, under all its names. False, and said why, if something uses it or it is not ours."""
+    """Remove an image of the harness, under all its names. Return False if it is not the harness's; also, with the
+    reason reported, if it is in use."""
     entry = entries(client).get(image_id)
     if entry is None or not is_ours(entry):
         return False
@@ -114,7 +116,7 @@ def remove(client: docker.DockerClient, image_id: str, *, say: Say) -> bool:
         return False
     try:
         for name in _in_order(entry):
-            if name in _names(entries(client).get(image_id, {})):  # a digest's name goes with the last of its tags
+            if name in _names(entries(client).get(image_id, {})):  # a name by digest disappears with the last tag
                 client.api.remove_image(name)
     except APIError as error:
         say(f"{_shown(entry)}: left alone: {explanation(error)}")
@@ -123,7 +125,7 @@ def remove(client: docker.DockerClient, image_id: str, *, say: Say) -> bool:
 
 
 def _in_order(entry: Entry) -> Iterator[str]:
-    """The names by which to remove it: our mark last, so that it stays ours if that fails in the middle."""
+    """Yield the names in order of removal: the mark last, so that an interrupted removal can be completed later."""
     names = sorted(_names(entry))
     yield from (name for name in names if "@" not in name and not name.startswith(f"{REPOSITORY}:"))
     yield from (name for name in names if "@" in name)
@@ -144,5 +146,5 @@ def _repository(name: str) -> str:
 
 
 def _shown(entry: Entry) -> str:
-    """The name that a user knows, if it has one."""
+    """Return the name that a user knows, if it has one."""
     return next(_in_order(entry), str(entry["Id"]))

@@ -1,6 +1,6 @@
-"""The images of one host: each is got once, and what has to be pulled comes while trials run.
+"""The images of one host: each is prepared once, and pulls run while trials run.
 
-Only pulls go on beside trials. A build or an installation takes the machine's processors, and waits its turn.
+Only pulls run beside trials. A build or an installation occupies the machine's processors, so it waits for its turn.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Cell, Image, ProgressListener, Pull
-from harness.run.engine import Engine, Prepared
+from harness.run.engine import Engine, ImageStore, Prepared
 from harness.run.images.disk_budget import Disk, Name, name_of
 
 POLL_S = 0.1
+"""Seconds between two checks for an interrupt while a pull is awaited."""
 
 
 @dataclass(kw_only=True)
 class HostImages:
-    """What became of each image: ready, or the line that says why it cannot be had.
+    """The state of each image: ready, or the message why it is unavailable.
 
-    `open_another` gives a second connection to the same engine, for the pulls that run beside trials.
+    `open_another` opens a second connection to the same engine, for the pulls that run beside trials.
     """
 
-    engine: Engine
+    engine: ImageStore
     open_another: Callable[[], Engine]
     progress: ProgressListener
     stopped: Callable[[], bool]
@@ -36,20 +37,20 @@ class HostImages:
     _queue: deque[Cell] = field(default_factory=deque)
     _queued: set[Name] = field(default_factory=set)
     _order: list[Name] = field(default_factory=list)
-    """In which those that are pulled ahead come."""
+    """Order in which the images are pulled ahead."""
     _late: set[Name] = field(default_factory=set)
-    """Those that there is no room for until they are launched."""
+    """Images that do not fit on the disk until they are launched."""
     _noted: set[str] = field(default_factory=set)
     _thread: threading.Thread | None = None
     _news: threading.Event = field(default_factory=threading.Event)
-    """Set whenever an image has come, or will not."""
+    """Set whenever an image has arrived, or has failed."""
     _lost: BaseException | None = None
     _closed: bool = False
     _last_busy_s: float = -1.0
-    """When a pull beside the trials last did something, by the monotonic clock."""
+    """Time of the last activity of a pull beside the trials, by the monotonic clock."""
 
     def pull_ahead(self, cells: Iterable[Cell]) -> None:
-        """Begin to pull the images of `cells` that are not here, in this order, while other things go on. Only once."""
+        """Start to pull the missing images of `cells` in this order, in the background. Call it only once."""
         new = [cell for cell in cells if self._must_be_pulled(cell)]
         self._queued |= {name_of(cell.image) for cell in new}
         self._queue.extend({name_of(cell.image): cell for cell in new}.values())
@@ -59,7 +60,7 @@ class HostImages:
             self._thread.start()
 
     def get(self, cell: Cell) -> Prepared | str:
-        """The cell's image, or why it cannot be had. Raises EngineUnreachable, Interrupted."""
+        """Return the cell's image, or the reason why it is unavailable. Raises EngineUnreachable, Interrupted."""
         name = name_of(cell.image)
         if name in self._queued:
             self._wait_for(name)
@@ -68,38 +69,38 @@ class HostImages:
         return self._known[name]
 
     def is_coming(self, cell: Cell) -> bool:
-        """Whether it is being pulled, or will be, so that `get` would wait."""
+        """Return whether it is being pulled, or will be, so that `get` would wait."""
         name = name_of(cell.image)
         return name in self._queued | self._late and name not in self._known
 
     def is_here(self, cell: Cell) -> bool:
-        """Whether it was got, so that `get` answers at once."""
+        """Return whether the image is ready, so that `get` returns at once."""
         return isinstance(self._known.get(name_of(cell.image)), Prepared)
 
     def turn(self, cell: Cell) -> int:
-        """Its turn among those that are pulled: who has to wait waits for the lowest."""
+        """Return its position in the order of the pulls; of several awaited images, the lowest arrives first."""
         name = name_of(cell.image)
         return self._order.index(name) if name in self._order else len(self._order)
 
     @contextmanager
     def in_use(self, cell: Cell, prepared: Prepared) -> Iterator[Prepared]:
-        """The cell's image, which is there and stays meanwhile; got again if it was removed since it was `prepared`.
-        Raises InfrastructureError, Interrupted."""
+        """Yield the cell's image and protect it from removal; get it again if it was removed since it was
+        `prepared`. Raises InfrastructureError, Interrupted."""
         with self.disk.in_use(cell.image):
             newest = self._known.get(name_of(cell.image))
             present = newest if isinstance(newest, Prepared) else prepared
             yield present if self.engine.holds(present) else self._again(cell, prepared)
 
     def expect(self, blocks: Sequence[Sequence[Cell]]) -> None:
-        """Which cells will be run from now on, block by block: what is needed last is the first to make room."""
+        """Set which cells will run from now on, block by block: the image that is needed last makes room first."""
         self.disk.expect(id(self), [{name_of(cell.image) for cell in block} for block in blocks])
 
     def busy_since(self, begun_s: float) -> bool:
-        """Whether anything was pulled after `begun_s` (monotonic clock), and took time from what ran beside it."""
+        """Return whether a pull was active after `begun_s` (monotonic clock), beside a trial."""
         return self._last_busy_s >= begun_s
 
     def close(self) -> None:
-        """Give up the pulls that are on their way, and wait until they have."""
+        """Abandon the pulls in progress, and wait until they have ended."""
         self._closed = True
         if self._thread is not None:
             self._thread.join()
@@ -113,7 +114,7 @@ class HostImages:
             return False
         return not self.engine.at_hand(cell.image)
 
-    def _get(self, engine: Engine, cell: Cell) -> Prepared | str:
+    def _get(self, engine: ImageStore, cell: Cell) -> Prepared | str:
         def say(text: str) -> None:
             self._check_stopped()
             if engine is not self.engine:
@@ -134,19 +135,19 @@ class HostImages:
             return str(error)
 
     def _again(self, cell: Cell, before: Prepared) -> Prepared:
-        """What was removed, and nothing else: a tag may point to another image by now."""
+        """Get a removed image again, by its digest: its tag may point to another image by now."""
         image = _by_digest(cell.image, before.digest)
         found = self._get(self.engine, replace(cell, image=image))
         if isinstance(found, str):
             raise ImageUnavailable(found)
         if found.digest != before.digest:
-            text = f"{image.version} was removed there, and is another image now; start again to measure that one"
+            text = f"{image.version} was removed there, and its tag is another image now; start again to measure it"
             raise ImageUnavailable(f"{image.where}: {text}")
         self._known[name_of(image)] = found
         return found
 
     def _note_once(self, text: str, *, place: str) -> None:
-        """What is wrong with a whole series (its base, the network) is said at its first image only."""
+        """Report a problem of a whole series (its base, the network) at its first image only."""
         reason = text.removeprefix(place)
         if reason not in self._noted:
             self._noted.add(reason)
@@ -169,7 +170,7 @@ class HostImages:
                     self._news.set()
             finally:
                 engine.close()
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for an image
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for an image
             self._lost = error
             self._news.set()
 
@@ -187,7 +188,7 @@ class HostImages:
 
 
 def _by_digest(image: Image, digest: str) -> Image:
-    """The same image by what it is, and not by a tag."""
+    """Return the same image named by digest instead of tag."""
     if not isinstance(image.source, Pull) or "@" in image.source.reference:
         return image
     folder, slash, last = image.source.reference.rpartition("/")

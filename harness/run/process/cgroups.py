@@ -1,7 +1,7 @@
-"""A memory cgroup for one trial of the process engine, v1 or v2, where we may write.
+"""A memory cgroup for one trial of the process engine, v1 or v2, if this user may create one.
 
-It limits memory (swap included), says whether the kernel killed for it, and names every process to kill at the
-end, also those that left their process group.
+It limits memory (swap included), records whether the kernel killed a process for lack of it, and lists every process to
+kill at the end, including those that left their process group.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from harness.errors import InfrastructureError
 
 CGROUPS = Path("/sys/fs/cgroup")
 REMOVAL_S = 5.0
+"""Seconds that the kernel may need to release an empty cgroup."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class TrialCgroup:
         return self.path / "cgroup.procs"
 
     def limit(self, memory_bytes: int) -> None:
-        """Limit memory and swap together to `memory_bytes`: nothing may go to swap instead.
+        """Limit memory and swap together to `memory_bytes`, so that nothing is swapped out instead.
 
         Raises InfrastructureError.
         """
@@ -59,7 +60,7 @@ class TrialCgroup:
         return [int(pid) for pid in _text(self.procs).split()]
 
     def remove(self) -> None:
-        """Remove the empty cgroup; the kernel needs a moment after the last death."""
+        """Remove the empty cgroup; the kernel needs a moment after the last process has died."""
         until_s = time.monotonic() + REMOVAL_S
         while self.path.exists():
             try:
@@ -72,7 +73,7 @@ class TrialCgroup:
 
 
 def _text(path: Path) -> str:
-    """What a file of a cgroup says; nothing once the cgroup is gone: another run may remove a dead one too."""
+    """Return the content of a cgroup's file; "" once the cgroup is gone: another run may remove a dead one too."""
     try:
         return path.read_text()
     except OSError as error:
@@ -82,13 +83,13 @@ def _text(path: Path) -> str:
 
 
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
-    """A new memory cgroup of that name below our own or the nearest one above; None where none can be made."""
+    """Make a memory cgroup below the process's own or the nearest writable one above it; None if impossible."""
     for version, parent in _parents(root):
         path = parent / name
         try:
             path.mkdir()
         except OSError:
-            continue  # not ours to write: the next one above, or none
+            continue  # not writable: try the next one above
         if (path / ("memory.max" if version == 2 else "memory.limit_in_bytes")).exists():
             return TrialCgroup(path=path, version=version)
         path.rmdir()
@@ -96,14 +97,14 @@ def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
 
 
 def find(prefix: str, *, root: Path = CGROUPS) -> Iterator[TrialCgroup]:
-    """The cgroups whose name begins with `prefix`, where `create` would make them."""
+    """Yield the cgroups whose name begins with `prefix`, in the places where `create` makes them."""
     for version, parent in _parents(root):
         if os.access(parent, os.W_OK):
             yield from (TrialCgroup(path=path, version=version) for path in parent.glob(f"{prefix}*"))
 
 
 def _parents(root: Path) -> Iterable[tuple[int, Path]]:
-    """(version, folder): our own memory cgroup first, then those above it up to the mount."""
+    """Yield (version, folder): this process's own memory cgroup first, then those above it up to the mount."""
     own = Path("/proc/self/cgroup")
     if not own.exists():
         return
@@ -120,10 +121,10 @@ def _parents(root: Path) -> Iterable[tuple[int, Path]]:
 def memory_limit(
     memory_bytes: int | None, *, name: str, root: Path = CGROUPS
 ) -> Iterator[tuple[TrialCgroup | None, list[str]]]:
-    """Yields (cgroup or None, the words to put before a command so that it starts under the limit).
+    """Yield (cgroup or None, the words to put before a command so that it starts under the limit).
 
-    The shell joins the cgroup and then becomes the command: nothing runs between fork and exec in a process of
-    many threads. Without a cgroup RLIMIT_DATA limits each process's private memory instead.
+    The shell joins the cgroup and then becomes the command, so nothing runs between fork and exec in a process of many
+    threads. Without a cgroup, RLIMIT_DATA limits each process's private memory instead.
     """
     cgroup = create(name, root=root)
     if cgroup is None:

@@ -1,7 +1,7 @@
 """The process engine: trials as processes of this machine, in a virtual environment for each image. No Docker.
 
-A trial gets a temporary folder as its root and home, a minimal environment, a session of its own, and a memory
-cgroup where one can be made. It is not a sandbox: scenarios are the user's own code.
+A trial gets a temporary folder as its root and home, a minimal environment, a session of its own, and a memory cgroup
+if one can be made. This is not a sandbox: scenarios are the user's own code.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from harness.run.tail import BoundedTail
 
 READ_BYTES = 1 << 18
 EXIT_S = 5.0
-KILLED_S = 60.0  # a large process takes its time to give back its memory
+"""Seconds to wait for the exit status of a process whose output has ended."""
+KILLED_S = 60.0  # seconds that a large process may need to release its memory after SIGKILL
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessEngine:
-    """The machine itself as an engine; it is always there."""
+    """Return this machine as an engine; it is always available."""
     return ProcessEngine(host, environ=environ)
 
 
@@ -111,7 +112,7 @@ class ProcessEngine:
         )
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the engine holds nothing open."""
 
 
 class ProcessSession:
@@ -124,7 +125,7 @@ class ProcessSession:
             self._poll.register(pipe, select.POLLIN)
 
     def send(self, data: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it is gone: receive() will say so
+        with contextlib.suppress(BrokenPipeError):  # the agent is gone: receive() will report it
             self._stdin.write(data)
             self._stdin.flush()
 
@@ -137,7 +138,7 @@ class ProcessSession:
         return os.read(self._stdout.fileno(), READ_BYTES) or None
 
     def exit(self) -> Exit:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # then the code stays unknown
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the exit code then stays unknown
             self._process.wait(EXIT_S)
         self._drain_stderr()
         code = self._process.returncode
@@ -155,7 +156,7 @@ class ProcessSession:
         return bool(data)
 
     def _drain_stderr(self) -> None:
-        """Take what is there; a grandchild may hold the pipe open for ever."""
+        """Read what is available now; a grandchild may hold the pipe open for ever."""
         poll = select.poll()
         poll.register(self._stderr, select.POLLIN)
         while poll.poll(0) and (data := os.read(self._stderr.fileno(), READ_BYTES)):
@@ -182,7 +183,7 @@ def cpu_model() -> str | None:
 
 @contextlib.contextmanager
 def _root_folder(name: str, payload: Payload) -> Iterator[Path]:
-    """A folder of that name with the payload in it, gone at the end. Raises InfrastructureError."""
+    """Yield a folder of that name with the payload in it, and remove it at the end. Raises InfrastructureError."""
     root = _temporary_folder() / name
     try:
         try:
@@ -215,7 +216,7 @@ def _temporary_folder() -> Path:
 
 
 def _environment(launch: LaunchRequest, root: Path) -> dict[str, str]:
-    """Nothing of the caller's environment but a path to programs: no credential gets in."""
+    """Return the trial's environment. Nothing of the caller's is passed on, so no credential leaks into a trial."""
     folder = Path(launch.prepared.reference).parent
     return {
         "PATH": f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -223,7 +224,7 @@ def _environment(launch: LaunchRequest, root: Path) -> dict[str, str]:
         "HOME": str(root),
         "TMPDIR": str(root),
         "LANG": "C.UTF-8",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # numbers mean what the driver means by them
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # CUDA then numbers the GPUs as the driver does
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # none: no GPU, as in a container
         **dict(launch.prepared.image.environment),
         **dict(launch.scenario.environment),
@@ -244,7 +245,7 @@ def _started(
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-    except (OSError, ValueError) as error:  # ValueError: a NUL or "=" where the system takes none
+    except (OSError, ValueError) as error:  # ValueError: a NUL or "=" that the system rejects
         why = error.strerror if isinstance(error, OSError) else error
         text = f"the agent cannot be started: {why}; see `environment:`, and this machine's limits (ulimit -a)"
         raise InfrastructureError(text) from error
@@ -256,9 +257,9 @@ def _started(
 
 
 def kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
-    """End the process and all it started: descendants, its process group, and whoever is in its cgroup.
+    """Kill the process and everything that it started: its descendants, its process group and its cgroup.
 
-    Raises InfrastructureError if it does not end: stuck in a driver or a network file system, it cannot be killed.
+    Raises InfrastructureError if the process does not end because it hangs in a driver or a network file system.
     """
     group = _descendants(process.pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -277,7 +278,7 @@ def kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> N
 def _descendants(pid: int) -> list[int]:
     try:
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    except psutil.Error:  # it is gone, or may not be looked at
+    except psutil.Error:  # gone, or not accessible
         return []
 
 
@@ -290,5 +291,5 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[b
 
 def _close_pipes(process: subprocess.Popen[bytes]) -> None:
     for pipe in _pipes(process):
-        with contextlib.suppress(BrokenPipeError):  # closing stdin flushes what nobody will read
+        with contextlib.suppress(BrokenPipeError):  # closing stdin flushes to a process that is gone
             pipe.close()

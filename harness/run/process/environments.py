@@ -1,7 +1,7 @@
 """Virtual environments of the process engine, made once with uv and kept in a cache.
 
-A virtual environment cannot be moved, so it is made in its place, under a lock, and a marker is written last:
-without the marker it is a half-made one and is made anew. Trials hold the lock shared, so that nobody removes an
+A virtual environment cannot be moved, so it is made in its final place, under a lock, and a marker is written last: an
+environment without the marker is incomplete and is made again. Trials hold a shared lock, so that nobody removes an
 environment while one runs in it.
 """
 
@@ -31,14 +31,15 @@ from harness.run.process import interpreters
 from harness.run.waiting import BEAT_S, run_command
 
 MARKER = "harness-complete.json"
-CONFIGURATION = "pyvenv.cfg"  # of every virtual environment, from its first moment on
+CONFIGURATION = "pyvenv.cfg"  # every virtual environment has it from the start
 NAME = re.compile(r"[0-9a-f]{20}")
 DROPPED = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
+"""Variables that are not passed to uv, because they point at another environment."""
 REMEDY = "make room there, or set HARNESS_CACHE to a folder that can be written"
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments, absolute: trials run in other folders."""
+    """Return ${HARNESS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/harness}/environments as an absolute path."""
     if own := environ.get("HARNESS_CACHE"):
         return Path(own).absolute() / "environments"
     cache = environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache"
@@ -53,7 +54,7 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
-    """The environment of `image`, made now or found in the cache. Raises ImageUnavailable."""
+    """Return the environment of `image`, found in the cache or made now. Raises ImageUnavailable."""
     try:
         return _prepare(image, source, environ=environ, say=say)
     except ImageUnavailable:
@@ -75,7 +76,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
     digest = _found(folder, say=say)
     if digest is None:
         with _locked(folder, fcntl.LOCK_EX, say=say):
-            digest = _digest_in(folder)  # another run may have made it while we waited
+            digest = _digest_in(folder)  # another run may have made it during the wait
             if digest is None:
                 if folder.exists():
                     shutil.rmtree(folder)
@@ -86,7 +87,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
 
 
 def at_hand(source: Install, *, environ: Mapping[str, str]) -> bool:
-    """Whether the environment was made before."""
+    """Return whether the environment was made before."""
     interpreter = interpreters.find(source.python, environ=environ)
     if interpreter is None:
         return False
@@ -100,14 +101,14 @@ def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
 
 
 def _found(folder: Path, *, say: Say) -> str | None:
-    """The digest of a finished environment; the lock is shared, so that trials that run there are not waited for."""
+    """Return the digest of a complete environment, else None. The shared lock does not wait for running trials."""
     with _locked(folder, fcntl.LOCK_SH, say=say):
         return _digest_in(folder)
 
 
 @contextmanager
 def in_use(python: Path) -> Iterator[None]:
-    """Nobody removes the environment of `python` meanwhile. Raises InfrastructureError if somebody just did."""
+    """Protect the environment of `python` from removal. Raises InfrastructureError if it was just removed."""
     folder = python.parents[1]
     gone = f"{folder}: another run removed this environment (`harness clean --images`); start again: trials are kept"
     try:
@@ -121,18 +122,18 @@ def in_use(python: Path) -> Iterator[None]:
 
 
 def is_complete(python: Path) -> bool:
-    """Whether the environment of `python` is there."""
+    """Return whether the environment of `python` is complete."""
     return _digest_in(python.parents[1]) is not None
 
 
 def sizes(environ: Mapping[str, str]) -> dict[Path, int]:
-    """The environments of the cache by their Python, with their bytes. Raises InfrastructureError."""
+    """Return the bytes of each environment in the cache, by its Python. Raises InfrastructureError."""
     pythons = [python_of(folder) for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder)]
     return {python: size_bytes(python) for python in pythons}
 
 
 def size_bytes(python: Path) -> int:
-    """What the files of that environment take; those that it shares with uv's cache are counted in full."""
+    """Return the bytes of the environment; files shared with uv's cache count in full. Raises InfrastructureError."""
     files = (path.lstat() for path in python.parents[1].rglob("*"))
     try:
         return sum(found.st_size for found in files if stat.S_ISREG(found.st_mode))
@@ -141,7 +142,7 @@ def size_bytes(python: Path) -> int:
 
 
 def remove(python: Path, *, say: Say) -> bool:
-    """Remove the environment of `python` unless it is in use; whether it is gone. Raises InfrastructureError."""
+    """Remove the environment of `python` unless it is in use; return whether it is gone. Raises InfrastructureError."""
     try:
         return _is_ours(python.parents[1]) and _remove(python.parents[1], say=say)
     except OSError as error:
@@ -149,15 +150,15 @@ def remove(python: Path, *, say: Say) -> bool:
 
 
 def disk_usage(environ: Mapping[str, str]) -> shutil._ntuple_diskusage:
-    """Of the file system where environments are, or will be."""
+    """Return the usage of the file system where environments are, or will be."""
     folder = cache_folder(environ)
     return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists()))
 
 
 def remove_all(*, environ: Mapping[str, str], say: Say) -> list[Path]:
-    """Remove every environment of the cache in which nothing runs and that nobody is making now; their folders.
+    """Remove every environment of the cache that is neither used nor being made; return their folders.
 
-    Whatever else a user keeps in that folder stays. Raises InfrastructureError.
+    Anything else in that folder stays. Raises InfrastructureError.
     """
     try:
         folders = sorted(cache_folder(environ).glob("*"))
@@ -172,8 +173,8 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _remove(folder: Path, *, say: Say) -> bool:
-    """Interrupted in the middle, it must not leave what is taken for complete, nor what is not known for ours: the
-    marker goes first, pyvenv.cfg with the folder itself."""
+    """Remove an environment unless it is in use; return whether it was removed. An interrupted removal must leave a
+    folder that is neither complete nor unrecognised: the marker goes first, pyvenv.cfg last, with the folder itself."""
     with _open_lock(folder) as lock:
         if not _try_lock(lock, fcntl.LOCK_EX):
             say(f"{folder} is in use by another run; left alone")
@@ -190,7 +191,7 @@ def python_of(folder: Path) -> Path:
 
 
 def digest_of(folder: Path, *, build: str) -> str:
-    """sha256 over the interpreter's build and each installed distribution's folder name and RECORD."""
+    """Return sha256 over the interpreter's build and each installed distribution's folder name and RECORD."""
     digest = hashlib.sha256(f"{build}\n".encode())
     for record in sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD")):
         # Lines of compiled files differ from install to install; those of the wheel do not.
@@ -206,22 +207,23 @@ def _is_content(line: str) -> bool:
 
 
 def _digest_in(folder: Path) -> str | None:
-    """What the marker of a finished environment says; None without one that can be read."""
+    """Return the digest in the marker of a complete environment; None if there is no readable marker."""
     try:
         marker = json.loads((folder / MARKER).read_text())
     except (OSError, ValueError):
-        return None  # half-made, removed, or written on by somebody else: made anew
+        return None  # incomplete, removed or damaged: it is made again
     return str(marker["digest"]) if isinstance(marker, dict) and "digest" in marker else None
 
 
 def _open_lock(folder: Path) -> IO[str]:
-    """The lock beside an environment, for both ways: on NFS a shared one takes a reader, an exclusive one a writer."""
+    """Open the lock file beside an environment for reading and writing: NFS needs the first for a shared lock, the
+    second for an exclusive one."""
     return folder.with_suffix(".lock").open("a+")
 
 
 @contextmanager
 def _locked(folder: Path, how: int, *, say: Say) -> Iterator[None]:
-    """Hold the environment's lock; it is free again when its holder ends, however that happens."""
+    """Hold the environment's lock; the kernel frees it when its holder ends, for whatever reason."""
     with _open_lock(folder) as lock:
         while not _try_lock(lock, how):
             say("waiting for another run that makes or uses this environment")
@@ -250,8 +252,8 @@ def _make(
     if packages:
         say(told)
         _checked(run(tool, "pip", "install", "--python", str(python_of(folder)), "--", *packages), image)
-    # Compiled here, so that the first trial does not pay for it. uv's own --compile-bytecode fails on 3.6; packages
-    # may ship files that do not compile (templates, tests of syntax errors), so the exit code says nothing.
+    # Compile now, so that the first trial does not spend the time. uv's own --compile-bytecode fails on 3.6. Packages
+    # may ship files that do not compile (templates, tests of syntax errors), so the exit code is ignored.
     run(str(python_of(folder)), "-m", "compileall", "-q", str(folder / "lib"))
 
 
@@ -261,14 +263,13 @@ def _checked(done: subprocess.CompletedProcess[str], image: Image) -> None:
 
 
 def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
-    """Proxies, CA bundle and index settings pass on; what points at another environment does not. uv does not read
-    pip's settings: the indexes and folders that versions were looked up in (`harness.package_index`) are told as its
-    own.
-    """
+    """Return the environment for uv: proxies, CA bundle and index settings, without variables that point at another
+    environment. uv does not read pip's settings, so pip's indexes and folders, in which versions were looked up
+    (`harness.package_index`), become uv's own settings."""
     kept = {name: value for name, value in environ.items() if name not in DROPPED}
     if kept.get("PIP_INDEX_URL") and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
         kept["UV_DEFAULT_INDEX"] = kept["PIP_INDEX_URL"]
-    # uv refuses a folder that is not there; pip, whose setting this is, does not.
+    # uv fails on a folder that does not exist; pip, whose setting this is, does not.
     links = [link for link in kept.get("PIP_FIND_LINKS", "").split() if "://" in link or Path(link).is_dir()]
     both = {
         "UV_FIND_LINKS": ",".join(filter(None, (kept.get("UV_FIND_LINKS"), *links))),

@@ -1,6 +1,6 @@
-"""The exclusive lease of a process host: a locked file. The kernel frees it when its holder ends, however that happens.
+"""The exclusive lease of a process host: a locked file. The kernel frees it when its holder ends, for whatever reason.
 
-Nobody removes the file: of two who wait for it, one would hold a file that is no longer there.
+The file is never removed: otherwise one of two waiting processes could lock a file that no longer exists.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from harness.run.waiting import BEAT_S
 
 NAME = "harness-lease"
 HOLDER_BYTES = 300
+"""Most bytes of the holder's description that are read from the file."""
 
 
 class HeldLock:
-    """A lock that is ours; it cannot be lost while we live."""
+    """A lock that this process holds; it cannot be lost while the process lives."""
 
     def check(self) -> None:
-        """Nothing can have happened."""
+        """Do nothing: the lock cannot have been lost."""
 
 
 @contextlib.contextmanager
 def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> Iterator[HeldLock]:
-    """This machine is ours meanwhile, among all users that have the same `folder` for temporary files.
+    """Hold this machine during the block, against all users that have the same `folder` for temporary files.
 
-    Waits for whoever has it, and says who that is; raises Interrupted once `stopped`, and InfrastructureError.
+    While another process has it, wait and report which. Raises Interrupted once `stopped`, and InfrastructureError.
     """
     path = folder / NAME
     try:
@@ -50,10 +51,10 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
 
 
 def _opened(path: Path) -> int:
-    """Its file descriptor. Made without O_CREAT where it is there: kernels forbid that for files of other users."""
+    """Return a descriptor. An existing file is opened without O_CREAT: kernels forbid that for other users' files."""
     with contextlib.suppress(FileNotFoundError):
         return os.open(path, os.O_RDWR)
-    with contextlib.suppress(FileExistsError):  # somebody made it just now
+    with contextlib.suppress(FileExistsError):  # another process has just made it
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.fchmod(number, 0o666)  # other users of this machine wait for it too
         return number
@@ -74,10 +75,10 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
 
 
 def holder(folder: Path) -> str | None:
-    """Who has the lock, in words; None if nobody does."""
+    """Return the holder of the lock, in words; None if it is free."""
     try:
         file = (folder / NAME).open("rb")
-    except OSError:  # nobody ever had it, or it is not ours to read: `held` tells that
+    except OSError:  # never held, or not readable: `held` reports that
         return None
     with file:
         try:

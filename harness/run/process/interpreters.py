@@ -1,4 +1,4 @@
-"""Finds the Python of a version on this machine."""
+"""Finds the interpreter of a Python version on this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 
 def find(version: str | None, *, environ: Mapping[str, str]) -> Path | None:
-    """The interpreter of `version` ("3.7" or "3.7.16"), None if there is none; without a version, our own."""
+    """Return the interpreter of `version` ("3.7" or "3.7.16"), or None; without a version, the harness's own."""
     if version is None:
         return Path(sys.executable)
     return next((path for path in candidates(environ) if matches(version_of(path), version)), None)
 
 
 def known(environ: Mapping[str, str]) -> list[str]:
-    """The versions that could be asked for here, oldest first."""
+    """Return the Python versions on this machine, oldest first."""
     versions = {version for path in candidates(environ) if (version := version_of(path))}
     return sorted(versions, key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
 
@@ -28,7 +28,7 @@ def matches(version: str, wanted: str) -> bool:
 
 
 def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Our own interpreter, then those of pyenv, of uv and on PATH."""
+    """Yield the harness's own interpreter, then those of pyenv, of uv and on PATH."""
     yield Path(sys.executable)
     home = Path(environ.get("HOME", "/nonexistent"))
     pyenv = Path(environ.get("PYENV_ROOT", home / ".pyenv"))
@@ -41,21 +41,21 @@ def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def version_of(path: Path) -> str:
-    """What the interpreter itself says; "" if it does not run (pyenv's shims of versions that are not chosen) or is
-    older than 3.6, which the agent does not know."""
+    """Return the version that the interpreter prints; "" if it does not run (a pyenv shim of a version that is not
+    selected) or is older than 3.6, which the agent does not support."""
     return _asked(
         path, "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
     )
 
 
 def build_of(path: Path) -> str:
-    """What tells two interpreters of one version apart: where it is, with which compiler, when and how it was built."""
+    """Return what distinguishes two interpreters of one version: path, compiler, time and options of the build."""
     asked = "sys.version, sysconfig.get_platform(), sysconfig.get_config_var('CONFIG_ARGS')"
     return f"{path.resolve()} {_asked(path, f'import sys, sysconfig; print([{asked}])')}"
 
 
 def _asked(path: Path, code: str) -> str:
-    """What it prints; "" if it cannot."""
+    """Return what the interpreter prints for `code`; "" if it fails."""
     try:
         asked = subprocess.run(
             [path, "-I", "-c", code], capture_output=True, text=True, errors="replace", timeout=20, check=False

@@ -1,6 +1,7 @@
 """Removes what dead runs left behind on this machine: folders, processes and cgroups of the process engine.
 
-Containers of dead runs: `containers.remove_dead`. A name tells its owner; a living owner's are not touched.
+`containers.remove_dead` does the same for containers. The name of each item names its owner; nothing of a living owner
+is touched.
 """
 
 from __future__ import annotations
@@ -21,26 +22,28 @@ from harness.run.process.cgroups import TrialCgroup
 
 PREFIX = "harness-trial-"
 KILLING_S = 5.0
+"""Seconds after which killing the processes of a cgroup is given up."""
 REMOVAL_S = 2.0
+"""Seconds for which the removal of a folder is retried."""
 
 
 def new_name() -> str:
-    """A name for a folder or cgroup of ours, for this process alone."""
+    """Return a new name for a trial's folder and cgroup; it names this process as their owner."""
     return f"{PREFIX}{str(owner.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
 
 
 def is_dead(name: str) -> bool:
-    """Whether `name` is ours and names an owner of this machine and boot that is gone."""
+    """Return whether `name` is the harness's and its owner, of this machine and boot, is gone."""
     text, _, _ = name.removeprefix(PREFIX).rpartition("_")
     named = owner.parse(text.replace("_", ":"))
     return name.startswith(PREFIX) and named is not None and owner.is_alive(named) is False
 
 
 def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
-    """Remove the trial folders and cgroups of dead owners; how many trials that were.
+    """Remove the trial folders and cgroups of dead owners; return the number of trials.
 
-    `folder` is open to all users: a link, or what another user made under such a name, is none of ours. What another
-    run removes at the same time is gone, and that is all we want. Raises InfrastructureError.
+    `folder` is open to all users, so links and folders of other users are ignored, whatever their name. Another run may
+    remove the same items at the same time. Raises InfrastructureError.
     """
     dead = names_of_dead(folder, cgroup_root=cgroup_root)
     for cgroup in _dead_cgroups(cgroup_root):
@@ -52,7 +55,7 @@ def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
 
 
 def names_of_dead(folder: Path, *, cgroup_root: Path) -> tuple[str, ...]:
-    """The trials whose folders or cgroups `remove_folders` removes."""
+    """Return the trials whose folders or cgroups `remove_folders` would remove."""
     paths = (*_dead_folders(folder), *(cgroup.path for cgroup in _dead_cgroups(cgroup_root)))
     return tuple(sorted({path.name for path in paths}))
 
@@ -74,7 +77,7 @@ def _is_dead_and_ours(path: Path) -> bool:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a trial's folder, also while a last process still writes in it. Raises InfrastructureError."""
+    """Remove a trial's folder, even while a last process still writes to it. Raises InfrastructureError."""
     until_s = time.monotonic() + REMOVAL_S
     while path.exists():
         try:
@@ -88,8 +91,8 @@ def remove_folder(path: Path) -> None:
 
 
 def _open_up(folder: Path) -> None:
-    """A scenario may have taken its own rights from its folders, as the caches of some languages do."""
-    with contextlib.suppress(OSError):  # it is gone, or not ours: the next attempt to remove it says so
+    """Restore the owner's rights on all folders, which a scenario may have removed, as some languages' caches do."""
+    with contextlib.suppress(OSError):  # gone, or another user's: the next attempt to remove it reports that
         folder.chmod(stat.S_IRWXU)
         for inner in folder.iterdir():
             if inner.is_dir() and not inner.is_symlink():
@@ -97,7 +100,7 @@ def _open_up(folder: Path) -> None:
 
 
 def kill_cgroup(cgroup: TrialCgroup) -> None:
-    """Kill what is in it until nothing is: a process may fork while it is being killed."""
+    """Kill the cgroup's processes until none is left: a process may fork while it is being killed."""
     until_s = time.monotonic() + KILLING_S
     while (pids := cgroup.pids()) and time.monotonic() < until_s:
         for pid in pids:
@@ -106,6 +109,6 @@ def kill_cgroup(cgroup: TrialCgroup) -> None:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL, unless it is gone or has become another user's: then its end is not ours to bring."""
+    """Send SIGKILL, unless the process is gone or now belongs to another user."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)

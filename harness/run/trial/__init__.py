@@ -1,1 +1,1 @@
-"""One trial: the conversation with the agent, and what comes of it."""
+"""One trial: the conversation with the agent, and its result."""

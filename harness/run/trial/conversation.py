@@ -1,7 +1,7 @@
-"""One trial: launch the agent, hold the conversation with it, and say how it ended.
+"""One trial: launches the agent, holds the conversation with it, and records how it ended.
 
-The conversation is that of `harness/agent/__init__.py`. The image is not trusted: what is not understood ends
-the trial as `infrastructure`, which says nothing about the image.
+The protocol is that of `harness/agent/__init__.py`. The image is not trusted: a malformed message ends the trial as
+`infrastructure`, which is no verdict on the image.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Any, Protocol, cast
 
 from harness.model import End, Trace, Trial
-from harness.run.engine import Engine, Exit, LaunchRequest, Session
+from harness.run.engine import Exit, Launcher, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
     COUNT_LIMIT,
@@ -38,11 +38,14 @@ from harness.run.trial.messages import (
 from harness.run.trial.samples import Samples
 
 STARTUP_S = 120.0
+"""Seconds that the agent may need to start."""
 POLL_S = 0.2
 LAST_WORDS_S = 5.0
+"""Seconds for which output is still read after a scenario died by SIGKILL."""
 BANNER_LIMIT = 8 << 10
 BUFFERED_LIMIT = 500
 SIGKILL = 9
+OOM_REPORTED = "killed by the kernel: out of memory (reported by the engine)"
 PROTOCOL = 1
 FILE_NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
 
@@ -78,7 +81,7 @@ class Outcome:
 
 
 def run_trial(
-    engine: Engine,
+    engine: Launcher,
     launch: LaunchRequest,
     *,
     cell_id: str,
@@ -91,11 +94,11 @@ def run_trial(
     on_file: OnFile = lambda name, text: None,
     clock: Clock = time,
 ) -> Trial:
-    """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` hears about
-    once a second; when `cancelled` turns true the trial is left at once and ends `interrupted`. `on_file` gets what
-    a wrapping probe found: a file's name and a part of its text, the parts in order.
+    """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` is called about
+    once a second; when `cancelled` turns true the trial is left at once and ends `interrupted`. `on_file` receives the
+    results of a wrapping probe: a file's name and a part of its text, the parts in order.
 
-    Raises InfrastructureError if it could not be launched; whatever happens later is in the Trial.
+    Raises InfrastructureError if the trial could not be launched; whatever happens later is in the Trial.
     """
     begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
     with engine.launch(launch) as session:
@@ -122,7 +125,7 @@ def run_trial(
 
 
 class Conversation:
-    """The agent's messages, taken one by one until the trial has an outcome."""
+    """Handles the agent's messages one by one until the trial has an outcome."""
 
     def __init__(
         self,
@@ -167,7 +170,7 @@ class Conversation:
             if not self.facts and silent_s > STARTUP_S:
                 return self._not_started(f"the agent did not start within {STARTUP_S:.0f} s")
             if silent_s > self._silence_limit_s:
-                return self._infrastructure(f"lost: nothing was heard of the agent for {silent_s:.0f} s")
+                return self._infrastructure(f"lost: no message from the agent for {silent_s:.0f} s")
         return Outcome(end="interrupted", message="interrupted", last_step=self.samples.newest_step)
 
     def _take(self, message: Message) -> Outcome | None:
@@ -199,7 +202,7 @@ class Conversation:
         self.samples.set_counts(columns_of(message))
 
     def _look(self, message: Message) -> None:
-        if self.samples.looks > len(self.looks):  # one for each, and a last one after an answer of stop
+        if self.samples.looks > len(self.looks):  # one for each, and a last one after the answer "stop"
             raise Misunderstood("look: more than were asked for")
         self.samples.add_look(look_of(message, allowed=self.looks))
         if message.get("last") is True:
@@ -237,25 +240,25 @@ class Conversation:
         return self._killed(outcome) if outcome.signal == SIGKILL and end != "oom" else outcome
 
     def _said_before(self) -> str:
-        """What the image's own entrypoint said (a driver that is too old), before what the scenario printed."""
+        """Return the output of the image's own entrypoint (such as a driver warning), which precedes the scenario's."""
         banner = self._lines.noise.text().strip()[-BANNER_LIMIT:]
         return f"{banner}\n" if banner else ""
 
     def _killed(self, outcome: Outcome) -> Outcome:
-        """The scenario died by SIGKILL: out of memory by the engine's word only, else somebody's doing."""
+        """Return the outcome after SIGKILL: out of memory only if the engine reports it, else killed from outside."""
         until_s = self._clock.monotonic() + LAST_WORDS_S
         while self._clock.monotonic() < until_s and self._session.receive(POLL_S) is not None:
             pass
         if self._session.exit().oom_killed:
-            return _with_end(outcome, "oom", "killed by the kernel: out of memory (the engine's word)")
+            return _with_end(outcome, "oom", OOM_REPORTED)
         return _with_end(outcome, "infrastructure", outcome.message or "killed by signal 9 from outside")
 
     def _gone(self) -> Outcome:
-        """The output ended without `done`: the engine knows more."""
+        """Return the outcome if the output ended without `done`: the engine knows the exit status."""
         self._lines.rest()
         last = self._session.exit()
         if last.oom_killed:
-            return self._outcome("oom", "killed by the kernel: out of memory (the engine's word)", last)
+            return self._outcome("oom", OOM_REPORTED, last)
         if not self.facts:
             return self._not_started("the output ended before the agent started", last)
         if last.exit_code == 128 + SIGKILL:

@@ -1,4 +1,4 @@
-"""The key of a trial: what makes two trials measurements of the same thing."""
+"""The key of a trial: two trials with the same key measure the same thing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.run.trial.payload import payload_hash
 
 
 def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> str:
-    """The hash under which a later run may reuse a trial: everything that could change what it measures."""
+    """Return the hash under which a later run may reuse a trial: it covers everything that affects the result."""
     scenario = cell.variant.scenario
     content = {
         "format": 1,

@@ -1,4 +1,4 @@
-"""What an agent says, out of the noise of an image that is not trusted.
+"""Parses the agent's messages out of the output of an image that is not trusted.
 
 `MessageLines` finds the marked lines, `parse` checks one of them; both raise `Misunderstood` and nothing else.
 """
@@ -22,7 +22,7 @@ TEXT_LIMIT = 64 << 10
 HEAD_LIMIT = 16 << 10
 METRICS_LIMIT = 16
 NUMBER_LIMIT = 1e30
-"""What is larger is no measurement, and its square may be no number."""
+"""Largest magnitude that counts as a measurement; the square of a larger number may overflow."""
 COUNT_LIMIT = 1 << 53
 
 TYPES = ("hello", "ready", "progress", "samples", "counts", "look", "file", "done")
@@ -33,11 +33,11 @@ Message = Mapping[str, Any]
 
 
 class Misunderstood(Exception):
-    """A marked line that is no message of the protocol."""
+    """A marked line that is not a valid message of the protocol."""
 
 
 class MessageLines:
-    """Cuts a stream of bytes into the agent's marked lines; the rest goes into `noise`, of which the end is kept."""
+    """Splits a stream of bytes into the agent's marked lines; the end of everything else is kept in `noise`."""
 
     def __init__(self, marker: str) -> None:
         self._start = marker.encode() + b" "
@@ -46,7 +46,7 @@ class MessageLines:
         self.noise = BoundedTail(TEXT_LIMIT)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The JSON text of each marked line that `data` completes."""
+        """Yield the JSON text of each marked line that `data` completes."""
         self._open += data
         while (end := self._open.find(b"\n", self._searched)) >= 0:
             line = bytes(self._open[: end + 1])
@@ -66,23 +66,24 @@ class MessageLines:
         return text
 
     def _drop_open(self) -> None:
-        """An endless line: of noise keep the end, of a message nothing can be kept."""
+        """Drop a line that is too long: of noise its end is kept; for a message raise Misunderstood."""
         if self._open.startswith(self._start):
             raise Misunderstood("a line above 16 MiB")
         self.noise.add(bytes(self._open))
-        # What follows is still the same line: one byte that no marker starts with stands for the part dropped.
+        # What follows belongs to the same line: one byte that no marker starts with represents the dropped part.
         self._open[:] = b" "
         self._searched = 1
 
     def rest(self) -> None:
-        """At the end of output: what is left without a line end is noise."""
+        """Treat what is left without a line end as noise, at the end of output."""
         self.noise.add(bytes(self._open))
         self._open.clear()
         self._searched = 0
 
 
 def parse(text: bytes) -> Message:
-    """The message in one marked line, its type known; RecursionError is how json meets absurd nesting."""
+    """Return the message in one marked line, with a valid type. Raises Misunderstood, also for extreme nesting, for
+    which json raises RecursionError."""
     try:
         message = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
@@ -99,7 +100,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    """1e999 is good JSON, and an infinity to Python."""
+    """Return the number; raise ValueError for one like 1e999, which is valid JSON but infinite in Python."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is out of range")
@@ -107,9 +108,8 @@ def _finite(text: str) -> float:
 
 
 def facts_of(message: Message) -> dict[str, Any]:
-    """The fields of `hello` or `ready`: texts, numbers, truth values, flat lists and dicts of them, and lists of flat
-    dicts (one for each GPU).
-    """
+    """Return the fields of `hello` or `ready`: texts, numbers, truth values, flat lists and dicts of them, and lists
+    of flat dicts (one for each GPU)."""
     return {_fact(name): _facts(value) for name, value in message.items() if name != "type"}
 
 
@@ -134,7 +134,7 @@ def _fact(value: object) -> Any:
 
 
 def number(message: Message, name: str) -> float | None:
-    """A number or null (also when the field is missing)."""
+    """Return a number or None (also if the field is missing)."""
     value = message.get(name)
     if value is None:
         return None
@@ -146,7 +146,7 @@ def number(message: Message, name: str) -> float | None:
 
 
 def count(message: Message, name: str, *, most: float) -> int:
-    """A whole number from 0 to `most`; null and a missing field count as 0."""
+    """Return a whole number from 0 to `most`; null and a missing field count as 0."""
     value = message.get(name, 0)
     if value is None:
         return 0
@@ -157,7 +157,7 @@ def count(message: Message, name: str, *, most: float) -> int:
 
 
 def whole(message: Message, name: str) -> int | None:
-    """A whole number of ordinary size, or None."""
+    """Return a whole number below 2**32 in magnitude, or None."""
     value = message.get(name)
     if value is not None and (type(value) is not int or abs(value) >= 1 << 32):
         raise Misunderstood(f"{message.get('type')}: {name} is no whole number")
@@ -165,7 +165,7 @@ def whole(message: Message, name: str) -> int | None:
 
 
 def text_of(message: Message, name: str) -> str:
-    """A text, cut to the last 64 KiB characters; missing or null is empty."""
+    """Return a text, cut to its last 65,536 characters; "" if it is missing or null."""
     value = message.get(name)
     if value is None:
         return ""
@@ -175,7 +175,7 @@ def text_of(message: Message, name: str) -> str:
 
 
 def whole_text_of(message: Message, name: str) -> str:
-    """A text as long as a line can be."""
+    """Return a text of any length that a line can have."""
     value = message.get(name)
     if not isinstance(value, str):
         raise Misunderstood(f"{message.get('type')}: {name} is no text")
@@ -183,14 +183,14 @@ def whole_text_of(message: Message, name: str) -> str:
 
 
 def _writable(text: str) -> str:
-    """json lets lone surrogates through, which no file and no terminal takes."""
+    """Replace lone surrogates: json accepts them, but no file or terminal does."""
     return text.encode(errors="replace").decode()
 
 
 def columns_of(message: Message) -> dict[str, Floats]:
-    """The columns of a `samples` or `counts` message: name -> array (n,), equally long, `step` among them.
+    """Return the columns of a `samples` or `counts` message: name -> array (n,), of equal length, `step` among them.
 
-    What is null or too large to reckon with (a loss that diverges) is NaN.
+    Null and values beyond NUMBER_LIMIT (a diverging loss) become NaN.
     """
     kind, columns = str(message.get("type")), message.get("columns")
     if not isinstance(columns, dict) or "step" not in columns or len(columns) > MOST_COLUMNS:
@@ -204,7 +204,7 @@ def columns_of(message: Message) -> dict[str, Floats]:
 
 
 def _array(kind: str, values: object) -> Floats:
-    # numpy would make numbers of strings and of booleans.
+    # numpy would convert strings and booleans to numbers.
     if not isinstance(values, list) or not all(v is None or type(v) in (int, float) for v in values):
         raise Misunderstood(f"{kind}: a value is no number")
     try:
@@ -216,7 +216,7 @@ def _array(kind: str, values: object) -> Floats:
 
 
 def not_finite_of(message: Message) -> dict[str, tuple[int, int]]:
-    """What `done` says of numbers that were none: metric -> (how many steps returned one, the first of them)."""
+    """Return the counts of non-finite values in `done`: metric -> (steps that returned one, the first such step)."""
     told = message.get("not_finite") or {}
     if not isinstance(told, dict) or len(told) > METRICS_LIMIT:
         raise Misunderstood("done: not_finite is no record of metrics")
@@ -230,9 +230,9 @@ def _pair(pair: object) -> tuple[int, int]:
 
 
 def look_of(message: Message, *, allowed: tuple[int, ...]) -> Look:
-    """The record in a `look` message; fields that we do not know are left out.
+    """Return the record in a `look` message; unknown fields are left out.
 
-    The last one may be at any step: the time limit ends the steps between two looks.
+    The last look may be at any step, because the time limit may end the trial between two looks.
     """
     step = count(message, "step", most=allowed[-1])
     fields = message.get("look")

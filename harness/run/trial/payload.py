@@ -1,4 +1,4 @@
-"""What is copied in for one trial: the agent, the scenario with its files, and the job."""
+"""The files that are copied in for one trial: the agent, the scenario with its files, and the job."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from harness.model import Scenario, Variant
 from harness.run.engine import Payload
 
 ANSWER_TIMEOUT_S = 300.0
+"""Seconds that the agent waits for the answer to a look."""
 TOLD_ENVIRONMENT = (
     "CUDA_*", "CUDNN_*", "NVIDIA_*", "NCCL_*", "CUBLAS_*", "TF_*", "TENSORFLOW_*", "PYTORCH_*", "TORCH_*", "XLA_*",
     "JAX_*", "OMP_*", "MKL_*", "OPENBLAS_*", "KMP_*", "MALLOC_*", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC",
 )  # fmt: skip
-"""Names of the image's variables whose values a result may tell; of the others only the names."""
+"""Variables of the image whose values a result may contain; of all others it contains only the names."""
 
 AGENT = Path(__file__).parents[2] / "agent"
-"""The agent's source. To us it is data: copied, never imported."""
+"""The agent's source. The harness treats it as data: it is copied, never imported."""
 
 
 def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payload:
-    """The payload of one trial, with a marker of its own. `extras` are laid over job.json's fields.
+    """Return the payload of one trial, with a new marker. `extras` override fields of job.json.
 
-    Raises MatrixError if the script or one of the files is gone, or if two of them want one place.
+    Raises MatrixError if the script or one of the files is missing, or if two of them go to one place.
     """
     return _packed(variant.scenario, {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})})
 
 
 def payload_hash(variant: Variant) -> str:
-    """A stable hash of all that a trial of `variant` would copy in: agent, files, and the job without its marker."""
+    """Return a stable hash of all that a trial of `variant` copies in: agent, files, and job without marker."""
     payload = _packed(variant.scenario, _job(variant))
     digest = hashlib.sha256(json.dumps(payload.job, sort_keys=True).encode())
     for place, content in sorted(payload.files.items()):
@@ -81,15 +82,14 @@ def _agent_constant(name: str) -> Any:
 
 
 def agent_files() -> dict[str, bytes]:
-    """`start.py` at the top, the package `harness_agent` beside it."""
+    """Return the agent's files: `start.py` at the top, the package `harness_agent` beside it."""
     files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
     files["start.py"] = files.pop("harness_agent/start.py")
     return files
 
 
 def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
-    """Of the script and of `files:` the place under the agent's root, the content, and whether its owner may execute
-    it."""
+    """Yield the script and `files:`: place under the agent's root, content, whether the owner may execute it."""
     try:
         for place, path in sorted(_sources(scenario).items()):
             if path.exists() and not path.is_file():
@@ -100,7 +100,7 @@ def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
 
 
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
-    """Place in the scenario's folder -> file. Raises MatrixError if two files want one place."""
+    """Return the files by their place in the scenario's folder. Raises MatrixError if two files go to one place."""
     sources: dict[PurePosixPath, Path] = {}
     for asked in [*([scenario.script] if scenario.script else []), *scenario.files]:
         home = (scenario.script or asked).parent
@@ -116,7 +116,7 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
 
 
 def _places(path: Path, *, home: Path) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Where a file, or each file of a folder, goes: at its place relative to `home`, else under its own name."""
+    """Yield where a file, or each file of a folder, goes: to its place relative to `home`, else to its own name."""
     whole = _normal(path)
     place = PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
     if not path.is_dir():
@@ -129,7 +129,7 @@ def _places(path: Path, *, home: Path) -> Iterator[tuple[PurePosixPath, Path]]:
 
 
 def _normal(path: Path) -> Path:
-    """Without `..`, which would lead a place out of the trial; links stay, as they lie where the user put them."""
+    """Return the absolute path without `..`, which could lead out of the trial's folder; links are kept as they are."""
     return Path(os.path.normpath(path.absolute()))
 
 

@@ -1,4 +1,4 @@
-"""Gathers the samples and looks of one trial into a Trace."""
+"""Collects the samples and looks of one trial into a Trace."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ COUNTED = ("step", *GROWTHS, "sockets", "pipes")
 
 
 class Samples:
-    """Chunks as they come; a Trace of all of them when asked. Each chunk is more than twice as long as the next: rows
-    that come one by one take no more memory than together.
+    """Collects chunks as they arrive, and returns a Trace of all of them.
+
+    Each chunk is more than twice as long as the next, so rows that arrive one by one take no more memory than together.
     """
 
     def __init__(self, *, last_step: float) -> None:
-        """`last_step`: no sample may name a later step."""
+        """`last_step`: the largest step that a sample may have."""
         self._chunks: list[dict[str, Floats]] = []
         self._looks: list[Look] = []
         self._counts: dict[str, Floats] = {}
@@ -28,7 +29,7 @@ class Samples:
         self._last_step = last_step
 
     def add(self, columns: dict[str, Floats]) -> None:
-        """Add rows; raises Misunderstood if their steps cannot follow those before."""
+        """Add rows. Raises Misunderstood if their steps do not continue the earlier ones."""
         step = columns["step"]
         if not len(step):
             return
@@ -44,9 +45,9 @@ class Samples:
             self._chunks[-2:] = [_joined(self._chunks[-2:])]
 
     def set_counts(self, columns: dict[str, Floats]) -> None:
-        """Take all rows of counts up to now, in the place of those before; raises Misunderstood.
+        """Replace the rows of counts by `columns`, which hold all rows so far; unknown columns are left out.
 
-        Columns that are not known are left out.
+        Raises Misunderstood.
         """
         step = columns["step"]
         if len(step) > COUNTS_LIMIT or np.any(step > self._last_step) or np.any(np.diff(step) <= 0):
@@ -60,7 +61,7 @@ class Samples:
 
     @property
     def looks(self) -> int:
-        """How many there were."""
+        """Number of looks so far."""
         return len(self._looks)
 
     @property
@@ -68,7 +69,7 @@ class Samples:
         return int(self._newest)
 
     def trace(self) -> Trace | None:
-        """All samples up to now; None before the first. A column missing from a chunk is NaN there."""
+        """Return all samples so far; None before the first. A column missing from a chunk is NaN there."""
         if not self._chunks:
             return None
         joined = _joined(self._chunks)

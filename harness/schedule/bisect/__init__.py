@@ -1,8 +1,8 @@
-"""The search: the fewest launches that name the version at which a history changes. Pure.
+"""Bisection: the fewest launches that name the version at which a history changes. Pure.
 
     spots -> decide -> launch what it says -> spots -> decide -> ... -> "done"
 
-`docs/search.md` says what it does and when it is right.
+`docs/search.md` describes the method and when it is right.
 """
 
 from harness.schedule.bisect.conclude import conclude, not_needed

@@ -1,4 +1,4 @@
-"""What a search has found so far, from the evidence alone."""
+"""Conclusions of a bisection so far, from the evidence alone."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from harness.schedule.bisect.states import StateChange, agreeing, changes_of, is
 
 
 def conclude(spots: Sequence[VersionEvidence], *, rules: Rules) -> tuple[Boundary, ...]:
-    """The changes of states; if there are none, those of levels.
+    """Return the changes of states; if there are none, those of levels.
 
-    Where a failure comes in a part of the launches only, or at times that some may not have lived to see, good versions
-    next to it that may have been lucky are `between`, so that the right version is left out with a chance of
-    `rules.alpha` at most.
+    For a flaky failure, or one that comes later than some launches ran, the good versions next to it that may have been
+    lucky are `between`, so that the right version is left out with a chance of at most `rules.alpha`.
     """
     states = [_boundary(spots, change, rules) for metric in metrics_of(spots) for change in changes_of(spots, metric)]
     return tuple(states) or level_boundaries(spots, rules)
 
 
 def bad_from_start(spots: Sequence[VersionEvidence], metric: str) -> int | None:
-    """The oldest version that is known, if it is bad."""
+    """Return the oldest version whose state is known, if it is bad."""
     known = [place for place, spot in enumerate(spots) if state_of(spot, metric) is not None]
     return known[0] if known and state_of(spots[known[0]], metric) else None
 
 
 def not_needed(spots: Sequence[VersionEvidence], *, rules: Rules) -> Mapping[int, str]:
-    """Why each version that could be launched, and was not, did not need to be."""
+    """Return why each version that could be launched, and was not, did not need to be."""
     found = conclude(spots, rules=rules)
     return {place: _why(spots, place, found) for place, spot in enumerate(spots) if spot.testable and not spot.launches}
 
@@ -68,7 +67,7 @@ def _boundary(spots: Sequence[VersionEvidence], change: StateChange, rules: Rule
 
 
 def _proven(spots: Sequence[VersionEvidence], reach: Reach, rules: Rules) -> int | None:
-    """The first version on the way out, with good launches of its own, that is bad with a chance below `alpha`."""
+    """Return the first version outwards that has good launches and is bad with a chance of at most `alpha`."""
     for index, place in enumerate(reach.places):
         if index and spots[place].launches and reach.bad(index) <= rules.alpha:
             return place

@@ -1,7 +1,7 @@
-"""What to launch next. Pure: the same spots give the same decision.
+"""Decision of a bisection: what to launch next. Pure: the same evidence gives the same decision.
 
-It ends: every decision launches only versions that have fewer than `most` launches and can still be asked, so the sum
-over versions of `most - launches` (nothing for those that cannot be asked) falls with every launch.
+The search terminates: every decision launches only versions that can be launched and have fewer than `most` launches,
+so the sum of `most - launches` over these versions falls with every launch.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from harness.schedule.bisect.states import (
 
 LEVEL_WORDS = {"step_time": ("slower", "faster"), "peak_memory": ("larger", "smaller")}
 SHOWN = 20
-"""How many places of a posterior are logged."""
+"""Most entries of a posterior that are logged."""
 
 
 def decide(spots: Sequence[VersionEvidence], *, rules: Rules) -> Decision:
-    """The next launches, or the end of the search with what was found."""
+    """Return the next launches, or the end of the search with its conclusion."""
     for ask in (_ends, _lucky, _between, _levels, _alike, _accused_once):
         decision = ask(spots, rules)
         if decision is not None:
@@ -44,7 +44,7 @@ def decide(spots: Sequence[VersionEvidence], *, rules: Rules) -> Decision:
 
 
 def _usable(spots: Sequence[VersionEvidence], rules: Rules) -> list[int]:
-    """The versions that can be launched and are not known to say nothing."""
+    """Return the versions that can be launched and are not known to say nothing."""
     return [place for place, spot in enumerate(spots) if spot.testable and not _given_up(spot, rules)]
 
 
@@ -58,7 +58,7 @@ def _outer(spots: Sequence[VersionEvidence], rules: Rules) -> list[int]:
 
 
 def _ends(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
-    """The oldest and the newest version that say anything, and the baseline."""
+    """Decide to launch the oldest and the newest usable version, and the baseline."""
     ends = _outer(spots, rules)
     usual = rules.baseline
     wanted = ends if usual is None or usual in ends or not spots[usual].testable else sorted([*ends, usual])
@@ -74,8 +74,8 @@ def _is_silent(spot: VersionEvidence, rules: Rules) -> bool:
 
 
 def _alike(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
-    """Ends between which nothing changes are launched again before that is believed: all else rests on them, and what
-    fails late, in a part of the launches, shows in whole ones only.
+    """Decide to launch both ends again if nothing changes between them: all else rests on them, and a flaky failure
+    that comes late shows only in whole launches.
     """
     if any(changes_of(spots, metric) for metric in metrics_of(spots)):
         return None
@@ -88,13 +88,13 @@ def _alike(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
 
 
 def _accused_once(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
-    """What failed beside versions that say nothing has no change to be confirmed at: once more, for its own sake."""
+    """Decide to launch a version again that was bad once and has no known neighbour, so that no change confirms it."""
     for metric in metrics_of(spots):
         bad = [place for place, spot in enumerate(spots) if state_of(spot, metric)]
         able = [place for place in bad if spots[place].testable and spots[place].launches < rules.most]
         if able and not any(agreeing(spots[place], metric, bad=True, rules=rules) for place in bad):
             place = max(able, key=lambda p: (evidence(spots[p], metric).bad, -p))
-            reason = f"{metric}: {name_of(spots, place)} was bad, too seldom to be believed: once more"
+            reason = f"{metric}: {name_of(spots, place)} was bad too few times to be believed: once more"
             return Decision(launch=(place,), kind="confirm", reason=reason, metric=metric)
     return None
 
@@ -109,7 +109,7 @@ def _believed(spot: VersionEvidence, rules: Rules) -> bool:
 
 
 def _lucky(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
-    """Good launches between two bad versions: a good stretch, or luck?"""
+    """Decide to launch good versions between two bad ones again: are they good, or were they lucky?"""
     for metric in metrics_of(spots):
         for run in doubtful_runs(spots, metric):
             able = [place for place in run if spots[place].testable and spots[place].launches < rules.most]
@@ -143,7 +143,7 @@ def _halve(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) 
 
 
 def _confirm(spots: Sequence[VersionEvidence], change: StateChange, good: int, rules: Rules) -> Decision | None:
-    """Both sides again, until each has launches that agree; and the oldest version, if it is bad."""
+    """Decide to launch both sides again until each has launches that agree; so too the oldest version, if it is bad."""
     sides = {good: False, change.bad: True}
     oldest = bad_from_start(spots, change.metric)
     if oldest is not None:
@@ -159,7 +159,7 @@ def _confirm(spots: Sequence[VersionEvidence], change: StateChange, good: int, r
     if not lacking:
         return None
     names = " and ".join(name_of(spots, place) for place in lacking)
-    reason = f"{_sides(spots, change)}: {names} once more, before anybody is accused"
+    reason = f"{_sides(spots, change)}: {names} once more, before a version is named"
     return Decision(
         launch=tuple(lacking), kind="confirm", reason=reason, metric=change.metric,
         bracket=(change.before, change.after),
@@ -167,7 +167,7 @@ def _confirm(spots: Sequence[VersionEvidence], change: StateChange, good: int, r
 
 
 def _part_time(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Decision | None:
-    """A failure that comes in a part of the launches: where does one more launch tell most about its reach?"""
+    """Decide, for a flaky failure, which launch is the most informative about how far it reaches."""
     known = flaky_extent.reach_of(spots, change)
     place = flaky_extent.pick(spots, change, known, rules)
     if place is None:
@@ -179,7 +179,7 @@ def _part_time(spots: Sequence[VersionEvidence], change: StateChange, rules: Rul
     why = f"fails in about {share:.0%} of its launches" if seen.good else "may fail in a part of its launches"
     reason = (
         f"{name_of(spots, change.bad)} {why}, so that good ones may be luck:"
-        f" {name_of(spots, place)} tells most about how far it reaches"
+        f" {name_of(spots, place)} says most about how far it reaches"
     )
     return Decision(
         launch=(place,), kind="repeat", reason=reason, metric=change.metric,
@@ -188,14 +188,14 @@ def _part_time(spots: Sequence[VersionEvidence], change: StateChange, rules: Rul
 
 
 def _in_time(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> Decision | None:
-    """Failures come so late, or at steps so far apart, that the good side may only have ended before its own."""
+    """Decide to launch a side again if failures come so late or so seldom that the good side may have missed one."""
     chance = flaky_extent.doubt(spots, change)
     place = flaky_extent.settling(spots, change, rules) if chance > rules.alpha else None
     if place is None:
         return None
     good = name_of(spots, change.good)
     reason = (
-        f"by the steps at which launches failed, {good} may be bad and have ended before its time"
+        f"by the steps at which launches failed, {good} may be bad and have ended before its failure was due"
         f" ({chance:.1%}): {name_of(spots, place)} once more"
     )
     return Decision(
@@ -210,7 +210,7 @@ def _sides(spots: Sequence[VersionEvidence], change: StateChange) -> str:
 
 
 def _levels(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
-    """Levels are compared where nothing worse was found: versions that fail or leak have no levels to compare."""
+    """Decide on levels if nothing worse was found: versions that fail or leak have no levels to compare."""
     if any(state_of(spot, metric) for spot in spots for metric in spot.states):
         return None
     return compare(spots, rules)
@@ -222,17 +222,15 @@ def _levels(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
 def _found(spots: Sequence[VersionEvidence], rules: Rules) -> str:
     ends = _outer(spots, rules)
     if not ends:
-        return "no version could be asked"
-    told = [_told(spots, boundary, rules) for boundary in conclude(spots, rules=rules)]
+        return "no version could be launched"
+    conclusions = [_told(spots, boundary, rules) for boundary in conclude(spots, rules=rules)]
     since = {metric: bad_from_start(spots, metric) for metric in metrics_of(spots)}
-    told += [_since(spots, p, metric, rules) for metric, p in since.items() if p is not None]
-    if told:
-        return "; ".join(told)
+    conclusions += [_since(spots, p, metric, rules) for metric, p in since.items() if p is not None]
+    if conclusions:
+        return "; ".join(conclusions)
     unclear = [name_of(spots, place) for place, spot in enumerate(spots) if _is_unclear(spot)]
     if unclear:
-        return (
-            f"nothing bad was found, but it cannot be told whether {' and '.join(unclear)} is good: --trials for more"
-        )
+        return f"nothing bad was found, but it is unclear whether {' and '.join(unclear)} is good: --trials for more"
     return "both ends are good; a bad version in between would need --search full"
 
 
@@ -250,12 +248,12 @@ def _told(spots: Sequence[VersionEvidence], boundary: Boundary, rules: Rules) ->
     start = "the start" if boundary.before is None else name_of(spots, boundary.before)
     return (
         f"{boundary.metric}: the {word} lies between {start} and {name_of(spots, boundary.after)};"
-        f" {len(boundary.between)} between cannot be told{sure}"
+        f" {len(boundary.between)} between are unclear{sure}"
     )
 
 
 def _word(boundary: Boundary) -> str:
-    """A level is no verdict: whether more of it is bad depends on what it is compared with."""
+    """Return the word for a boundary. A level is no verdict: whether more is bad depends on the baseline."""
     if boundary.metric in LEVEL_WORDS:
         return f"first that is {LEVEL_WORDS[boundary.metric][not boundary.worse]}"
     return "first bad" if boundary.worse else "first good again"
@@ -268,13 +266,10 @@ def _since(spots: Sequence[VersionEvidence], oldest: int, metric: str, rules: Ru
 
 
 def _doubt(spots: Sequence[VersionEvidence], boundary: Boundary) -> str:
-    """What a few launches that all failed cannot tell."""
+    """Return the reservation about a version whose few launches all failed."""
     if boundary.metric != "outcome" or not boundary.worse or boundary.before is None or is_mixed(spots, "outcome"):
         return ""
     change = StateChange(metric=boundary.metric, before=boundary.before, after=boundary.after, worse=True)
     failed = failures_from(spots, change)
     launches = f"all {failed} launches" if failed > 1 else "the only launch"
-    return (
-        f" ({launches} from there on failed; should it fail in a part of them only, it may be older, which --search"
-        " full tells)"
-    )
+    return f" ({launches} from there on failed; if it fails only in some of them, it may be older: see --search full)"

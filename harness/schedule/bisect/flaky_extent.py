@@ -1,4 +1,4 @@
-"""How far a failure that comes in a part of the launches reaches: a posterior over its outermost version."""
+"""Extent of a flaky failure: a posterior over the outermost version that has it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from harness.schedule.bisect.states import StateChange, believed_states, evidenc
 from harness.schedule.bisect.survival import chances, in_time, luck
 
 NEARLY = 0.9
-"""An image at hand is preferred if its launch tells this share of the best one's."""
+"""Share of the best launch's information from which an image at hand is preferred."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """`places` go from the bad version next to the good ones outwards; `outermost[i]` is the chance that places[i] is
-    the last of them that is bad. `seen` is what bad versions showed.
+    """How far a failure may reach. `places` go from the bad version next to the good ones outwards; `outermost[i]` is
+    the probability that places[i] is the last bad one of them. `seen` is the evidence of bad versions.
     """
 
     places: tuple[int, ...]
@@ -27,16 +27,16 @@ class Reach:
     seen: tuple[Evidence, ...]
 
     def bad(self, index: int) -> float:
-        """The chance that places[index] is bad."""
+        """Return the probability that places[index] is bad."""
         return float(self.outermost[index:].sum())
 
     def fails(self, steps: int | None) -> float:
-        """The chance that a launch of so many steps fails, if its version is bad."""
+        """Return the probability that a launch of `steps` steps fails, if its version is bad."""
         return 1 - luck(self.seen, [_good(steps)])
 
 
 def reach_of(spots: Sequence[VersionEvidence], change: StateChange, *, by: Callable[..., Floats] = chances) -> Reach:
-    """All versions from the bad side outwards, up to the next bad one, may be bad and were lucky so far."""
+    """Return the posterior: all versions outwards, up to the next bad one, may be bad and lucky so far."""
     outwards = -1 if change.worse else 1
     states = believed_states(spots, change.metric)
     places = [change.bad, *_until(states, spots, change.bad, step=outwards, stop=True)]
@@ -49,7 +49,7 @@ def reach_of(spots: Sequence[VersionEvidence], change: StateChange, *, by: Calla
 def _until(
     states: Sequence[bool | None], spots: Sequence[VersionEvidence], start: int, *, step: int, stop: bool
 ) -> list[int]:
-    """The testable places from `start` on, up to the next whose state is `stop`."""
+    """Return the testable positions from `start` on, up to the next whose state is `stop`."""
     found: list[int] = []
     place = start + step
     while 0 <= place < len(states) and states[place] is not stop:
@@ -60,26 +60,26 @@ def _until(
 
 
 def pick(spots: Sequence[VersionEvidence], change: StateChange, reach: Reach, rules: Rules) -> int | None:
-    """The version whose next launch tells most about how far the failure reaches; None if that could change nothing."""
+    """Return the version whose next launch is the most informative about the extent; None if no launch could matter."""
     left = [0, *(_left(spots[place], rules) for place in reach.places[1:])]
     steps = _steps(spots, reach.places, change, rules)
     fails = {each: reach.fails(each) for each in set(steps)}
     end = _provable(reach, [_good(each, count) for each, count in zip(steps, left, strict=True)], rules)
-    told = {
+    bits = {
         place: _bits(reach.bad(index), fails[steps[index]])
         for index, place in enumerate(reach.places[: end + 1])
         if left[index] > 0
     }
-    if not told:
+    if not bits:
         return None
-    best = max(told.values())
-    at_hand = [place for place in told if spots[place].at_hand and told[place] >= NEARLY * best]
-    return max(at_hand or told, key=told.__getitem__)
+    best = max(bits.values())
+    at_hand = [place for place in bits if spots[place].at_hand and bits[place] >= NEARLY * best]
+    return max(at_hand or bits, key=bits.__getitem__)
 
 
 def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
-    """The index of the outermost place that is not yet known to be good, but would be if all launches that are left
-    from the bad side to there were good; 0 if there is none.
+    """Return the index of the outermost place that is not known to be good yet, but would be if all launches that are
+    left from the bad side to there were good; 0 if there is none.
     """
     fits = chances(reach.seen, left)[1:]
     missed = fits / fits[0]
@@ -89,8 +89,8 @@ def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
 
 
 def doubt(spots: Sequence[VersionEvidence], change: StateChange) -> float:
-    """The chance that the good version is bad, and ended well only because the time of the failure had not come. Where
-    steps are not counted nothing speaks for it.
+    """Return the probability that the good version is bad, and ended well only because its failure was not due yet. It
+    is 0 where steps are not counted, as there is no evidence for it.
     """
     if not evidence(spots[change.bad], change.metric).timed:
         return 0.0
@@ -99,7 +99,7 @@ def doubt(spots: Sequence[VersionEvidence], change: StateChange) -> float:
 
 
 def settling(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> int | None:
-    """The side of a change whose next launch, if it ends as those before, leaves less of the doubt."""
+    """Return the side of a change whose next launch, if it ends like those before, leaves the smaller doubt."""
     good, bad = (evidence(spots[place], change.metric) for place in (change.good, change.bad))
     (steps,) = _steps(spots, [change.good], change, rules)
     again = {
@@ -123,8 +123,8 @@ def _left(spot: VersionEvidence, rules: Rules) -> int:
 def _steps(
     spots: Sequence[VersionEvidence], places: Sequence[int], change: StateChange, rules: Rules
 ) -> list[int | None]:
-    """How many steps the next launch of each version does, if it ends well: as many as the last one that did, or as the
-    longest one of any version. None where steps are not counted.
+    """Return how many steps the next launch of each version makes if it ends well: as many as the last such launch, or
+    as the longest one of any version. None where steps are not counted.
     """
     survived = [evidence(spot, change.metric).survived for spot in spots]
     longest = max((max(each) for each in survived if each), default=None)
@@ -136,7 +136,7 @@ def _good(steps: int | None, launches: int = 1) -> Evidence:
 
 
 def _bits(bad: float, rate: float) -> float:
-    """The mutual information of "is it bad?" and "does it fail now?"."""
+    """Return the mutual information, in bits, of "the version is bad" and "the next launch fails"."""
     return _entropy(bad * rate) - bad * _entropy(rate)
 
 

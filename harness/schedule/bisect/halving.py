@@ -1,4 +1,4 @@
-"""Which version to launch between two that differ, while every launch is believed."""
+"""Halving: which version to launch between two that differ, as long as every launch is believed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from harness.schedule.bisect.states import StateChange, failures_from, is_open, 
 
 
 def open_places(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> list[int]:
-    """The versions between the two sides that can still be asked."""
+    """Return the versions between the two sides that can still be launched."""
     return [p for p in range(change.before + 1, change.after) if is_open(spots[p], change.metric, rules)]
 
 
 def pick(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> int | None:
-    """The version that halves what is between the two sides, or None if nothing is left to ask.
+    """Return the version that halves what is between the two sides, or None if nothing is left to launch.
 
-    Of `n` places where the change may be, any split into parts of at most 2^(ceil(log2 n) - 1) costs no launch more in
-    the worst case. As long as the bad side has failed only once, the part next to it is smaller by one where that is
-    free: if nothing else fails, the launch that is saved shows once more that it does. Of those splits an image at hand
-    is the best (not at the very rim: it would cost launches on average), then one further from versions that said
-    nothing (their neighbours often say nothing either), then the middle.
+    With `n` possible positions of the change, any split into parts of at most 2^(ceil(log2 n) - 1) is optimal in the
+    worst case. If the bad side has failed only once, the part next to it is smaller by one where that costs nothing: if
+    nothing else fails, the launch that is saved confirms the failure. Among these splits the best is an image at hand
+    (but not close to the edge, which would cost launches on average), then one far from versions that said nothing
+    (their neighbours often say nothing either), then the middle.
     """
     places = open_places(spots, change, rules)
     if not places:

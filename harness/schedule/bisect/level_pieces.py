@@ -1,7 +1,7 @@
-"""Where the level of a figure changes, from launches that were compared side by side: pieces of one level each.
+"""Piecewise constant fit of a figure, from launches that were compared side by side: where its level changes.
 
-Each round has an effect of its own (heat, clock, a neighbour), which goes away with the round's mean. What is left is
-fitted by steps at `cuts` (least squares); the noise is pooled over everything.
+Each round has an effect of its own (heat, clock, a neighbour), which is removed with the round's mean. Least squares
+fits steps at `cuts` to the rest; the noise is pooled over all launches.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from harness.schedule.bisect.records import VersionEvidence
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002
-"""The chance, in one look at the rounds so far, of seeing a step where there is none."""
+"""Chance of a false first step, and of each further one, in one look at the rounds so far."""
 USUAL = 0.02
-"""The spread that is thought likely as long as none is known: it counts as one pair of launches."""
+"""Prior spread of launches, a log, until it is measured; it counts as one pair of launches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The figures of all rounds with two versions or more. `places`: those that have any, oldest first; `index` says
-    for each figure which of them, `values` are logs without their round's mean.
+    """The figures of all rounds with two or more versions. `places` are the versions with any, oldest first; `index`
+    gives the place of each figure, and `values` are logs without their round's mean.
     """
 
     places: tuple[int, ...]
@@ -40,14 +40,15 @@ class Figures:
         return np.asarray(column - (sums / np.bincount(self.round, minlength=self.rounds))[self.round])
 
     def step(self, cut: int) -> Floats:
-        """What a step up at `places[cut]` looks like."""
+        """Return the shape of a step up at `places[cut]`."""
         return self.centred((self.index >= cut).astype(np.float64))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PiecewiseFit:
-    """Steps at `cuts` (indices into places) with their `sizes` in logs; `rest` is the sum of squares left, `spread`
-    how much launches differ beside that."""
+    """Steps at `cuts` (indices into places) with their `sizes` in logs; `rest` is the residual sum of squares, `spread`
+    the residual standard deviation of a launch.
+    """
 
     cuts: tuple[int, ...]
     sizes: Floats
@@ -58,11 +59,11 @@ class PiecewiseFit:
 
     @property
     def margins(self) -> Floats:
-        """Half of the 95 % interval of each size."""
+        """Half-width of the 95 % interval of each size."""
         return np.asarray(self.errors * float(stdtrit(self.freedom, 0.975)))
 
     def p(self, number: int, *, places: int) -> float:
-        """The chance of a step as clear as this at any of so many places, if there is none."""
+        """Return the chance of a step as clear as this at any of `places` places, if there is none."""
         score = abs(float(self.sizes[number] / self.errors[number]))
         return min(1.0, 2 * float(stdtr(self.freedom, -score)) * places)
 
@@ -72,10 +73,10 @@ class PiecewiseFit:
 
 
 def figures_of(spots: Sequence[VersionEvidence], metric: str) -> Figures | None:
-    """None if no two versions were measured side by side."""
-    told = [(number, place, value) for place, spot in enumerate(spots) for number, value in _told(spot, metric)]
-    together = {number for number, place, _ in told if any(n == number and p != place for n, p, _ in told)}
-    kept = [each for each in told if each[0] in together]
+    """Return the figures of a metric; None if no two versions were measured side by side."""
+    measured = [(number, place, value) for place, spot in enumerate(spots) for number, value in _told(spot, metric)]
+    together = {number for number, place, _ in measured if any(n == number and p != place for n, p, _ in measured)}
+    kept = [each for each in measured if each[0] in together]
     if not kept:
         return None
     numbers, places, values = zip(*kept, strict=True)
@@ -93,7 +94,7 @@ def _told(spot: VersionEvidence, metric: str) -> list[tuple[int, float]]:
 
 
 def fit(figures: Figures, cuts: Sequence[int]) -> PiecewiseFit:
-    """Least squares with one step at each cut. Cuts that no round can tell apart have size 0 and no finite error."""
+    """Fit one step at each cut by least squares. Cuts that no round separates have size 0 and an infinite error."""
     freedom = len(figures.values) - figures.rounds - len(cuts)
     rest = float(figures.values @ figures.values)
     sizes: Floats = np.zeros(0)
@@ -113,7 +114,7 @@ def fit(figures: Figures, cuts: Sequence[int]) -> PiecewiseFit:
 
 
 def find_steps(figures: Figures, *, limit: float) -> PiecewiseFit:
-    """All steps of at least `limit` that are surely there, added one by one; each is where it fits best."""
+    """Return all significant steps of at least `limit`: each is added where it fits best, one after the other."""
     found = fit(figures, ())
     while True:
         more, p = _one_more(figures, found)
@@ -127,12 +128,12 @@ def find_steps(figures: Figures, *, limit: float) -> PiecewiseFit:
 
 
 def p_of_a_step(figures: Figures) -> float:
-    """The chance of a step as clear as the clearest one, if there is none."""
+    """Return the chance of a step as clear as the clearest one, if there is none."""
     return _one_more(figures, fit(figures, ()))[1]
 
 
 def _one_more(figures: Figures, found: PiecewiseFit) -> tuple[PiecewiseFit, float]:
-    """The step that fits best beside those that were found, with its p-value over all the places where it may be."""
+    """Return the step that fits best beside those found, with its p-value over all places where it may be."""
     free = [cut for cut in range(1, len(figures.places)) if cut not in found.cuts]
     if not free:
         return found, 1.0
@@ -142,7 +143,7 @@ def _one_more(figures: Figures, found: PiecewiseFit) -> tuple[PiecewiseFit, floa
 
 
 def _settled(figures: Figures, found: PiecewiseFit) -> PiecewiseFit:
-    """The cuts moved, one at a time, to where they fit best beside the others."""
+    """Move the cuts, one at a time, to where they fit best beside the others."""
     for number in range(len(found.cuts)):
         found = min(
             (fit(figures, _moved(found, number, cut)) for cut in _between(figures, found, number)),
@@ -152,7 +153,7 @@ def _settled(figures: Figures, found: PiecewiseFit) -> PiecewiseFit:
 
 
 def _between(figures: Figures, found: PiecewiseFit, number: int) -> range:
-    """Where a cut can be, between its neighbours."""
+    """Return the places of a cut between its neighbours."""
     bounds = (0, *found.cuts, len(figures.places))
     return range(bounds[number] + 1, bounds[number + 2])
 
@@ -162,7 +163,7 @@ def _moved(found: PiecewiseFit, number: int, cut: int) -> tuple[int, ...]:
 
 
 def first_of(figures: Figures, found: PiecewiseFit, number: int, *, testable: Sequence[int]) -> dict[int, float]:
-    """The chance of each testable place to be the first of the new level at cut `number`, the other cuts as they are.
+    """Return the probability of each testable place to be the first of the new level at cut `number`, other cuts fixed.
 
     A step between two places that were measured may be at any testable place between them.
     """
@@ -179,7 +180,7 @@ def first_of(figures: Figures, found: PiecewiseFit, number: int, *, testable: Se
 
 
 def widest_unseen(figures: Figures) -> float:
-    """The largest step that may be there unseen (its 99 % bound, at any place), while none is found."""
+    """Return the largest step that may have been missed (its 99 % bound, at any place), while none is found."""
     bounds = []
     for cut in range(1, len(figures.places)):
         one = fit(figures, (cut,))

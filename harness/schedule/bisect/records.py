@@ -1,4 +1,4 @@
-"""What a search sees of a history and what it answers. Positions are places in the series, oldest first."""
+"""Records of a bisection: what it sees of a history and what it answers. Positions are places in the series."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LEVEL_METRICS = ("step_time", "peak_memory")
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """How many launches of one version were good, bad, or could not be told, by one metric.
+    """Number of launches of one version that were good, bad or unsure, by one metric.
 
-    `failed_at`: the steps in which the bad ones failed; `survived`: how many steps each of the good ones did. Both are
-    empty where steps are not counted, or say nothing.
+    `failed_at` are the steps in which the bad ones failed; `survived` is how many steps each of the good ones made.
+    Both are empty where steps are not counted or say nothing.
     """
 
     good: int = 0
@@ -33,11 +33,11 @@ class Evidence:
         return len(self.failed_at) == self.bad and len(self.survived) == self.good
 
     def failed(self, step: int) -> Evidence:
-        """With one launch more that failed in this step (from 1)."""
+        """Return the evidence with one more launch that failed in this step (counted from 1)."""
         return replace(self, bad=self.bad + 1, failed_at=(*self.failed_at, step))
 
     def fine(self, steps: int) -> Evidence:
-        """With one launch more that did so many steps and ended well."""
+        """Return the evidence with one more launch that made `steps` steps and ended well."""
         return replace(self, good=self.good + 1, survived=(*self.survived, steps))
 
 
@@ -46,12 +46,13 @@ NOTHING = Evidence()
 
 @dataclass(frozen=True, kw_only=True)
 class VersionEvidence:
-    """One version as the search sees it.
+    """One version as the bisection sees it.
 
-    Whoever launches must see to it that each launch that was asked for changes its spot: `launches` grows, or
-    `testable` becomes False for good. `launches` are those that said anything, `states` tells by metric ("outcome",
-    "memory", "slowdown") what. `levels` are logs of a figure ("step_time", "peak_memory") by round; only figures of one
-    round are ever compared, so rounds of different days need different numbers. `at_hand`: no pull, no build.
+    The caller must ensure that each requested launch changes its version's evidence: `launches` grows, or `testable`
+    becomes False for good. `launches` counts those that gave any result, `states` holds the result by metric
+    ("outcome", "memory", "slowdown"). `levels` are logs of a figure ("step_time", "peak_memory") by round; only figures
+    of one round are compared, so rounds of different days need different numbers. `at_hand`: no pull or build is
+    needed.
     """
 
     name: str = ""
@@ -64,14 +65,14 @@ class VersionEvidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How a search is run.
+    """Rules of a bisection.
 
-    `agree`: launches on each side of a change that must agree before a version is named. `failures`: so many launches
-    should have failed, of all versions from an accused one on, if the search can still afford it. `least`: launches of
-    each end before two alike ends are believed. `most`: launches of any version. `alpha`: the chance of leaving the
+    `agree`: launches on each side of a change that must agree before a version is named. `failures`: launches that
+    should have failed, in all versions from the named one on, if the search can still afford it. `least`: launches of
+    each end before two equal ends are believed. `most`: launches of any version. `alpha`: the chance of leaving the
     right version out of an answer. `limits`: by level metric, the log of the ratio that counts (log1p of the matrix's
     limit); a metric without a limit is not compared. `baseline` is launched with the ends. `whole`: the next launches
-    do as many steps as any can; else a version's next one may stop where its last one did.
+    make as many steps as any can; otherwise a version's next launch may stop where its last one did.
     """
 
     agree: int = 2
@@ -91,8 +92,8 @@ Kind = Literal["end", "halve", "repeat", "confirm", "compare", "done"]
 class Decision:
     """What is launched next, side by side, and why. `launch` is empty once the search is over.
 
-    `posterior`: (version, chance that it is the outermost one of the changed side), likeliest first. `whole`: these
-    launches run their whole budget even if they are quiet.
+    `posterior`: (version, probability that it is the outermost one of the changed side), likeliest first. `whole`:
+    these launches run their whole budget even if they are quiet.
     """
 
     launch: tuple[int, ...]
@@ -106,7 +107,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Boundary:
-    """A change that was found: `before` is on the old side, `after` on the new one, nobody knows about `between`.
+    """A change that was found: `before` is on the old side, `after` on the new one; the versions `between` are unclear.
 
     `before` is None if the change may be older than the series. `worse`: from good to bad (levels: to more).
     `confirmed`: each side has `rules.agree` launches that agree. `size`: the log of the ratio between two levels, with
@@ -126,7 +127,7 @@ class Boundary:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """Launches of a search: with nothing to find, with one clear change, and never more than."""
+    """Launches of a bisection: with nothing to find, with one clear change, and at most."""
 
     least: int
     typical: int
@@ -138,9 +139,9 @@ def name_of(spots: Sequence[VersionEvidence], place: int) -> str:
 
 
 def expected_launches(versions: int, *, rules: Rules) -> Expected:
-    """Of a block of `versions` that can be launched, of which nothing is known yet.
+    """Return the launches of a block of `versions` that can be launched, before anything is known.
 
-    A step of a level takes more launches than a clear outcome: `typical` is of outcomes.
+    `typical` is for outcomes; a step of a level takes more launches than a clear outcome.
     """
     once = min(rules.least, rules.most)
     if versions < 2:

@@ -1,4 +1,4 @@
-"""Which versions to launch side by side, to find where the level of a figure changes."""
+"""Bisection of levels: which versions to launch side by side to find where the level of a figure changes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from harness.schedule.bisect.level_pieces import (
 from harness.schedule.bisect.records import LEVEL_METRICS, Boundary, Decision, Rules, VersionEvidence, name_of
 
 SPREAD = (4, 8)
-"""Versions of a round, as long as nothing is found: both ends and others between; more after ROUNDS rounds."""
+"""Versions of a round while nothing is found, both ends included: first this many, then more after ROUNDS rounds."""
 HINT = 0.05
-"""A step this unlikely to be noise is worth more rounds."""
+"""Largest p-value of a step that justifies more rounds."""
 CLEAR = 4.0
-"""A step of so many standard deviations of one launch stands out."""
+"""Size of a step, in standard deviations of one launch, from which it stands out of the noise."""
 APART = 7.0
-"""A step should be so many standard errors of the rounds in which both its sides ran together."""
+"""Wanted size of a step, in standard errors of the rounds in which both its sides ran together."""
 BEYOND = 0.01
-"""The chance that a version beside a step lies beyond the next one."""
+"""Largest chance that a version beside a step lies beyond the next one."""
 ROUNDS = 3
-"""Rounds in which both sides of a step must have been side by side."""
+"""Fewest rounds in which both sides of a step must have been side by side."""
 SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step of a level: the chance of each place to be the first of the new level."""
+    """A step of a level: the probability of each place to be the first of the new level."""
 
     number: int
     chances: Mapping[int, float]
@@ -44,13 +44,13 @@ class Step:
         return max(self.chances, key=self.chances.__getitem__)
 
     def reached(self, place: int) -> float:
-        """The chance that the new level has been reached at `place`."""
+        """Return the probability that the new level has been reached at `place`."""
         return sum(chance for first, chance in self.chances.items() if first <= place)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundEvidence:
-    """What the rounds of one metric show so far. `able`: the versions that have a figure, or may still give one."""
+    """What the rounds of one metric show so far. `able` are the versions that have a figure or may still give one."""
 
     metric: str
     figures: Figures
@@ -81,7 +81,7 @@ def seen(spots: Sequence[VersionEvidence], metric: str, rules: Rules) -> RoundEv
 
 
 def compare(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
-    """The next round, or None if levels are not compared or more rounds would tell nothing."""
+    """Return the next round, or None if levels are not compared or more rounds would show nothing."""
     for metric in LEVEL_METRICS:
         known = seen(spots, metric, rules)
         if known is None:
@@ -94,7 +94,7 @@ def compare(spots: Sequence[VersionEvidence], rules: Rules) -> Decision | None:
 
 
 def level_boundaries(spots: Sequence[VersionEvidence], rules: Rules) -> tuple[Boundary, ...]:
-    """The steps that were found, each as the interval that leaves the right version out with a chance of alpha."""
+    """Return the steps that were found, each as an interval that misses the right version with a chance of alpha."""
     known = [each for metric in LEVEL_METRICS if (each := seen(spots, metric, rules)) is not None]
     return tuple(_boundary(spots, each, step, rules) for each in known for step in each.steps)
 
@@ -103,8 +103,8 @@ def level_boundaries(spots: Sequence[VersionEvidence], rules: Rules) -> tuple[Bo
 
 
 def _look(spots: Sequence[VersionEvidence], known: RoundEvidence, rules: Rules) -> Decision | None:
-    """Nothing found: go on until a step of the limit would have been seen. Once the ends have had all their launches,
-    only a hint of a step is followed, with other versions, for as many rounds again.
+    """Decide, while nothing is found, to go on until a step of the limit would have been seen. Once the ends have had
+    all their launches, only a hint of a step is followed, with other versions, for as many rounds again.
     """
     limit = rules.limits[known.metric]
     if known.figures.rounds >= ROUNDS and widest_unseen(known.figures) <= limit:
@@ -125,7 +125,7 @@ def _spread(places: Sequence[int], versions: int) -> list[int]:
 
 
 def _narrow(spots: Sequence[VersionEvidence], known: RoundEvidence, rules: Rules) -> Decision | None:
-    """Two versions for each step that is not placed yet, and one surely on each side of it, all side by side."""
+    """Decide to launch, side by side, two versions for each step not placed yet, and one surely on each side."""
     chosen: set[int] = set()
     for step in known.steps:
         probes = _probes(spots, known, step, rules)
@@ -134,7 +134,7 @@ def _narrow(spots: Sequence[VersionEvidence], known: RoundEvidence, rules: Rules
 
 
 def _probes(spots: Sequence[VersionEvidence], known: RoundEvidence, step: Step, rules: Rules) -> set[int]:
-    """The versions that cut what is likely into thirds."""
+    """Return the versions that cut the likely range into thirds."""
     reached = {p: step.reached(p) for p in known.able if _may(spots, p, rules)}
     open_ = {p: chance for p, chance in reached.items() if rules.alpha / 2 < chance < 1 - rules.alpha / 2}
     if not open_:
@@ -147,8 +147,9 @@ def _probes(spots: Sequence[VersionEvidence], known: RoundEvidence, step: Step, 
 
 
 def _beside(spots: Sequence[VersionEvidence], known: RoundEvidence, step: Step, rules: Rules) -> set[int]:
-    """Versions that are surely old, and as many surely new, of the levels next to the step. One each if the step stands
-    out of the noise; more where a round's mean would be as uncertain as what is compared with it.
+    """Return versions that are surely on the old level next to a step, and as many surely on the new one. One each if
+    the step stands out of the noise; otherwise more, as a round's mean would be as uncertain as what is compared with
+    it.
     """
     stands_out = abs(float(known.found.sizes[step.number])) / known.found.spread
     count = 1 if stands_out >= CLEAR else 2 if stands_out >= CLEAR / 2 else 3
@@ -162,7 +163,7 @@ def _beside(spots: Sequence[VersionEvidence], known: RoundEvidence, step: Step, 
 
 
 def _cost(spot: VersionEvidence) -> tuple[bool, int]:
-    """Versions that were launched most are known best; one that was never launched may have to be pulled first."""
+    """Rank versions: those launched most are known best, and one never launched may have to be pulled first."""
     return not spot.launches and not spot.at_hand, -spot.launches
 
 
@@ -176,13 +177,13 @@ def _sure(known: RoundEvidence, step: Step, place: int, *, side: int) -> bool:
 
 
 def _confirm(spots: Sequence[VersionEvidence], known: RoundEvidence, rules: Rules) -> Decision | None:
-    """Both sides of every step once more, all side by side, before anybody is accused."""
+    """Decide to launch both sides of every step once more, all side by side, before a version is named."""
     sides = sorted({p for step in known.steps for p in (known.place_before(step.first), step.first)})
     wanted = max(ROUNDS, math.ceil((APART * known.found.spread / float(abs(known.found.sizes).min())) ** 2))
     if _rounds_together(spots, known.metric, sides) >= wanted or not all(_may(spots, p, rules) for p in sides):
         return None
     beside = {p for step in known.steps for p in _beside(spots, known, step, rules)}
-    why = f"{known.metric}: both sides of the step once more, before anybody is accused:"
+    why = f"{known.metric}: both sides of the step once more, before a version is named:"
     return replace(_round(spots, known, sorted({*sides, *beside}), why), kind="confirm")
 
 
@@ -211,7 +212,7 @@ def _round(spots: Sequence[VersionEvidence], known: RoundEvidence, places: Seque
 
 
 def _boundary(spots: Sequence[VersionEvidence], known: RoundEvidence, step: Step, rules: Rules) -> Boundary:
-    """The measured versions that enclose the step: with a chance of alpha / 2 at most it is beyond each of them."""
+    """Return the measured versions that enclose the step; it is beyond each with a chance of at most alpha / 2."""
     measured = known.figures.places
     before = max(p for p in measured if step.reached(p) <= rules.alpha / 2 or p == measured[0])
     after = min(p for p in measured if step.reached(p) >= 1 - rules.alpha / 2 or p == measured[-1])

@@ -1,4 +1,4 @@
-"""Good, bad or unknown: what the launches of each version say by one metric, and where that changes."""
+"""States of versions: good, bad or unknown by one metric, and where they change."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from harness.schedule.bisect.records import NOTHING, STATE_METRICS, Evidence, Ru
 from harness.schedule.bisect.survival import luck
 
 State = bool | None
-"""Whether a version is bad; None if that is not known."""
+"""Whether a version is bad; None if that is unknown."""
 PATIENCE = 3
-"""Launches of a version that said nothing, after which it is passed over."""
+"""Launches without a result after which a version is skipped."""
 BELIEVED = 3e-4
-"""Good launches between two bad versions are no luck if that had a smaller chance: two changes more are rare, too."""
+"""Chance of luck below which good launches between two bad versions are believed: two more changes are rare, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateChange:
-    """Two neighbours, among the versions whose state is known, that differ."""
+    """Two neighbours that differ, among the versions whose state is known."""
 
     metric: str
     before: int
@@ -41,13 +41,13 @@ def evidence(spot: VersionEvidence, metric: str) -> Evidence:
 
 
 def metrics_of(spots: Sequence[VersionEvidence]) -> list[str]:
-    """The metrics by which anything is known."""
-    told = {metric for spot in spots for metric in spot.states}
-    return [metric for metric in STATE_METRICS if metric in told]
+    """Return the metrics with any evidence."""
+    present = {metric for spot in spots for metric in spot.states}
+    return [metric for metric in STATE_METRICS if metric in present]
 
 
 def state_of(spot: VersionEvidence, metric: str) -> State:
-    """One crash is a crash, however many launches ended well; a leak needs more launches than those that deny it."""
+    """Return the state: one crash is enough for bad; a leak must show in more launches than it is absent from."""
     seen = spot.states.get(metric)
     if seen is None:
         return None
@@ -63,7 +63,7 @@ def says_nothing(spot: VersionEvidence, metric: str) -> bool:
 
 
 def is_open(spot: VersionEvidence, metric: str, rules: Rules) -> bool:
-    """Whether its state is unknown and another launch may tell it."""
+    """Whether the state is unknown and another launch may settle it."""
     if not spot.testable or state_of(spot, metric) is not None:
         return False
     return spot.launches < (rules.most if evidence(spot, metric).bad else min(PATIENCE, rules.most))
@@ -80,7 +80,7 @@ def changes_of(spots: Sequence[VersionEvidence], metric: str) -> list[StateChang
 
 
 def believed_states(spots: Sequence[VersionEvidence], metric: str) -> list[State]:
-    """The states, without good ones between two bad ones that may only have been lucky."""
+    """Return the states, without good versions between two bad ones that may only have been lucky."""
     states = [state_of(spot, metric) for spot in spots]
     for run in doubtful_runs(spots, metric):
         for place in run:
@@ -89,7 +89,7 @@ def believed_states(spots: Sequence[VersionEvidence], metric: str) -> list[State
 
 
 def doubtful_runs(spots: Sequence[VersionEvidence], metric: str) -> list[list[int]]:
-    """Runs of good versions between two bad ones, too few of whose launches were good to be sure of it."""
+    """Return the runs of good versions between two bad ones that have too few good launches to exclude luck."""
     known = [(place, bad) for place, spot in enumerate(spots) if (bad := state_of(spot, metric)) is not None]
     runs = [(bad, [place for place, _ in group]) for bad, group in groupby(known, key=lambda each: each[1])]
     if len(runs) < 3:
@@ -100,13 +100,13 @@ def doubtful_runs(spots: Sequence[VersionEvidence], metric: str) -> list[list[in
 
 
 def is_mixed(spots: Sequence[VersionEvidence], metric: str) -> bool:
-    """Whether a failure was seen to come in a part of the launches only, or may do so."""
+    """Whether a failure is flaky, or may be: it was seen to come in only some of the launches."""
     seen = [evidence(spot, metric) for spot in spots if state_of(spot, metric)]
     return any(each.good for each in seen) or bool(doubtful_runs(spots, metric))
 
 
 def failures_from(spots: Sequence[VersionEvidence], change: StateChange) -> int:
-    """The launches that failed, of the bad version next to the good ones and of those beyond it."""
+    """Count the failed launches of the bad version next to the good ones, and of those beyond it."""
     step = 1 if change.worse else -1
     places = range(change.bad, len(spots) if change.worse else -1, step)
     beyond = takewhile(lambda place: state_of(spots[place], change.metric) is not False, places)
@@ -114,9 +114,7 @@ def failures_from(spots: Sequence[VersionEvidence], change: StateChange) -> int:
 
 
 def enough_failures(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> bool:
-    """Whether an accused version failed so often that a failure of a part of the launches would hardly have looked so,
-    or as often as the launches allow that a clear outcome may take.
-    """
+    """Whether failures are enough to rule out a flaky one, or all that the launches for a clear outcome allow."""
     if change.metric != "outcome" or failures_from(spots, change) >= rules.failures:
         return True
     versions = sum(spot.testable for spot in spots)

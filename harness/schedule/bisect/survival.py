@@ -1,8 +1,8 @@
-"""How likely good launches of a bad version are: it may spare some, or they may have ended before its time.
+"""Survival model of failures: how likely the good launches of a bad version are, by luck or by ending too early.
 
-Launches are survival data: one that failed at step t lived for t steps, one that ended well for all of its own, and
-might have failed in the next. The time at which a failure comes is Weibull distributed: by a chance that is the same
-in each step (shape 1), or rises, up to a failure that always comes in the same step.
+A launch that failed at step t is a survival time; one that ended well is censored after its last step. Survival times
+are Weibull distributed: the hazard is the same in each step (shape 1), or rises, up to a failure that always comes in
+the same step.
 """
 
 from __future__ import annotations
@@ -19,39 +19,38 @@ from harness.model import Floats
 from harness.schedule.bisect.records import Evidence
 
 SHAPES: Floats = np.array([4.0**power for power in range(9)])
-"""How much the chance of a failure rises with the steps. At the last one it always comes in the same step."""
+"""Weibull shapes: how fast the hazard rises. With the last one, failures always come in the same step."""
 SAME_STEP = 0.9
-"""The prior chance of the last shape; the others are equally likely."""
+"""Prior probability of the last shape; the others are equally likely."""
 OWN = 0.1
-"""The prior chance that each version fails at a time of its own. Two launches that fail in one step show it; a larger
-one would let two that do so nearly, by chance, hide that failures come anywhere.
-"""
+"""Prior probability that each version fails at a time of its own. Two launches that fail in one step show it. With a
+larger value, two that do so nearly, by chance, would hide that failures may come at any step."""
 RANGE = 8.0
-"""The log of the range in which the step of a version may be, if each has one of its own."""
+"""Log of the range in which a version's time of failure may lie, if each has one of its own."""
 
 
 def chances(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
-    """How well it fits together that `bad` and the first i of `further` are all bad, for i from 0 on.
+    """Return how likely it is that `bad` and the first i of `further` are all bad, for i from 0 on (not normalised).
 
-    A failure comes in each launch that runs for long enough (prior chance ALWAYS), or in an unknown share of them.
+    A failure comes in each launch that runs for long enough (prior probability ALWAYS), or in an unknown share of them.
     """
     return np.asarray(ALWAYS * in_time(bad, further) + _in_part(bad, further), dtype=np.float64)
 
 
 def luck(bad: Sequence[Evidence], good: Sequence[Evidence]) -> float:
-    """The chance that all these good launches are luck, where `bad` failed as it did."""
+    """Return the probability that all these good launches are luck, given the failures of `bad`."""
     fits = chances(bad, good)
     return float(fits[-1] / fits[0])
 
 
 def in_time(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
-    """The chance that all launches that ended well did so before the time of a failure that comes in every launch:
+    """Return the probability that all launches that ended well did so before a failure that comes in every launch:
     those of `bad` and of the first i of `further`, for i from 0 on.
 
-    At a known shape k the k-th powers of the times are exponential. With 1/rate as the prior of their rate, its
-    posterior is Gamma(n, T) after n failures at times whose powers add up to T, and launches whose powers add up to S
-    all survive with a chance of (T / (T + S))^n (Bernardo and Smith, Bayesian Theory, 1994, appendix A, exponential
-    model, reference posterior). That is averaged over the shapes.
+    At a known shape k the k-th powers of the times are exponential. With the prior 1/rate, the posterior of their rate
+    is Gamma(n, T) after n failures whose powered times add up to T; launches whose powers add up to S all survive with
+    probability (T / (T + S))^n (Bernardo and Smith, Bayesian Theory, 1994, appendix A, exponential model, reference
+    posterior). The result is averaged over the shapes.
     """
     least = (1 - RATES[-1]) ** np.array(_ends(bad, further))
     if not all(each.timed for each in (*bad, *further)):
@@ -65,8 +64,8 @@ def in_time(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
 
 
 def _in_part(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
-    """As `in_time`, for a failure that comes in a share of the launches, together with the chance of the failures. A
-    launch that ended before others had failed says as little as it could have shown.
+    """Return the same for a failure that comes in a share of the launches, times the probability of the failures. A
+    launch that ended before others had failed counts only as far as it could have shown one.
     """
     known = weights(sum(each.bad for each in bad), 0)[:-1]
     shown = np.ones(_ends(bad, further)[-1])
@@ -78,7 +77,7 @@ def _in_part(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
 
 
 def _ends(bad: Sequence[Evidence], further: Sequence[Evidence]) -> list[int]:
-    """How many launches ended well, of `bad` and of the first i of `further`."""
+    """Return how many launches ended well, of `bad` and of the first i of `further`."""
     return list(accumulate((each.good for each in further), initial=sum(each.good for each in bad)))
 
 
@@ -88,7 +87,7 @@ def _survived(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
 
 @lru_cache(maxsize=64)
 def _failures(by_version: tuple[tuple[int, ...], ...]) -> tuple[Floats, Floats]:
-    """From the steps of failures: by shape, the log of the sum of the powers of their times, and its chance.
+    """Return, by shape, the log of the sum of the powered times of failure, and the shape's posterior probability.
 
     All versions share a scale, or each has its own.
     """
@@ -100,18 +99,18 @@ def _failures(by_version: tuple[tuple[int, ...], ...]) -> tuple[Floats, Floats]:
 
 
 def _prior() -> Floats:
-    """By shape: the log of its prior chance."""
+    """Return the log of the prior probability by shape."""
     others = len(SHAPES) - 1
     return np.log([*np.full(others, (1 - SAME_STEP) / others), SAME_STEP])
 
 
 def _evidence(logs: Floats) -> Floats:
-    """By shape: the log of the likelihood of the times with these logs, over all scales."""
+    """Return, by shape, the log likelihood of times with these logs, integrated over all scales."""
     count = len(logs)
     constant = (count - 1) * np.log(SHAPES) + math.lgamma(count) - math.log(RANGE)
     return np.asarray(constant + SHAPES * logs.sum() - count * _log_sum(logs), dtype=np.float64)
 
 
 def _log_sum(logs: Floats) -> Floats:
-    """By shape: the log of the sum of the powers."""
+    """Return the log of the sum of the powers, by shape."""
     return np.asarray(np.logaddexp.reduce(SHAPES[:, None] * logs, axis=1))

@@ -60,10 +60,10 @@ def test_what_cannot_run_says_why(facts: DescribedImage, card: Gpu, why: str | N
         (ngc("21.03"), gpu("NVIDIA GeForce RTX 3090", compute_capability="8.6", driver="455.45", cuda="11.1"),
          "needs driver 460 or later, the host has 455.45"),
         (ngc("20.12"), gpu(compute_capability=None), "the GPU's compute capability is not known"),
-        (ngc("20.12"), gpu("NVIDIA Next", compute_capability="13.5"), "nobody knows whether it has code for sm_135"),
+        (ngc("20.12"), gpu("NVIDIA Next", compute_capability="13.5"), "it is not known whether it has code for sm_135"),
         (ngc("22.12"), gpu(driver=None, cuda=None), "the driver's version is not known; 520 or later is asked for"),
         (image(CUDA_VERSION="11.1", TORCH_CUDA_ARCH_LIST="7.0 8.0+PTX"), H100, "only PTX can run on sm_90"),
-        (image(CUDA_DRIVER_VERSION="520.61"), RTX_4090, "nobody knows whether it has code for sm_89"),
+        (image(CUDA_DRIVER_VERSION="520.61"), RTX_4090, "it is not known whether it has code for sm_89"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_no_reason_to_leave_out(facts: DescribedImage, card: Gpu, why: str) -> None:
@@ -189,5 +189,5 @@ def test_doctor_has_a_row_for_every_host_gpu_and_image() -> None:
     assert told["new", "20.12"] == ("incompatible", "CUDA 11.1 has no code for sm_89")
     assert told["gone", "20.12"] == ("unknown", "no answer")
     assert told["cpu", "22.12"] == ("runs", "without a GPU")
-    assert told["bare", "22.12"] == ("unknown", "the host told of no GPU")
+    assert told["bare", "22.12"] == ("unknown", "the host reported no GPU")
     assert [row.gpu for row in rows[:3]] == [RTX_3090, RTX_3090, RTX_4090]

@@ -212,7 +212,7 @@ def test_one_bad_exit_among_good_ones_is_no_verdict():
 def test_too_few_samples_are_said_in_one_way():
     cell = cell_of([exited(number, 0, "completed") for number in range(3)])
     assert cell.verdict == "inconclusive"
-    assert "too few samples to judge: 2, and it takes 64" in cell.why
+    assert "too few samples to judge: 2 of at least 64" in cell.why
 
 
 def test_shorter_launches_that_agree_are_counted():

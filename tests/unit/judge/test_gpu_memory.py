@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.judge.comparison.level_figures import RULES
+from harness.judge.comparison.launch_figures import RULES
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.stopping import decide
 from harness.judge.trace.verdict import judge_trace
@@ -159,7 +159,7 @@ def test_memory_of_a_gpu_that_was_sampled_too_rarely_is_blind_and_not_good() -> 
     memory_of = cell_of(trials).signals["memory"]
 
     assert memory_of.seen == "blind"
-    assert memory_of.why == "the process's GPU memory: too few samples to judge: 8, and it takes 64"
+    assert memory_of.why == "the process's GPU memory: too few samples to judge: 8 of at least 64"
 
 
 def test_a_launch_goes_on_at_a_look_until_its_gpu_is_decided() -> None:

@@ -134,7 +134,7 @@ def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
 def test_a_limit_for_a_metric_that_no_step_returned_is_told() -> None:
     trials = [[trial_of(number, steps=ROWS) for number in range(3)] for _ in range(2)]
     seen = judged(trials, limit("change", 0.1)).seen[0]
-    assert (seen.seen, seen.why) == ("blind", "no step returned `loss`; returned were: nothing")
+    assert (seen.seen, seen.why) == ("blind", "no step returned `loss`; other values returned: none")
 
 
 def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:

@@ -237,7 +237,7 @@ def test_a_sampling_stride_changes_no_rate():
 
 
 def test_a_trace_of_own_metrics_alone_is_not_said_to_be_short():
-    """4,000 rows of a queue's length are no "0 samples, and it takes 64"."""
+    """4,000 rows of a queue's length are no "0 samples of at least 64"."""
     rows = np.arange(1, 4001, dtype=np.float64)
     found = judge_trace(Trace(step=rows, columns={"queue": 5 * rows}), limits=Limits(), metrics={"queue": 0.1})
     assert found.metrics["queue"]["verdict"] == "leak"
@@ -319,7 +319,7 @@ def test_one_early_rise_is_no_noise():
     rss_kib = np.where(np.arange(4000) > 357, 40112.0, 40000.0)
     found = judge_trace(trace_of(rss_kib), limits=Limits(leak_kib_per_step=0.05), steps=STEPS)
     assert found.verdict == "inconclusive"
-    assert "RSS rises by 112 KiB at a time, and the next may be due; more steps would tell" in found.why
+    assert "RSS rises by 112 KiB at a time, and the next may be due; more steps would settle it" in found.why
     noisy = judge_trace(trace_of(memory(noise_kib=4000.0)), limits=LIMITS, steps=STEPS)
     assert "RSS is too noisy to tell" in noisy.why
     assert judge_trace(trace_of(rss_kib), limits=LIMITS, steps=STEPS).verdict == "flat"

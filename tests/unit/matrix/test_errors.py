@@ -26,7 +26,7 @@ SHAPE = [
     ("  tags:\n    rep", "  't ags':\n    rep", "3: series.t ags: 't ags' is no name that is allowed here"),
     ('["20.12", "22.12"]', "[]", "5: series.tags.tags: is empty; at least one is wanted"),
     ('["20.12", "22.12"]', "20.12", "5: series.tags.tags: a list or a mapping is wanted, not 20.12"),
-    ('["20.12", "22.12"]', '{from: "20"}', "5: series.tags.tags.match: is missing: what the tags look like"),
+    ('["20.12", "22.12"]', '{from: "20"}', "5: series.tags.tags.match: is missing: pattern of the tags"),
     ('["20.12", "22.12"]', "{match: a, frm: b}", "5: series.tags.tags.frm: unknown key; did you mean 'from'? allowed:"),
     ('["20.12", "22.12"]', '{match: "*", to: new}', "5: series.tags.tags.to: 'new' is no version; write one such as"),
     ('["20.12", "22.12"]', "[true]", "5: series.tags.tags[0]: text is wanted, not true; put it in quotes"),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
+from harness.matrix.keys import Limits, MatrixFile, ScenarioEntry
 from harness.matrix.packages import RUNNING_PYTHON
-from harness.matrix.shape import Limits, MatrixFile, ScenarioEntry
 from harness.model import Build, Install, Matrix, Pull, Variant
 from harness.plan import make_plan
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
@@ -71,7 +71,7 @@ def test_only_true_and_false_are_booleans(load: Load) -> None:
 
 def test_without_hosts_it_is_this_machine_without_containers(load: Load) -> None:
     (host,) = load(with_series("{images: [a]}")).hosts
-    assert (host.name, host.engine, host.gpus) == ("here", "process", "none")
+    assert (host.name, host.engine, host.gpus) == ("local", "process", "none")
 
 
 def test_images_as_list_and_as_mapping(load: Load) -> None:

@@ -66,7 +66,7 @@ def test_what_is_lost_once_is_not_lost_a_step() -> None:
 
 def test_a_report_that_broke_off_is_a_problem() -> None:
     _, _, problem = leaks(report(), report(complete=False), further_steps=1)
-    assert "not whole" in problem
+    assert "incomplete" in problem
 
 
 def attempts(limit: int, sizes: list[int]) -> tuple[SizeTry, ...]:

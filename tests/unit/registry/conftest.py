@@ -12,8 +12,8 @@ import pytest
 
 from harness.registry import Registry
 from harness.registry.access import Access
+from harness.registry.bounded_http import Exchange, ExchangeLimits
 from harness.registry.credentials import Logins
-from harness.registry.exchange import Exchange, ExchangeLimits
 
 
 @dataclass(frozen=True, kw_only=True)

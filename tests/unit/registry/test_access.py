@@ -64,7 +64,7 @@ def test_a_token_that_has_expired_is_renewed(server: Server, world: World) -> No
 
 def test_basic(server: Server, world: World) -> None:
     guarded(server, 'Basic realm="us"', accepts=f"Basic {KEY}")
-    with pytest.raises(RegistryDenied, match=f"wants a login for team/app; `docker login {server.host}`"):
+    with pytest.raises(RegistryDenied, match=f"requires a login for team/app; `docker login {server.host}`"):
         world.registry().tags(f"{server.host}/team/app")
     world.docker_config(json.dumps({"auths": {f"https://{server.host}": {"auth": KEY}}}))
     assert world.registry().tags(f"{server.host}/team/app") == ("1",)
@@ -94,7 +94,7 @@ def test_a_registry_that_is_never_content_is_left(server: Server, world: World, 
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [
-        (401, b"", "does not take the login that Docker has"),
+        (401, b"", "rejects the login that Docker has"),
         (200, b"{}", "does not answer as a token service"),
         (200, b"<html>", "does not answer as a token service"),
         (200, b'{"token": "a\\r\\nX-Evil: 1"}', "does not answer as a token service"),
@@ -115,7 +115,7 @@ def test_a_token_service_that_does_not_work(server: Server, world: World, status
 
 def test_403_is_not_asked_again(server: Server, world: World) -> None:
     server.answer = lambda request: Reply(status=403)
-    with pytest.raises(RegistryDenied, match=r"does not let us read team/app \(HTTP 403\)"):
+    with pytest.raises(RegistryDenied, match=r"denies access to team/app \(HTTP 403\)"):
         world.registry().tags(f"{server.host}/team/app")
     assert len(server.asked) == 1
 

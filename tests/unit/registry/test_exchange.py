@@ -9,8 +9,8 @@ import pytest
 
 from harness.errors import Interrupted
 from harness.registry import RegistrySilent, RegistryTrouble
-from harness.registry.exchange import Exchange, ExchangeLimits, retry_after_s
-from harness.registry.exchange import Question as Ask
+from harness.registry.bounded_http import Exchange, ExchangeLimits, retry_after_s
+from harness.registry.bounded_http import Question as Ask
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')

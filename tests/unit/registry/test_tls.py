@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from harness.registry import RegistryTrouble
-from harness.registry.exchange import Exchange, ExchangeLimits, Question
+from harness.registry.bounded_http import Exchange, ExchangeLimits, Question
 from tests.unit.registry.conftest import Reply, Server, World
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')

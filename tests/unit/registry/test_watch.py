@@ -439,7 +439,7 @@ def test_the_line() -> None:
         matrix="nightly", at="2026-11-21T05:10:36+00:00", images=33, requests=5, duration_s=0.84, tags=32, digests=2
     )
     assert words.line(seen) == (
-        "2026-11-21T05:10:36+00:00 nightly: 33 images, nothing new; digests of 2 of 32 tags asked again; "
+        "2026-11-21T05:10:36+00:00 nightly: 33 images, nothing new; digests of 2 of 32 tags checked again; "
         "5 requests, 0.8 s"
     )
     news = replace(

@@ -41,7 +41,7 @@ from harness.model import (
 )
 
 WHERE = Where(file="matrix.yaml", line=3, key="series.multidict")
-HERE = Lane(host=Host(name="here", engine="docker", gpus="none", where=WHERE))
+HERE = Lane(host=Host(name="local", engine="docker", gpus="none", where=WHERE))
 OLD = Lane(host=Host(name="old", engine="ssh://lab-3090", gpus=("RTX 3090",), where=WHERE), gpu="RTX 3090")
 NEW = Lane(host=Host(name="new", engine="ssh://lab-4090", gpus=("RTX 4090",), where=WHERE), gpu="RTX 4090")
 
@@ -317,7 +317,7 @@ def varied() -> RunResult:
         [(LRN, [HERE], [LRN_STEP]), (ORJSON, [HERE], [DELETED]), (NGC, [OLD, NEW], SIGNAL)],
         _judge_varied,
         findings=changes,
-        warnings=["host here: load 1.9 while it measured; close other programs and run again"],
+        warnings=["host local: load 1.9 while it measured; close other programs and run again"],
     )
 
 

@@ -35,16 +35,17 @@ def test_the_story_once_its_deciding_cell_was_run() -> None:
 def test_the_story_before() -> None:
     assert sentence(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)) == (
         "signal_ops leaks 24 KiB a step in 22.12, on the RTX 4090, when input is random or variable; "
-        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell. "
+        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to settle it. "
         "Layer: native heap."
     )
 
 
 def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -> None:
-    """It was "run 22.12 on the RTX 3090 to tell", of a cell that had been run twice: launches tell nothing there."""
+    """It was "run 22.12 on the RTX 3090 to settle it", of a cell that had been run twice: launches settle nothing."""
     text = sentence(run({OLD: "ggn", NEW: "iib"}))
-    assert "22.12 on the RTX 3090 would tell, but is inconclusive after 2 launches: give it more steps." in text
-    assert "run 20.12 on the RTX 4090 to tell" in sentence(run({OLD: "ggn", NEW: "unb"}, of=faults.NGC)), "not run yet"
+    assert "22.12 on the RTX 3090 would settle it, but is inconclusive after 2 launches: give it more steps." in text
+    other = sentence(run({OLD: "ggn", NEW: "unb"}, of=faults.NGC))
+    assert "run 20.12 on the RTX 4090 to settle it" in other, "not run yet"
 
 
 @pytest.mark.parametrize(
@@ -52,10 +53,10 @@ def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -
     [
         ({OLD: "ggx", NEW: "iib"},
          "in 22.12, on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: "
-         "run 22.12 on the RTX 3090, which the matrix leaves out, to tell."),
+         "run 22.12 on the RTX 3090, which the matrix leaves out, to settle it."),
         ({OLD: "ggs", NEW: "iib"},
          "in 22.12, on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: "
-         "run 22.12 on the RTX 3090 to tell."),
+         "run 22.12 on the RTX 3090 to settle it."),
         ({OLD: "ggb", NEW: "ggb"}, "since 22.12, on both cards; not the card's fault."),
         ({OLD: "gub", NEW: "iib"},
          "since a version after 20.12, 22.12 at the latest, on both cards; not the RTX 4090's fault."),
@@ -108,19 +109,19 @@ def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -
          "20.12 is good on the RTX 4090: it takes both the image and the RTX 3090."),
         ({OLD: "ggg", NEW: "uub"},
          "in 22.12, on the RTX 4090; 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
-         "fault is undecided: run 21.08 on the RTX 4090 to tell."),
+         "fault is undecided: run 21.08 on the RTX 4090 to settle it."),
         ({OLD: "ggg", NEW: "iib"},
          "in 22.12, on the RTX 4090; 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
-         "fault is undecided: no cell of this matrix can tell, so add a host, or a version that runs there."),
+         "fault is undecided: no cell of this matrix can settle it, so add a host, or a version that runs there."),
         ({NEW: "uub"},
-         "in 22.12, on the RTX 4090; there is nothing good to compare with, so whose fault it is is "
-         "undecided: run 21.08 on the RTX 4090 to tell."),
+         "in 22.12, on the RTX 4090; there is nothing good to compare with, so the cause is "
+         "undecided: run 21.08 on the RTX 4090 to settle it."),
         ({NEW: "bbb"},
-         "in every version from 20.12, the oldest, on the RTX 4090; there is nothing good to compare with, so whose "
-         "fault it is is undecided: add an older version; if that is bad too, the scenario may do it by itself."),
+         "in every version from 20.12, the oldest, on the RTX 4090; there is nothing good to compare with, so the "
+         "cause is undecided: add an older version; if that is bad too, the scenario itself may be the cause."),
         ({NEW: "iib"},
-         "in 22.12, on the RTX 4090; there is nothing good to compare with, so whose fault it is is undecided: "
-         "no cell of this matrix can tell, so add a host, or a version that runs there."),
+         "in 22.12, on the RTX 4090; there is nothing good to compare with, so the cause is undecided: "
+         "no cell of this matrix can settle it, so add a host, or a version that runs there."),
     ],
 )  # fmt: skip
 def test_each_square_has_its_words(square: Square, text: str) -> None:
@@ -154,7 +155,9 @@ def test_a_variant_that_was_not_seen_on_one_of_the_lanes_is_told() -> None:
         for entry in result.cells
     ]
     told = sentence(faults.judged(replace(result, cells=tuple(dropped))))
-    assert told.endswith("not the card's fault; 1 of these 4 variants not known on the RTX 3090. Layer: native heap.")
+    assert told.endswith(
+        "not the card's fault; 1 of these 4 variants without a result on the RTX 3090. Layer: native heap."
+    )
 
 
 def test_two_series_say_each_for_itself() -> None:
@@ -252,7 +255,7 @@ def test_what_no_small_rule_tells_apart_is_said_to_be_so() -> None:
     odd = [one for one in every if sum(int(value or 0) for _, value in one.params) % 2]
     one = faults.only(rule_of(odd, every))
     assert one.unruly
-    assert when_text(one) == "in 8 variants, by no simple rule"
+    assert when_text(one) == "in 8 variants, with no simple rule"
 
 
 def test_all_that_ran_is_not_all_that_was_asked() -> None:
@@ -269,7 +272,7 @@ def test_all_that_ran_is_not_all_that_was_asked() -> None:
 def test_params_that_always_came_together_are_both_named() -> None:
     two = [build.variant("s", a=1, b="x"), build.variant("s", a=2, b="y")]
     one = faults.only(rule_of(two[:1], two))
-    assert when_text(one) == "when a is 1 (or when b is x: the two always came together)"
+    assert when_text(one) == "when a is 1 (or when b is x: the two always occur together)"
 
 
 def test_what_a_rule_rests_on_is_below_the_tables() -> None:
@@ -303,7 +306,8 @@ def test_exceptions_and_what_never_ran_are_listed() -> None:
     assert one.rule is not None
     assert when_text(one) == "when a is 0 (2 exceptions)"
     assert evidence(replace(one.rule, never_run=tuple(every[:5]))).endswith(
-        "exceptions: a=3 b=3 c=1; a=0 b=0 c=0; 5 not known there: a=0 b=0 c=0; a=0 b=0 c=1; a=0 b=1 c=0; and 2 more"
+        "exceptions: a=3 b=3 c=1; a=0 b=0 c=0; "
+        "5 without a result there: a=0 b=0 c=0; a=0 b=0 c=1; a=0 b=1 c=0; and 2 more"
     )
 
 

@@ -127,8 +127,8 @@ def test_what_else_is_new_there_stands_on_the_card() -> None:
         result, observations=(*(at("6.3.0", line) for line in ["<b>Could not load\x1b", *lines]), at("6.4.4", "else"))
     )
     page = html_page.render(told)
-    assert "also new there</dt><dd>log: &lt;b&gt;Could not load; log: line 0" in page
+    assert "also new</dt><dd>log: &lt;b&gt;Could not load; log: line 0" in page
     assert "and 3 more" in page
     assert "log: else" not in page.partition('id="noticed"')[0]  # it is no news of the finding
     assert observed.new_there(result.findings, result) == []
-    assert re.search("also new there", html_page.render(result)) is None
+    assert re.search("also new</dt>", html_page.render(result)) is None

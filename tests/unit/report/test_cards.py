@@ -27,7 +27,7 @@ def test_a_card_says_what_how_sure_whose_fault_and_what_to_do_next() -> None:
     assert lines(build.quickstart()) == [
         "multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).",
         "figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)",
-        "rests on: 3 launches of 6.3.0 beside 3 of 6.2.0, which agree; confirmed",
+        "evidence: 3 launches of 6.3.0 against 3 of 6.2.0, which agree; confirmed",
         "whose fault: the package's",
         "layer: native heap",
         "next: harness issue reports/quickstart/20250301T120000Z-1a2b 1",
@@ -42,13 +42,14 @@ def test_two_hosts_and_a_rule_are_one_card() -> None:
     assert "params: input in {random, variable}; op makes no difference; 4 variants bad, 4 good" in card_lines(card)
     assert "whose fault: the image's; not the RTX 4090's fault" in card_lines(card)
     assert card.findings == tuple(range(1, 9))
-    assert card.rests_on.startswith("24 launches of 22.12 beside 12 of 21.08")
+    assert card.rests_on.startswith("24 launches of 22.12 against 12 of 21.08")
 
 
 def test_what_is_undecided_asks_for_the_cell_that_tells() -> None:
     (card,) = cards(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL))
     assert card.commands[0] == "harness sweep matrix.yaml --decide"
-    assert card.fault == "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to tell"
+    undecided = "whether the image or the RTX 4090 is at fault is undecided"
+    assert card.fault == f"{undecided}: run 22.12 on the RTX 3090 to settle it"
 
 
 def test_consequences_stand_on_the_card_of_their_cause() -> None:
@@ -90,9 +91,9 @@ def test_what_may_yet_change_is_provisional() -> None:
     assert "provisional: the run was interrupted" in cards(replace(result, verdict="interrupted"))[0].rests_on
     early = replace(result.cells[3], verdict=replace(result.cells[3].verdict, provisional=True))
     again = build.with_findings(replace(result, cells=(*result.cells[:3], early, *result.cells[4:])), result.findings)
-    assert "provisional: more launches were to come" in cards(again)[0].rests_on
+    assert "provisional: more launches were planned" in cards(again)[0].rests_on
     once = build.with_findings(result, [replace(result.findings[0], confirmed=False), *result.findings[1:]])
-    assert "provisional: a side of it has fewer than two launches" in cards(once)[0].rests_on
+    assert "provisional: one side has fewer than two launches" in cards(once)[0].rests_on
     assert [card.is_confirmed for card in cards(once)] == [False, True]
 
 
@@ -127,7 +128,7 @@ def test_any_signal_has_a_card() -> None:
     assert lines(result)[:3] == [
         "multidict leaves files open (1 file a step) since 6.3.0.",
         "figures: open files 0 → 1 files/step (0.99 to 1.01)",
-        "rests on: 3 launches of 6.3.0 beside 3 of 6.2.0, which agree; confirmed",
+        "evidence: 3 launches of 6.3.0 against 3 of 6.2.0, which agree; confirmed",
     ]
 
 

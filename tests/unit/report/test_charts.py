@@ -95,7 +95,7 @@ def test_what_measuring_cost_is_told() -> None:
     trials = tuple(replace(one, probe_cost=cost) for one, cost in zip(bad.trials, (0.002, 0.0041, None), strict=True))
     cells = tuple(replace(bad, trials=trials) if one is bad else one for one in result.cells)
     pages = first_history(replace(result, cells=cells)).cells
-    told = [dict(page.facts).get("measuring took") for page in pages]
+    told = [dict(page.facts).get("cost of measuring") for page in pages]
     assert told.count("0.41 % of the steps' time") == 1
     assert dict(pages[0].facts).keys() >= {"why"}
 
@@ -204,7 +204,8 @@ def test_a_report_without_charts_is_better_than_none(tmp_path: Path, monkeypatch
     told: list[str] = []
     assert library.library_or_none({"HARNESS_CACHE": str(tmp_path)}, told.append) == ""
     assert told == [
-        "report.html has no charts: vl-convert cannot pack the charts' script: no vl_convert here; reinstall it"
+        "report.html has no charts: vl-convert cannot bundle the chart library: no vl_convert here; "
+        "reinstall vl-convert"
     ]
     with pytest.raises(InfrastructureError):
         library.chart_library({"HARNESS_CACHE": str(tmp_path)})
@@ -240,7 +241,7 @@ def test_a_command_touches_nothing_of_a_hostile_name() -> None:
     result = build.run([(build.series("s x", ["1"]), [build.HERE], [build.variant("v", op="$(touch x)", on=True)])],
                        lambda *_: build.flat())  # fmt: skip
     assert commands.of_history(result.cells[0], result) == (
-        "harness sweep matrix.yaml --fresh --series 's x' --host here --only 'v op=$(touch x) on=true'"
+        "harness sweep matrix.yaml --fresh --series 's x' --host local --only 'v op=$(touch x) on=true'"
     )
     assert commands.of_cell(result.cells[0], result) == (
         "harness repro reports/quickstart/20250301T120000Z-1a2b 's x-0'"

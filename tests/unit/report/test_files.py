@@ -107,11 +107,11 @@ def test_junit_has_an_image_that_cannot_be_had_as_an_error() -> None:
 
 def test_junit_tells_what_kept_a_cell_with_a_verdict_from_being_measured_as_planned() -> None:
     result = build.quickstart()
-    cells = tuple(replace(cell, problem="here: connection lost") for cell in result.cells)
+    cells = tuple(replace(cell, problem="local: connection lost") for cell in result.cells)
     root = ElementTree.fromstring(junit.render(replace(result, cells=cells, findings=())).encode())
     told = [case[0].text or case[0].get("message", "") for case in root.iter("testcase")]
     assert len(told) == 10
-    assert all("here: connection lost" in text for text in told)
+    assert all("local: connection lost" in text for text in told)
     tags = {case[0].tag for case in root.iter("testcase")}
     assert tags == {"failure", "system-out"}
 
@@ -163,7 +163,7 @@ def _on_a_terminal(result: RunResult) -> str:
 @pytest.mark.parametrize("render", [_on_a_terminal, html_page.render, markdown.render])
 def test_what_a_search_did_not_need_is_no_gap(render: Callable[[RunResult], str]) -> None:
     page = render(searched())
-    assert "not needed by the search: 2 of 10 cells (multidict on here, multidict_pop: 6.1.0, 6.2.0)" in (
+    assert "not needed by the search: 2 of 10 cells (multidict on local, multidict_pop: 6.1.0, 6.2.0)" in (
         page.replace("\\", "").replace("\n", " ")
     )
     assert page.count("not run") >= 2
@@ -173,16 +173,16 @@ def test_what_a_search_did_not_need_is_no_gap(render: Callable[[RunResult], str]
 
 @pytest.mark.parametrize("render", [_on_a_terminal, html_page.render, markdown.render, junit.render])
 def test_every_report_shows_the_warnings(render: Callable[[RunResult], str]) -> None:
-    lost = replace(build.unreachable(), warnings=("numpy on here: 2.0.2 ran on another day",))
+    lost = replace(build.unreachable(), warnings=("numpy on local: 2.0.2 ran on another day",))
     page = render(lost)
-    assert "numpy on here: 2.0.2 ran on another day" in page
+    assert "numpy on local: 2.0.2 ran on another day" in page
     assert "host old could not be used: ssh" in page
 
 
 def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:
     text = markdown.render(build.varied())
     assert text[text.index("### orjson") : text.index("### ngc on old")] == dedent("""\
-        ### orjson on here
+        ### orjson on local
 
         | version   | orjson\\_deleted     |
         |-----------|---------------------|

@@ -43,10 +43,10 @@ def test_several_series_are_told_one_after_the_other_what_lasts_first() -> None:
     [
         (change(kind="bad_from_start", before=None, after="6.0.5"),
          "multidict leaks 2.8 to 7.8 KiB a step in every version from 6.0.5, the oldest; there is nothing good to "
-         "compare with, so whose fault it is is undecided: add an older version; if that is bad too, the scenario may "
-         "do it by itself."),
+         "compare with, so the cause is undecided: add an older version; if that is bad too, the scenario itself may "
+         "be the cause."),
         (change(kind="drift", metric="step_time", verdict="slower", before="6.0.5", after="6.3.0", effect=None),
-         "multidict has slower steps little by little from 6.0.5 to 6.3.0."),
+         "multidict has slower steps gradually from 6.0.5 to 6.3.0."),
         (change(kind="first_fixed", before="6.3.1", after="6.3.2"),
          "multidict leaks 7.8 KiB a step up to 6.3.1 (fixed in 6.3.2)."),
         (change(metric="outcome", verdict="hang", effect=None), "multidict hangs since 6.3.0."),
@@ -130,7 +130,7 @@ def test_more_changes_than_fit_are_counted() -> None:
 
 
 def test_bad_cells_without_a_history_are_still_bad() -> None:
-    assert told() == "4 of 10 cells bad (4 leak), but the history does not say since which version."
+    assert told() == "4 of 10 cells bad (4 leak), but the history does not show since which version."
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ def test_bad_cells_without_a_history_are_still_bad() -> None:
         (build.unreachable(), "Nothing bad in what ran, but 5 of 10 cells could not be measured "
                               "(old could not be used)."),
         (replace(build.quiet(), verdict="interrupted"),
-         "Interrupted with 10 of 10 cells measured; the same sweep again goes on from here."),
+         "Interrupted with 10 of 10 cells measured; run the same sweep again to continue."),
         (replace(build.varied(), verdict="inconclusive"),
          "Nothing bad found, but 2 of 49 cells could not be decided (2 inconclusive)."),
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("untested", "no image"),
                    verdict="infrastructure"), "Nothing could be measured: 10 of 10 cells are untested."),
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("incompatible", "no"),
-                   verdict="ok"), "Nothing was run: of 10 cells, all are excluded or cannot run there."),
+                   verdict="ok"), "Nothing was run: all 10 cells are excluded or cannot run there."),
         (replace(build.unreachable(), verdict="ok"), "Nothing bad: 5 of 10 cells good, the rest not measured."),
     ],
 )  # fmt: skip
@@ -166,12 +166,12 @@ def test_a_limit_that_could_not_be_kept_is_in_the_first_line() -> None:
     blind = with_signal(build.quiet(), tail=SignalVerdict(seen="blind", visible=3.33, limit=1.0))
     text = sentence(replace(blind, verdict="inconclusive"))
     assert text == (
-        "Nothing bad found, but tail of the step time could not be told as finely as the limit asks in 1 cell."
+        "Nothing bad found, but tail of the step time could not be measured as finely as the limit requires in 1 cell."
     )
 
 
 def test_what_one_launch_shows_is_told_when_interrupted() -> None:
-    why = "step time is 300 times that of the version before, by 1 launch; more launches would tell"
+    why = "step time is 300 times that of the version before, by 1 launch; more launches would settle it"
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
     text = sentence(replace(result, verdict="interrupted"))
     assert "So far: multidict" in text

@@ -6,7 +6,7 @@ import pytest
 
 from harness.model import SIGNALS, Effect
 from harness.model.episodes import EpisodeBounds
-from harness.report.text import phrases
+from harness.report.text import finding_phrases
 from tests.unit.report import build
 
 VERSIONS = ["1", "2", "3", "4", "5"]
@@ -34,7 +34,7 @@ VERSIONS = ["1", "2", "3", "4", "5"]
     ],
 )
 def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> None:
-    assert phrases.size(Effect(value=value, unit=unit, ci=(value, value))) == text
+    assert finding_phrases.size(Effect(value=value, unit=unit, ci=(value, value))) == text
 
 
 @pytest.mark.parametrize(
@@ -49,26 +49,26 @@ def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> No
     ],
 )
 def test_several_sizes_are_told_from_the_least_to_the_most(values: tuple[float, ...], unit: str, text: str) -> None:
-    assert phrases.sizes([Effect(value=value, unit=unit) for value in values]) == text
+    assert finding_phrases.sizes([Effect(value=value, unit=unit) for value in values]) == text
 
 
 @pytest.mark.parametrize("name", list(SIGNALS))
 def test_every_signal_has_a_verb(name: str) -> None:
-    size = phrases.size(Effect(value=2.0, unit="ratio"))
+    size = finding_phrases.size(Effect(value=2.0, unit="ratio"))
     finding = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric=name)
-    told = phrases.verb([finding], size)
+    told = finding_phrases.verb([finding], size)
     assert told.startswith(SIGNALS[name].verb.split(maxsplit=1)[0]) or name == "outcome"
     assert size in told
-    assert phrases.again(finding, size) in (size, f"again ({size})")
+    assert finding_phrases.again(finding, size) in (size, f"again ({size})")
 
 
 def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:
     of = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.loss")
-    assert phrases.verb([of], "50 % more") == "has another loss (50 % more)"
+    assert finding_phrases.verb([of], "50 % more") == "has another loss (50 % more)"
     nan = build.finding(
         build.MULTIDICT, build.HERE, build.POP, before=None, after="6.3.0", metric="metrics.loss", verdict="nan"
     )
-    assert phrases.verb([nan], "") == "returns NaN as its loss"
+    assert finding_phrases.verb([nan], "") == "returns NaN as its loss"
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None
 def test_an_end_is_no_more_exact_than_it_is_known(
     begins: tuple[int, int] | None, ends: tuple[int, int] | None, text: str
 ) -> None:
-    assert phrases.when(EpisodeBounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
+    assert finding_phrases.when(EpisodeBounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
 
 
 def test_what_got_worse_is_told_beside_what_it_was() -> None:
-    assert phrases.more("0.68 KiB a step", "0.12 KiB a step") == "0.68 KiB a step instead of 0.12"
-    assert phrases.more("1.2 MiB a step", "12 KiB a step") == "1.2 MiB a step instead of 12 KiB"
-    assert phrases.more("30 % more", "") == "a further 30 % more"
+    assert finding_phrases.more("0.68 KiB a step", "0.12 KiB a step") == "0.68 KiB a step instead of 0.12"
+    assert finding_phrases.more("1.2 MiB a step", "12 KiB a step") == "1.2 MiB a step instead of 12 KiB"
+    assert finding_phrases.more("30 % more", "") == "a further 30 % more"

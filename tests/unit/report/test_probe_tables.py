@@ -93,7 +93,7 @@ def test_losses_that_were_not_all_counted_are_marked() -> None:
     """`0 (0)` of a report that was cut off read as if nothing was lost."""
     whole = next(each for each in found() if each.leaks)
     (kept,) = whole.leaks
-    cut = replace(whole, leaks=(replace(kept, kind="StillReachable"),), problem="valgrind's report is not whole")
+    cut = replace(whole, leaks=(replace(kept, kind="StillReachable"),), problem="valgrind's report is incomplete")
     for each, marked in ((whole, False), (cut, True)):
         figure = "0 (0) *" if marked else "1 (30)"
         (beside, _) = probe_tables.sections([each])

@@ -16,7 +16,7 @@ from harness.report.terminal.lane_progress import LaneState, TrialPace
 from harness.report.terminal.live import LiveProgress
 from harness.report.terminal.progress import LenientStream, PlainProgress, live_progress, open_progress, plain_progress
 
-CELL = "multidict 6.3.0 on here: multidict_pop"
+CELL = "multidict 6.3.0 on local: multidict_pop"
 
 
 class Clock:
@@ -38,7 +38,7 @@ class Gone(io.StringIO):
         raise BrokenPipeError
 
 
-def a_run(watch: ProgressListener, *, lane: str = "here") -> None:
+def a_run(watch: ProgressListener, *, lane: str = "local") -> None:
     watch.plan(most={lane: 3}, exact=True)
     watch.preparing(lane=lane, image="6.3.0", text="installing multidict==6.3.0")
     watch.preparing(lane=lane, image="6.3.0", text="installing: 50 %")
@@ -55,9 +55,9 @@ def test_plain_lines() -> None:
     with plain_progress(stream) as watch:
         a_run(watch)
     assert stream.getvalue().splitlines() == [
-        "image here: 6.3.0: installing multidict==6.3.0",
-        "BAD here 1/3: multidict 6.3.0 on here: multidict_pop, trial 1: leak 7.84 KiB/step",
-        "trial here 2/3: multidict 6.3.0 on here: multidict_pop, trial 2: flat to step 500 (known from an earlier run)",
+        "image local: 6.3.0: installing multidict==6.3.0",
+        "BAD local 1/3: multidict 6.3.0 on local: multidict_pop, trial 1: leak 7.84 KiB/step",
+        f"trial local 2/3: {CELL}, trial 2: flat to step 500 (known from an earlier run)",
         "note host old is gone",
     ]
     assert "\r" not in stream.getvalue()
@@ -67,11 +67,11 @@ def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> Non
     """A search ends where it knows enough: a bar that is half full would be a lie."""
     stream = io.StringIO()
     with plain_progress(stream) as watch:
-        watch.plan(most={"here": 40}, exact=False)
-        watch.trial_ended(lane="here", cell=CELL, number=1, text="flat", bad=False)
-    assert stream.getvalue() == f"trial here launch 1, at most 40: {CELL}, trial 1: flat\n"
+        watch.plan(most={"local": 40}, exact=False)
+        watch.trial_ended(lane="local", cell=CELL, number=1, text="flat", bad=False)
+    assert stream.getvalue() == f"trial local launch 1, at most 40: {CELL}, trial 1: flat\n"
     here = bars(120, exact=False).splitlines()[0]
-    assert " ".join(here.split()).startswith("here launch 1, at most 4 multidict 6.3.0: multidict_pop #2")
+    assert " ".join(here.split()).startswith("local launch 1, at most 4 multidict 6.3.0: multidict_pop #2")
     assert "≤ 1 min 30 s left" in here
 
 
@@ -79,13 +79,13 @@ def test_a_twin_s_launches_are_not_counted() -> None:
     """They are for the noise: 4 of 3 would make the reader doubt the rest."""
     stream = io.StringIO()
     with plain_progress(stream) as watch:
-        watch.plan(most={"here": 3}, exact=True)
+        watch.plan(most={"local": 3}, exact=True)
         for number in (1, 2, 3):
-            watch.trial_ended(lane="here", cell=CELL, number=number, text="flat", bad=False)
-            watch.trial_ended(lane="here", cell="the twin", number=number, text="flat", bad=False, twin=True)
+            watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False)
+            watch.trial_ended(lane="local", cell="the twin", number=number, text="flat", bad=False, twin=True)
     lines = stream.getvalue().splitlines()
-    assert lines[-2].startswith("trial here 3/3: multidict")
-    assert lines[-1] == "trial here: the twin, trial 3: flat"
+    assert lines[-2].startswith("trial local 3/3: multidict")
+    assert lines[-1] == "trial local: the twin, trial 3: flat"
 
 
 def test_finished_trials_stay_above_the_bars() -> None:
@@ -102,13 +102,13 @@ def bars(width: int, *, exact: bool = True) -> str:
     clock = Clock()
     console = Console(file=io.StringIO(), width=width)
     live = LiveProgress(console, clock=clock)
-    live.plan(most={"here": 4, "new": 2}, exact=exact)
-    live.trial_started(lane="here", cell=CELL, number=1, steps=4000)
+    live.plan(most={"local": 4, "new": 2}, exact=exact)
+    live.trial_started(lane="local", cell=CELL, number=1, steps=4000)
     clock.now_s = 30
-    live.trial_ended(lane="here", cell=CELL, number=1, text="flat", bad=False)
-    live.trial_started(lane="here", cell=CELL, number=2, steps=4000)
+    live.trial_ended(lane="local", cell=CELL, number=1, text="flat", bad=False)
+    live.trial_started(lane="local", cell=CELL, number=2, steps=4000)
     for step in range(100, 1300, 100):
-        live.step(lane="here", step=step, rss_kib=30_000 + 8.0 * step)
+        live.step(lane="local", step=step, rss_kib=30_000 + 8.0 * step)
     live.preparing(lane="new", image="6.3.0", text="pulling 120/900 MiB")
     with console.capture() as captured:
         console.print(live.display.get_renderable())
@@ -118,7 +118,7 @@ def bars(width: int, *, exact: bool = True) -> str:
 def test_a_bar_tells_the_cell_step_rate_and_time_left() -> None:
     here, new = bars(120).splitlines()
     name, _bar, *rest = here.split()
-    assert name == "here"
+    assert name == "local"
     assert " ".join(rest) == "1/4 multidict 6.3.0: multidict_pop #2 step 1,200/4,000 · 8 KiB/step 1 min 30 s left"
     assert "0/2" in new
     assert "6.3.0: pulling 120/900 MiB" in new
@@ -129,7 +129,7 @@ def test_a_bar_tells_the_cell_step_rate_and_time_left() -> None:
 def test_what_moves_is_never_cut(width: int) -> None:
     """The step and the rate were behind a long name, and the first to go."""
     here, _ = bars(width).splitlines()
-    assert here.startswith("here ")
+    assert here.startswith("local ")
     assert "step 1,200/4,000 · 8 KiB/step" in here
     assert here.rstrip().endswith("1 min 30 s left")
     assert ("multidict 6.3.0: multidict_pop #2" in here) == (width >= 100)

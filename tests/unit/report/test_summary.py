@@ -47,7 +47,7 @@ def test_the_schema_refuses_what_is_missing_or_new(schema: dict[str, Any]) -> No
 
 def test_a_cell() -> None:
     assert through_json(build.quickstart())["cells"][3] == {
-        "series": "multidict", "image": "6.3.0", "digest": "sha256:" + "ab" * 32, "host": "here", "gpu": None,
+        "series": "multidict", "image": "6.3.0", "digest": "sha256:" + "ab" * 32, "host": "local", "gpu": None,
         "scenario": "multidict_pop", "params": {}, "trials": 3, "failed": 0, "signal": None, "steps": 4000,
         "verdict": "leak", "verdicts": ["leak"], "layer": "native heap", "plateau_mib": None,
         "smallest_visible": None, "metrics": {}, "rate_kib_per_step": 7.838,
@@ -111,7 +111,7 @@ def test_whose_fault_it_is() -> None:
         {"series": "ngc", "image": "22.12", "host": "old", "gpu": "RTX 3090", "scenario": "signal_ops",
          "params": {"op": "rfft", "input": "random"}},
     ]  # fmt: skip
-    assert one["sentence"].endswith("run 22.12 on the RTX 3090 to tell. Layer: native heap.")
+    assert one["sentence"].endswith("run 22.12 on the RTX 3090 to settle it. Layer: native heap.")
 
 
 CELL = (

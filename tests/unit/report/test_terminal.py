@@ -30,7 +30,7 @@ def test_a_whole_report() -> None:
         in 6.6.4). Layer: native heap.
         10 cells: 6 good, 4 bad; 30 trials in 3 min 20 s; seed 1
 
-        multidict on here
+        multidict on local
                        6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0   6.6.3   6.6.4
         multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat
                        ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82    2.82    ≤0.017
@@ -41,36 +41,36 @@ def test_a_whole_report() -> None:
            6.3.1 (more than 0.017 KiB/step would have shown)
 
         ✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again
-        figures: leak and ≤ (what flat rules out) in KiB a step
+        figures: leak, and after ≤ the leak that flat rules out, in KiB a step
 
         Findings
          - multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).
            figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)
-           rests on: 3 launches of 6.3.0 beside 3 of 6.2.0, which agree; confirmed
+           evidence: 3 launches of 6.3.0 against 3 of 6.2.0, which agree; confirmed
            whose fault: the package's
            layer: native heap
            next: harness issue reports/quickstart/20250301T120000Z-1a2b 1
          - multidict leaks 2.8 KiB a step since 6.5.0 (fixed in 6.6.4).
            figures: memory at most 0.017 → 2.82 KiB/step (2.81 to 2.82)
-           rests on: 3 launches of 6.5.0 beside 3 of 6.4.4, which agree; confirmed
+           evidence: 3 launches of 6.5.0 against 3 of 6.4.4, which agree; confirmed
            whose fault: the package's
            layer: native heap
            next: harness issue reports/quickstart/20250301T120000Z-1a2b 3
 
-        flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide
+        flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed
 
         Report: reports/quickstart/20250301T120000Z-1a2b/report.html""")
 
 
 def test_step_times_and_crashes_in_their_tables() -> None:
     text = shown(build.varied())
-    assert text[text.index("onnxruntime on here, ort_lrn\n") : text.index("\nngc on old")] == dedent("""\
-        onnxruntime on here, ort_lrn
+    assert text[text.index("onnxruntime on local, ort_lrn\n") : text.index("\nngc on old")] == dedent("""\
+        onnxruntime on local, ort_lrn
                             1.19.2         1.20.0         1.20.1         1.21.0           1.21.1
         size=64             ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017    ✓ flat ≤0.017
         size=64, step time  ✓ 0.405 ms     ✓ 0.403 ms     ✓ 0.410 ms     ▼ 2.30 ms 5.62×  ✗ 2.25 ms
 
-        orjson on here
+        orjson on local
                         3.7.7          3.7.8          3.7.9            3.7.10
         orjson_deleted  ✓ flat ≤0.017  ✓ flat ≤0.017  ▼ crash SIGSEGV  ▲ flat ≤0.017
         """)
@@ -78,7 +78,7 @@ def test_step_times_and_crashes_in_their_tables() -> None:
 
 def test_a_terminal_without_unicode_gets_signs_of_ascii() -> None:
     assert "\n".join(shown(build.quickstart(), encoding="ascii").splitlines()[4:8]) == dedent("""\
-        multidict on here
+        multidict on local
                        6.0.5    6.1.0    6.2.0    6.3.0   6.3.1   6.3.2    6.4.4    6.5.0   6.6.3   6.6.4
         multidict_pop  + flat   + flat   + flat   v leak  x leak  ^ flat   + flat   v leak  x leak  ^ flat
                        <=0.017  <=0.017  <=0.017  7.84    7.84    <=0.017  <=0.017  2.82    2.82    <=0.017""")
@@ -86,12 +86,12 @@ def test_a_terminal_without_unicode_gets_signs_of_ascii() -> None:
 
 def test_a_table_that_does_not_fit_goes_on_below() -> None:
     assert "\n".join(shown(build.quickstart(), width=80).splitlines()[4:12]) == dedent("""\
-        multidict on here
+        multidict on local
                        6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0
         multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak
                        ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82
 
-        multidict on here, continued
+        multidict on local, continued
                        6.6.3   6.6.4
         multidict_pop  ✗ leak  ▲ flat""")
 
@@ -118,7 +118,7 @@ def test_fifty_versions_and_24_variants_are_all_there(width: int) -> None:
 def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
     """`not run` is a riddle to who sees it first; what is not in the table needs no words."""
     text = " ".join(shown(build.varied()).split())
-    assert "– untested: should have run and did not; incompatible: cannot run on that card Step" in text
+    assert "– untested: should have run but did not; incompatible: cannot run on that card Step" in text
     ran = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat())
     last = replace(
         ran.cells[-1], verdict=build.unknown("untested", ""), skipped=Skip(by="search", why="not needed: 6.6.3 is good")

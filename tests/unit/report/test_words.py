@@ -50,23 +50,23 @@ def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
 def test_findings_say_where_how_large_and_how_sure() -> None:
     first, fixed, *_ = build.quickstart().findings
     assert first.p is None
-    assert words.finding_place(first) == "multidict on here, multidict_pop"
+    assert words.finding_place(first) == "multidict on local, multidict_pop"
     assert words.finding_text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)")
     assert words.finding_text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
     oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None)
-    assert words.finding_text(oldest) == "memory leak since 6.0.5, the oldest version here, or longer"
+    assert words.finding_text(oldest) == "memory leak since 6.0.5, the oldest version here, or earlier"
 
 
 def test_a_drift_names_its_ends() -> None:
     first = build.quickstart().findings[0]
     drift = replace(first, kind="drift", metric="step_time", verdict="slower", effect=None, p=None)
-    assert words.finding_text(drift) == "slower steps little by little, from 6.2.0 to 6.3.0"
+    assert words.finding_text(drift) == "slower steps gradually, from 6.2.0 to 6.3.0"
 
 
 def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
     """Who reads it would otherwise take it for as sure as the others."""
     thin = replace(build.quickstart().findings[0], confirmed=False)
-    assert words.finding_text(thin).endswith("; not confirmed: a side of it has fewer than two launches")
+    assert words.finding_text(thin).endswith("; not confirmed: one side has fewer than two launches")
 
 
 def test_what_a_search_launched_once_is_not_shown_as_a_result() -> None:
@@ -86,7 +86,7 @@ def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
     finding = build.varied().findings[3]
     assert words.finding_text(finding).startswith(
         "memory leak begins between 21.08-tf1-py3 (good) and 22.12-tf1-py3 (bad); "
-        "21.09-tf1-py3 and 21.10-tf1-py3 cannot be told"
+        "21.09-tf1-py3 and 21.10-tf1-py3 cannot be judged"
     )
     assert words.listing(["a", "b", "c"]) == "a to c (3 versions)"
 
@@ -97,7 +97,7 @@ def test_totals_and_what_flat_is_worth() -> None:
         "49 cells: 20 good, 2 worse than before, 5 bad, 2 unsure, 20 not measured; 97 trials in 3 min 20 s; seed 1"
     )
     assert sensitivity.quiet_text(result) == (
-        "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller one could hide"
+        "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed"
     )
     assert sensitivity.quiet_text(replace(result, cells=())) is None
     exited = replace(result.cells[0], verdict=replace(result.cells[0].verdict, steps=3, excluded_kib_per_step=None))
@@ -133,8 +133,8 @@ def test_what_was_not_needed_is_told_by_variant() -> None:
     ]
     assert sensitivity.needless(replace(ran, cells=tuple(cells))) == (
         "not needed by the search: 6 of 40 cells ("
-        "multidict on here, signal op=rfft input=random, signal op=fft input=random: 6.2.0; "
-        "multidict on here, signal op=rfft input=constant, signal op=fft input=constant: 6.1.0, 6.2.0)"
+        "multidict on local, signal op=rfft input=random, signal op=fft input=random: 6.2.0; "
+        "multidict on local, signal op=rfft input=constant, signal op=fft input=constant: 6.1.0, 6.2.0)"
     )
 
 
@@ -174,20 +174,20 @@ def test_versions_without_a_base_share_a_line_and_its_remedy() -> None:
 
 
 def hindered(entry: CellResult) -> CellResult:
-    return replace(entry, problem="here: connection lost; start dockerd and run again")
+    return replace(entry, problem="local: connection lost; start dockerd and run again")
 
 
 def test_a_verdict_that_rests_on_less_than_was_planned_says_so() -> None:
     """The run ends with 3: whoever looks for the reason must find it, also where the cell is good or bad."""
     good, leaking = (hindered(build.quickstart().cells[place]) for place in (0, 3))
     assert words.cell_sentence(leaking).startswith(
-        "leak 7.84 KiB/step (3 trials, 4,000 steps): not measured as planned: here: connection lost; start dockerd"
+        "leak 7.84 KiB/step (3 trials, 4,000 steps): not measured as planned: local: connection lost; start dockerd"
     )
     assert gaps.lines(replace(build.quickstart(), cells=(good, leaking))) == [
-        "flat, not measured as planned: 6.0.5 (multidict on here, multidict_pop): "
-        "here: connection lost; start dockerd and run again",
-        "leak, not measured as planned: 6.3.0 (multidict on here, multidict_pop): "
-        "here: connection lost; start dockerd and run again",
+        "flat, not measured as planned: 6.0.5 (multidict on local, multidict_pop): "
+        "local: connection lost; start dockerd and run again",
+        "leak, not measured as planned: 6.3.0 (multidict on local, multidict_pop): "
+        "local: connection lost; start dockerd and run again",
     ]
 
 
@@ -226,8 +226,8 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
 
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, verdict="ok")
     said = (
-        "multidict 6.3.0, 6.3.1, 6.3.2, 6.4.4, 6.5.0, 6.6.3, 6.6.4 on here, multidict_pop: grows 0.49 KiB a step, "
-        'below the limit of 0.5: "leak: 0.25KiB" would call it'
+        "multidict 6.3.0, 6.3.1, 6.3.2, 6.4.4, 6.5.0, 6.6.3, 6.6.4 on local, multidict_pop: grows 0.49 KiB a step, "
+        'below the limit of 0.5: "leak: 0.25KiB" would report it'
     )
     assert sensitivity.slow_growth(result) == ([said] if told else [])
     assert (said in " ".join(run_report.text(result).split())) == told
@@ -246,7 +246,7 @@ def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
         return replace(entry, cell=replace(entry.cell, variant=replace(entry.cell.variant, scenario=scenario)))
 
     result = replace(result, cells=tuple(map(without, result.cells)))
-    said = "not looked at: step time (the limit is none)"
+    said = "not checked: step time (the limit is none)"
     assert gaps.not_looked_at(result) == [said]
     for shown in (run_report.text(result), markdown.render(result), html_page.render(result)):
         assert said in shown

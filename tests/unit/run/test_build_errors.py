@@ -56,7 +56,7 @@ hint: see the documentation
         "RuntimeError: nvcc is needed: The build backend returned an error "
         "Call to `setuptools.build_meta` failed (exit status: 1)"
     )
-    assert build_errors.of_uv("") == "uv failed without a word"
+    assert build_errors.of_uv("") == "uv failed without a message"
 
 
 def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:

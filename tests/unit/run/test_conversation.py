@@ -300,7 +300,7 @@ def test_what_the_entrypoint_said_is_kept_beside_what_the_scenario_printed() -> 
 
 def test_silence_is_an_end() -> None:
     assert "did not start within 120 s" in play(None)[0].message
-    assert "lost: nothing was heard" in play(lines(HELLO), None)[0].message
+    assert "lost: no message from the agent" in play(lines(HELLO), None)[0].message
 
 
 def test_interrupted_at_once() -> None:

@@ -158,15 +158,15 @@ def test_a_probe_that_says_something_else(output: str) -> None:
     ("gpus", "said"),
     [
         ([fields(OLD), fields(OLD)], "two of them have the same UUID"),
-        ([fields(OLD, uuid="")], "'' is no name"),
-        ([fields(OLD, name="\x1b[31mred")], r"'\x1b[31mred' is no name"),
+        ([fields(OLD, uuid="")], "'' is not a name"),
+        ([fields(OLD, name="\x1b[31mred")], r"'\x1b[31mred' is not a name"),
     ],
 )
 def test_what_no_driver_says_is_told_as_it_is(gpus: list[dict[str, Any]], said: str) -> None:
     """Two GPUs of one UUID made two lanes of one name, and one cell was measured for both."""
     with pytest.raises(InfrastructureError) as caught:
         parse(json.dumps({"gpus": gpus}), place="p")
-    assert str(caught.value) == f"p: the driver tells of its GPUs: {said}; see `nvidia-smi -L` there"
+    assert str(caught.value) == f"p: the driver's list of GPUs is wrong: {said}; see `nvidia-smi -L` there"
 
 
 # ---------------------------------------------------------------- what a trial had

@@ -99,7 +99,7 @@ def test_a_series_that_was_fixed_takes_one_launch_more():
 
 def test_nothing_to_ask():
     decision = decide([VersionEvidence(testable=False)] * 3, rules=RULES)
-    assert (decision.launch, decision.kind, decision.reason) == ((), "done", "no version could be asked")
+    assert (decision.launch, decision.kind, decision.reason) == ((), "done", "no version could be launched")
     assert decide([], rules=RULES).kind == "done"
 
 
@@ -133,7 +133,7 @@ def test_a_gap_is_an_interval():
     spots, log = play(fresh(12), step_at(7, untestable=(5, 6, 7)))
     (found,) = conclude(spots, rules=RULES)
     assert (found.before, found.after, found.between) == (4, 8, (5, 6, 7))
-    assert "lies between version 4 and version 8; 3 between cannot be told" in log[-1].reason
+    assert "lies between version 4 and version 8; 3 between are unclear" in log[-1].reason
 
 
 @pytest.mark.parametrize("metric", ["memory", "slowdown"])

@@ -1,4 +1,4 @@
-"""The stretches of a series that may differ from the rest of it, and how often chance makes one that differs so."""
+"""Arcs of circular binary segmentation: stretches of a series compared with the rest, and the p-value of the best."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from harness.judge.comparison.round_effects import NEGLIGIBLE
 from harness.model import Floats
 
 RESAMPLES = 4999
+"""Most permutations of a test: no p-value is below 1 / (RESAMPLES + 1)."""
 BATCH_CELLS = 1_000_000
-"""Of the arrays that are held at once."""
+"""Most cells of an array of scores; more would take more memory."""
 EXCEEDED = 100
-"""So many permutations that do as well settle it: the p-value is far from small (Besag and Clifford, 1991)."""
+"""Number of permutations at least as extreme at which a test stops: p is far from small (Besag and Clifford, 1991)."""
 ALL_ARCS = 64
-"""In longer series not every length of stretch is tried, only some, each half as long again as the one before."""
+"""Most versions for which stretches of all lengths are tried; in longer series lengths grow by a factor of 1.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arcs:
-    """The stretches [first, end) of a series that are compared with the rest of it, as arrays.
+    """Stretches [first, end) of a series that are compared with the rest of it, as arrays.
 
-    Not those that begin at 0: each is the rest of another. Those that reach the end are splits into before and after.
-    There are many more of the others, so that chance does better among them: as a group they count no more than the
-    splits. `penalty` is taken off their score; `rivals` are how many a test must take each for the best of.
+    Those that begin at 0 are left out, as each is the rest of another. Those that reach the end are splits into before
+    and after. The others are far more numerous, so that chance makes higher scores among them; `penalty` is subtracted
+    from these, so that as a group they count no more than the splits. `rivals` is the number of candidates that the
+    p-value of each stretch must be corrected for.
     """
 
     versions: int
@@ -40,7 +42,7 @@ class Arcs:
 
     @classmethod
     def of(cls, versions: int, *, unit: float) -> Arcs:
-        """`unit` is the variance of a version's mean."""
+        """Return the arcs of a series of `versions`; `unit` is the variance of a version's mean."""
         pairs = {(first, first + length) for length in _lengths(versions) for first in range(1, versions - length + 1)}
         first, end = np.array(sorted(pairs | {(first, versions) for first in range(1, versions)}), dtype=np.intp).T
         splits = end == versions
@@ -56,7 +58,7 @@ class Arcs:
         )
 
     def compare(self, means: Floats) -> tuple[Floats, Floats]:
-        """For each stretch: the score, and inside minus outside. `means` has shape (versions, batch)."""
+        """Return the score of each stretch, and its mean inside minus outside. `means` has shape (versions, batch)."""
         sums = np.concatenate([np.zeros((1, means.shape[1])), np.cumsum(means, axis=0)])
         inside, count = sums[self.end] - sums[self.first], (self.end - self.first)[:, None]
         size = inside / count - (sums[-1] - inside) / (self.versions - count)
@@ -70,9 +72,9 @@ def _lengths(versions: int) -> Sequence[int]:
 
 
 def welch_p(values: Floats, *, first: int, end: int) -> float:
-    """Welch's t-test between the trials of a stretch and the others, whatever their rounds.
+    """Return the p-value of Welch's t-test between the trials of a stretch and the others, whatever their rounds.
 
-    The paired test has hardly a degree of freedom where there are few rounds of few versions.
+    The paired test has hardly any degrees of freedom with few rounds of few versions.
     """
     sides = values[:, first:end].ravel(), np.delete(values, np.s_[first:end], axis=1).ravel()
     errors2 = [float(side.var(ddof=1)) / side.size + NEGLIGIBLE**2 for side in sides]
@@ -82,7 +84,7 @@ def welch_p(values: Floats, *, first: int, end: int) -> float:
 
 
 def permutation_p(piece: Floats, arcs: Arcs, *, best: int, rng: np.random.Generator) -> float:
-    """How often versions that change places within their rounds show a stretch that differs as much as `best`."""
+    """Return the p-value of stretch `best` by a permutation test that exchanges versions within their rounds."""
     score = float(arcs.compare(piece.mean(axis=0)[:, None])[0][best, 0])
     tried = exceeded = 0
     while tried < RESAMPLES and exceeded < EXCEEDED:

@@ -1,4 +1,4 @@
-"""Whether two neighbouring levels differ by more than chance, and how large a difference must be to be found."""
+"""Test for the difference of two neighbouring levels, and the smallest difference that the test detects."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from harness.judge.comparison.round_effects import Spread
 from harness.model import Floats
 
 TAIL = 3.0
-"""Degrees of freedom of the errors that a test of every round's difference reckons with."""
+"""Degrees of freedom of the Student errors that the test of every round's difference assumes."""
 TAIL_SCALE = 1.3
-"""The standard deviation that is left of such errors, in their scale, when what is far out is drawn in: 1.37 (by
-simulation), less a margin."""
+"""Standard deviation of such errors over their scale, once outliers are drawn in: 1.37 by simulation, less a margin."""
 FREEDOM_FOR_SCALE = 12
-"""With few degrees of freedom the scale is not known so well: it is taken to be so many times larger than they are
-fewer than this (found by simulation, as far down as FEWEST_FREEDOM)."""
+"""The scale factor is at most the degrees of freedom divided by this: few degrees of freedom estimate the scale poorly
+(found by simulation, down to FEWEST_FREEDOM)."""
 FEWEST_FREEDOM = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """How two levels are compared, the smaller of which has so many versions, `tried` such pairs having been looked at.
+    """Test of two neighbouring levels, the smaller of which has `smaller` versions; it is corrected for `tried` such
+    pairs.
 
-    There are two ways. Where launches are many, a t-test of the mean difference. Where they are few, it must reckon
-    with some of them being far out, all on one side, and sees hardly anything; then the round that shows the least
-    decides: all of them must show more than errors with heavy tails would. Of a single round each version counts as
-    one. `alpha`: the chance of a false alarm.
+    With many launches, it is a t-test of the mean difference. With few, some of them may be outliers on one side, and a
+    t-test that allows for these detects hardly anything. Then the round with the smallest difference decides: all
+    rounds must show more than heavy-tailed errors would. With a single round, each version counts as one. `alpha` is
+    the chance of a false alarm.
     """
 
     spread: Spread
@@ -43,22 +43,22 @@ class Test:
 
     @property
     def _freedom(self) -> int:
-        """As few as so few launches vouch for (by simulation, with errors of three degrees)."""
+        """Degrees of freedom, limited by the launches (by simulation, with Student errors of three degrees)."""
         return min(self.spread.freedom, (self.rounds * self.smaller - 1) ** 2)
 
     @property
     def seen(self) -> int:
-        """How often the difference was seen."""
+        """Number of times that the difference was measured."""
         return self.rounds if self.rounds > 1 else self.smaller
 
     @property
     def least(self) -> float:
-        """The difference found in half of all cases, in standard deviations of the difference seen once."""
+        """Difference detected with a power of 50 %, in standard deviations of one measured difference."""
         return min(self._least_by_mean, self._least_by_worst)
 
     @property
     def by_worst(self) -> bool:
-        """Whether the round that shows the least decides."""
+        """Whether the round with the smallest difference decides."""
         return self._least_by_worst < self._least_by_mean
 
     @property
@@ -79,7 +79,7 @@ class Test:
         return -float(stdtrit(TAIL, every)) / self._scale + float(ndtri(0.5 ** (1 / self.seen)))
 
     def p_value(self, differences: Floats) -> float:
-        """Of the differences, shape (seen,), in standard deviations of one of them."""
+        """Return the p-value of the differences, shape (seen,), in standard deviations of one of them."""
         if self.by_worst:
             sign = 1 if differences.mean() > 0 else -1
             p = float(stdtr(TAIL, -self._scale * float((sign * differences).min()))) ** self.seen
@@ -91,5 +91,5 @@ class Test:
 
 
 def places_tried(versions: int, smaller: int) -> float:
-    """Of how many such pairs one is the best: more of the longer ones, so that the sum over all lengths is finite."""
+    """Return the number of pairs to correct for. It grows with their length, so that the sum over lengths is finite."""
     return float(max(1, (versions - 1) * smaller**3))

@@ -1,4 +1,4 @@
-"""The smallest change that a search of a table would have found, by the very tests that it makes."""
+"""Minimum detectable effect of the search for changepoints, by the very tests that the search makes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.model import Floats
 
 
 def least_found(table: Floats, *, spread: Spread, alpha: float) -> float:
-    """The difference, a log, of a single version from the others, wherever it is: found in half of all cases, and in 95
-    % where it is twice as large. A level that more versions have is found when it differs by less.
+    """Return the minimum detectable effect, a log, of a single version that differs from the others at any position.
 
-    `table` has shape (rounds, versions), two of each at least; `spread` is the noise of a launch, `alpha` as for
+    The power is 50 %, and 95 % for twice this effect. A level of more versions is detected at a smaller difference.
+    `table` has shape (rounds, versions), at least two of each; `spread` is the noise of a launch, `alpha` as for
     `find_levels`.
     """
     rounds, versions = table.shape
@@ -27,13 +27,13 @@ def least_found(table: Floats, *, spread: Spread, alpha: float) -> float:
 
 
 def least_of(spread: Spread, *, rounds: int, versions: int, alpha: float, lasting: int = 1) -> float:
-    """The same of FEWEST_VERSIONS or more, for a level that so many of them have: never less for more versions, as more
-    are searched.
+    """Return the same for at least FEWEST_VERSIONS versions and a level that `lasting` of them have. It never falls
+    with the number of versions, because more are searched.
     """
     tried = places_tried(versions, lasting)
     distinct = Test(spread=spread, rounds=rounds, smaller=lasting, tried=tried, alpha=alpha * DISTINCT_SHARE).least
     beside_all = _by_t(spread, rounds=rounds, tried=versions * (versions - 1), alpha=alpha)
-    shared = 1 if rounds == 1 else lasting  # of a single round each version counts as one
+    shared = 1 if rounds == 1 else lasting  # with a single round each version counts as one
     return spread.deviation * min(distinct, beside_all) * math.sqrt(versions / (versions - lasting) / shared)
 
 
@@ -45,7 +45,7 @@ def _by_t(spread: Spread, *, rounds: int, tried: float, alpha: float) -> float:
 
 
 def _of_few(table: Floats, *, spread: Spread, alpha: float) -> float:
-    """By the paired test or by Welch's, whichever finds less: each at half of `alpha`."""
+    """Return the smaller effect of the paired t-test and of Welch's, each at half of `alpha`."""
     rounds, versions = table.shape
     tried = 2 * (2 * (versions - 1))
     paired = _by_t(spread, rounds=rounds, tried=tried, alpha=alpha) * spread.deviation

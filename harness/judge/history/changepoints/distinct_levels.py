@@ -1,7 +1,8 @@
 """Levels that differ from both of their neighbours by more than chance, whatever the rest of the series does.
 
-The likeliest pieces of the series are found at once, and those that a test cannot tell from their neighbour are joined
-with it, the least distinct first. A level that comes and goes is found so, whose stretches hardly differ from the rest.
+Optimal partitioning finds the likeliest pieces of the series at once. Those that a test cannot distinguish from their
+neighbour are merged with it, the least distinct first. This finds levels that come and go, whose stretches hardly
+differ from the rest of the series.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from harness.judge.history.changepoints.optimal_partition import pieces, usual_p
 from harness.model import Floats
 
 WOBBLE = 0.1
-"""Of the least change that counts: versions that differ by less are alike for the search, however quiet the host."""
+"""Least standard deviation of a version's mean, as a share of the least change that counts: on a quiet host, versions
+that differ by less are alike for the search."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Laid:
-    """A table without its rounds' levels, shape (rounds, versions): `values` drawn in, `raw` as they are."""
+    """A table without round effects, shape (rounds, versions): `values` with outliers drawn in, `raw` as measured."""
 
     values: Floats
     raw: Floats
@@ -38,20 +40,20 @@ class Laid:
         return int(self.values.shape[1])
 
     def naming_spread(self) -> Spread:
-        """The noise that versions are named by."""
+        """Return the noise with which a change is placed at a version."""
         return self.spread.cautious(self.rounds) if self.rounds > 1 else self.spread
 
     def part(self, begin: int, end: int) -> Laid:
-        """The versions [begin, end) with the noise of all."""
+        """Return the versions [begin, end), with the noise of all."""
         return Laid(values=self.values[:, begin:end], raw=self.raw[:, begin:end], spread=self.spread)
 
     def variance(self, least: float) -> float:
-        """Of the mean of a version, where what is far below `least` is no matter."""
+        """Return the variance of a version's mean, at least that of changes far below `least` (WOBBLE)."""
         return float(max(self.spread.deviation**2 / self.rounds, (WOBBLE * least) ** 2))
 
 
 def distinct_levels(laid: Laid, *, least: float, alpha: float) -> dict[int, float]:
-    """The first version of each new level, with its p-value; `alpha` is the chance of one where there is none."""
+    """Return the p-value by the first version of each new level; `alpha` is the chance of a false one."""
     penalty = usual_penalty(laid.versions)
     likeliest = pieces(laid.values.mean(axis=0), variance=laid.variance(least), penalty=penalty)
     bounds = [piece.begin for piece in likeliest[1:]]
@@ -70,7 +72,7 @@ def distinct_levels(laid: Laid, *, least: float, alpha: float) -> dict[int, floa
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class _Difference:
-    """Of the levels on both sides of a bound; the largest is the one that is least distinct."""
+    """Difference between the levels on both sides of a bound; the largest in order is the least distinct."""
 
     too_small: bool
     p: float
@@ -84,8 +86,8 @@ class _Tests:
     alpha: float
 
     def at(self, bounds: Sequence[int], number: int) -> _Difference:
-        """The levels beside a bound differ; or the shorter one does from both of its neighbours, which tell more
-        together. The longer one may differ from its other neighbour only, and vouches for nothing.
+        """Test the two levels beside a bound, or the shorter one against both of its neighbours, which say more
+        together. The longer one may differ from its other neighbour only, so it is not tested in that way.
         """
         edges = (0, *bounds, self.laid.versions)
         begin, first, end = edges[number : number + 3]
@@ -98,7 +100,7 @@ class _Tests:
         return _Difference(too_small=abs(size) < self.least, p=p, minus_size=-abs(size))
 
     def _p_between(self, begin: int, first: int, end: int, after: int) -> float:
-        """Of the level [first, end), which is above both of its neighbours or below them; else 1."""
+        """Return the p-value of the level [first, end) if it is above or below both of its neighbours; else 1."""
         if self._size(begin, first, end) * self._size(first, end, after) >= 0:
             return 1.0
         return self._p([(begin, first), (end, after)], (first, end))
@@ -113,7 +115,7 @@ class _Tests:
         smaller = min(len(rest), len(level))
         tried = places_tried(laid.versions, smaller)
         test = Test(spread=laid.spread, rounds=laid.rounds, smaller=smaller, tried=tried, alpha=self.alpha)
-        # What is far out was drawn in to the other launches of its version: of few it is to be seen as it was.
+        # Outliers were drawn in to the other launches of their version; of few versions the raw values are tested.
         old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[:, rest]
         new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
         if laid.rounds > 1:

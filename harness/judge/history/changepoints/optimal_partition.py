@@ -1,7 +1,7 @@
-"""The likeliest pieces of a series, by exact search: each piece has a level, or is a straight line where that is asked.
+"""Optimal partitioning of a series: an exact search for the likeliest pieces, each a level or, on request, a line.
 
-The sum of squares plus a penalty for each piece is the least possible (optimal partitioning, Jackson and others, 2005).
-Unlike splits made one after the other it does not miss levels that come and go: each hides the next one from a split.
+It minimises the sum of squares plus a penalty for each piece (Jackson and others, 2005). Unlike splits made one after
+the other, it does not miss levels that come and go, of which each hides the next one from a split.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from harness.model import Floats
 
 FEWEST_ON_A_LINE = 8
-"""Fewer versions that rise one after the other are told as steps."""
+"""Fewest versions of a line; fewer that rise one after the other are reported as steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """The versions [begin, end), with the level of its first and of its last one: a line if these differ."""
+    """The versions [begin, end), with the levels of the first and the last one, which differ if the piece is a line."""
 
     begin: int
     end: int
@@ -29,10 +29,10 @@ class Piece:
 
 
 def pieces(means: Floats, *, variance: float, penalty: float, line_penalty: float | None = None) -> list[Piece]:
-    """The likeliest pieces of `means`, oldest first, each mean with `variance`.
+    """Return the likeliest pieces of `means`, oldest first, each mean with `variance`.
 
-    Each piece costs `penalty`, in units of twice the log likelihood. One that is a line costs `line_penalty`; None: all
-    are levels.
+    Each piece costs `penalty`, in units of twice the log likelihood, and a line costs `line_penalty`; without one, all
+    pieces are levels.
     """
     sums = _Sums.of(means)
     costs, starts, lines = np.zeros(len(means) + 1), [0], [False]
@@ -53,13 +53,13 @@ def pieces(means: Floats, *, variance: float, penalty: float, line_penalty: floa
 
 
 def usual_penalty(versions: int) -> float:
-    """Of one more level: chance seldom gains so much among so many places. The tests that follow are stricter."""
+    """Return the penalty of one more level: chance seldom gains so much anywhere. Later tests are stricter."""
     return 4 + 2 * math.log(versions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """Sums up to each version, for the squares that a piece leaves in no time."""
+    """Cumulative sums, which give the residual squares of any piece in constant time."""
 
     values: Floats
     squares: Floats
@@ -73,13 +73,13 @@ class _Sums:
         return cls(values=values, squares=squares, places=places)
 
     def around_level(self, end: int) -> Floats:
-        """For each begin before `end`: what a level leaves."""
+        """Return the residual sum of squares around a level, for each begin before `end`."""
         count = end - np.arange(end)
         total = self.values[end] - self.values[:end]
         return np.asarray(np.maximum(self.squares[end] - self.squares[:end] - total**2 / count, 0))
 
     def around_line(self, end: int) -> Floats:
-        """For each begin before `end`: what a line by least squares leaves."""
+        """Return the residual sum of squares around a least-squares line, for each begin before `end`."""
         begin = np.arange(end)
         count = end - begin
         middle = begin + (count - 1) / 2

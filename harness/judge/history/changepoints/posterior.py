@@ -1,9 +1,9 @@
-"""Which version it was: the probability of each place where a level may change, given how many changes there are.
+"""Posterior probability of each changepoint's position, given the number of changes.
 
-Every split of the versions into that many levels counts, and into one more, as a small change may have been overlooked.
-The levels themselves and the noise are integrated out: all places are equally likely beforehand, the levels have flat
-priors over the range that is seen, and the noise is what launches differ by within their round and version (scaled
-inverse chi-squared). Sums over all splits by the forward-backward recursion.
+The posterior covers every split of the versions into that many levels, and into one more, as a small change may have
+been overlooked. The levels and the noise are integrated out: positions have a uniform prior, levels a flat prior over
+the observed range, and the noise is that of launches within their round and version (scaled inverse chi-squared). The
+forward-backward recursion sums over all splits.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from harness.judge.comparison.round_effects import Spread
 from harness.model import Floats
 
 NAMED = 0.97
-"""A version is named if it is the one with this probability,"""
+"""Posterior probability from which a single version is named."""
 HOLDS = 0.998
-"""else the answer is the smallest interval that holds it with this one."""
+"""Posterior probability of the interval that is reported if no version can be named."""
 OVERLOOKED = 0.2
-"""The odds, beforehand, that there is one change more than was found."""
+"""Prior odds that there is one change more than was found."""
 NOISES = 9
-"""Values of the noise that stand for its distribution."""
+"""Number of quantiles that stand for the distribution of the noise."""
 NEAR = 100
-"""In long series, how far from where a change seems to be its place is looked for; less where there are several."""
+"""Most versions between an estimated change and its candidates in long series; less if there are several changes."""
 TOGETHER = 5
-"""So many changes are placed at once; of more, each with its neighbours."""
+"""Most changes that are placed at once; of more, each is placed with its neighbours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangepointPlace:
-    """Where a level changes: `first` is the likeliest first version of the new level.
+    """Position of a changepoint: `first` is the likeliest first version of the new level.
 
-    It is surely one of `low` to `high`: the same version if it can be named.
+    The changepoint is one of `low` to `high` with probability HOLDS; both are `first` if the version can be named.
     """
 
     first: int
@@ -46,7 +46,8 @@ class ChangepointPlace:
 
 
 def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
-    """A place for each change near `near` (increasing, each in 1 … versions - 1), in the same order: no two overlap.
+    """Return a place for each change near `near` (increasing, each in 1 … versions - 1), in the same order; no two
+    overlap.
 
     `means` are the versions' means over `rounds`, logs; `spread` is the noise of one launch.
     """
@@ -63,9 +64,9 @@ def place_changes(means: Floats, *, rounds: int, spread: Spread, near: Sequence[
 
 
 def _section(near: Sequence[int], number: int, versions: int) -> tuple[int, int, slice]:
-    """The versions that tell where a change is, and which changes are among them: all of a few, else its neighbours.
+    """Return the versions [begin, end) in which a change is placed, and the slice of changes among them.
 
-    A section ends halfway between two changes.
+    These are all versions if there are few changes; otherwise a section that ends halfway between two changes.
     """
     if len(near) <= TOGETHER:
         return 0, versions, slice(0, len(near))
@@ -77,7 +78,7 @@ def _section(near: Sequence[int], number: int, versions: int) -> tuple[int, int,
 
 
 def _in_order(places: Sequence[ChangepointPlace], near: Sequence[int]) -> tuple[ChangepointPlace, ...]:
-    """Places of which each lies before the next: those that were looked near to are, if the likeliest are not."""
+    """Return places in increasing order: at the likeliest versions, or at `near` if those are out of order."""
     likeliest = [place.first for place in places]
     ordered = all(one < other for one, other in itertools.pairwise(likeliest))
     firsts = likeliest if ordered else near
@@ -93,10 +94,11 @@ def _in_order(places: Sequence[ChangepointPlace], near: Sequence[int]) -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class Splits:
-    """The splits by one value of the noise: `weight` is how likely that value is, with the number of changes.
+    """Posterior of the splits for one value of the noise; `weight` is the probability of it and of the number of
+    changes.
 
-    `chances[i, j]`: that change i is at the inner candidate j. `pairs[i, j, k]`, if one change more is assumed: that
-    change i is at j and the next one at k.
+    `chances[i, j]` is the probability that change i is at the inner candidate j. `pairs[i, j, k]`, for one change more,
+    is the probability that change i is at j and the next one at k.
     """
 
     weight: float
@@ -131,7 +133,7 @@ def _candidates(versions: int, near: Sequence[int]) -> list[int]:
 
 
 def _segments(means: Floats, candidates: Sequence[int], *, variance: float) -> Floats:
-    """The log evidence for one level from candidate i up to candidate j; minus infinity where j <= i."""
+    """Return the log evidence for one level from candidate i up to candidate j; minus infinity where j <= i."""
     edges = np.asarray(candidates)
     sums = np.concatenate([[0.0], np.cumsum(means)])[edges]
     squares = np.concatenate([[0.0], np.cumsum(means**2)])[edges]
@@ -144,7 +146,7 @@ def _segments(means: Floats, candidates: Sequence[int], *, variance: float) -> F
 
 
 def _splits_at(segments: Floats, changes: int, *, pairs: bool) -> Splits:
-    """With the log evidence for that many changes as `weight`."""
+    """Return the splits with `changes` changes; their `weight` is the log evidence for that number."""
     forward, backward = [segments[0]], [segments[:, -1]]
     for _ in range(changes):
         forward.append(np.logaddexp.reduce(forward[-1][:, None] + segments, axis=0))
@@ -168,12 +170,12 @@ def _place(places: Sequence[int], splits: Sequence[Splits], number: int) -> Chan
     if single[likeliest] >= NAMED:
         return ChangepointPlace(first=places[likeliest], low=places[likeliest], high=places[likeliest])
     low, high = np.nonzero(np.triu(held >= min(HOLDS, held[0, -1])))
-    best = int(np.lexsort((-held[low, high], high - low))[0])  # the shortest, and of these the surest
+    best = int(np.lexsort((-held[low, high], high - low))[0])  # the shortest, and of these the most probable
     return ChangepointPlace(first=places[likeliest], low=places[int(low[best])], high=places[int(high[best])])
 
 
 def _held(splits: Sequence[Splits], number: int, *, count: int) -> Floats:
-    """[i, j]: the chance that candidates i to j hold change `number`; where one more is assumed, it or the next."""
+    """Return, at [i, j], the probability that candidates i to j hold change `number` (of one more, it or the next)."""
     total = np.zeros((count, count))
     for each in splits:
         held = _between(each.chances[number])
@@ -184,13 +186,13 @@ def _held(splits: Sequence[Splits], number: int, *, count: int) -> Floats:
 
 
 def _between(chances: Floats) -> Floats:
-    """[i, j]: the sum from i to j."""
+    """Return, at [i, j], the sum of `chances` from i to j."""
     sums = np.concatenate([[0.0], np.cumsum(chances)])
     return np.asarray(sums[None, 1:] - sums[:-1, None])
 
 
 def _both_between(pairs: Floats) -> Floats:
-    """[i, j]: the sum over both from i to j."""
+    """Return, at [i, j], the sum of `pairs` whose changes both lie from i to j."""
     sums = np.zeros((len(pairs) + 1, len(pairs) + 1))
     sums[1:, 1:] = pairs.cumsum(axis=0).cumsum(axis=1)
     ends, diagonal = sums[1:, 1:].diagonal(), sums.diagonal()[:-1]

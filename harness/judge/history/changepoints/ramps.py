@@ -1,6 +1,6 @@
-"""Levels that rise or fall from version to version: no single one is to blame, and together they may be far apart.
+"""Ramps: levels that rise or fall from version to version, where no single version is the changepoint.
 
-A ramp is told only where a straight line through the versions is far likelier than any steps are.
+A ramp is reported only where a straight line through the versions is far likelier than any steps.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from harness.judge.intervals import CONFIDENCE
 from harness.model import Interval
 
 MISFIT = 3.0
-"""What a line may leave, in variances of a version's mean: stairs that are short, but plain, are no line."""
+"""Largest mean square residual of a ramp, in variances of a version's mean: short but plain stairs leave more."""
 MARGIN = 6.0
-"""By how much a line must be better than steps as good for their number, in twice the log likelihood."""
+"""Penalty of a line beyond that of two levels, in twice the log likelihood; a smaller one makes ramps of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,9 @@ class Ramp:
 
 
 def ramps_of(laid: Laid, *, least: float, alpha: float) -> list[Ramp]:
-    """Those that rise or fall by `least` or more (a log), oldest first; `alpha`: the chance of one that is none."""
+    """Return the ramps that rise or fall by at least `least` (a log), oldest first; `alpha` is the chance of a false
+    one.
+    """
     if laid.versions < FEWEST_ON_A_LINE:
         return []
     penalty = usual_penalty(laid.versions)
@@ -58,7 +60,7 @@ def _fits(laid: Laid, ramp: Ramp, *, least: float) -> bool:
 
 
 def _ramp(laid: Laid, piece: Piece) -> Ramp:
-    """With the t-test of the slope, among all stretches of the versions that a line may be drawn through."""
+    """Return a ramp with the t-test of its slope, corrected for all stretches that a line may be drawn through."""
     count = piece.end - piece.begin
     size = piece.last - piece.first
     squares = count * (count**2 - 1) / 12

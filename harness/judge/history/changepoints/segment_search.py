@@ -1,8 +1,8 @@
-"""How many changes of level a table has, and about where: what is distinct, and what else chance does not make.
+"""Search for the segments of a table: how many changes of level it has, and roughly where they are.
 
-Within what is not distinct the search is circular binary segmentation (Olshen and others, 2004): the stretch of
-versions that differs most from the rest, then the same within the pieces. One split into "before" and "after" would
-miss a single bad version in the middle.
+Distinct levels are found first. Between them, circular binary segmentation (Olshen and others, 2004) finds the stretch
+of versions that differs most from the rest, then does the same within the pieces. A single split into "before" and
+"after" would miss a single bad version in the middle.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from harness.judge.history.changepoints.distinct_levels import Laid, distinct_le
 from harness.model import Floats
 
 FEWEST_VERSIONS = 4
-"""With fewer there are too few permutations."""
+"""Fewest versions for a permutation test; fewer have too few permutations."""
 DISTINCT_SHARE = 0.5
-"""Of the chance of a false alarm: what is added to it where distinct levels are looked for first."""
+"""Share of the chance of a false alarm that the search for distinct levels adds."""
 SMALLEST = 0.001
-"""A permutation test that cannot go below this cannot decide."""
+"""Smallest p-value that a permutation test must be able to reach; a test that cannot does not decide."""
 PIECE_SHARE = 1 / 6
-"""Of the chance of a false alarm, for each of three pieces."""
+"""Share of the chance of a false alarm for each of three pieces."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """`laid` is the table without its rounds' levels and what is far out."""
+    """Search of one table. `laid` is the same table without round effects and with outliers drawn in."""
 
     table: Floats
     laid: Laid
@@ -48,8 +48,8 @@ class Search:
         return self.laid.spread
 
     def found(self, *, alpha: float) -> dict[int, float]:
-        """What is distinct at once, and what else there is between, with their p-values; pieces share half of `alpha`
-        where something was found.
+        """Return the first version of each level that is distinct, and of each level found between those, with
+        p-values. If there are distinct levels, the pieces between them share half of `alpha`.
         """
         versions = self.table.shape[1]
         if versions < FEWEST_VERSIONS:
@@ -61,16 +61,17 @@ class Search:
         return found
 
     def within(self, begin: int, end: int, *, alpha: float) -> dict[int, float]:
-        """The first version of each new level among [begin, end), with the p-value of the stretch that it bounds.
+        """Return the first version of each new level among [begin, end), with the p-value of the stretch that it
+        bounds.
 
-        `alpha` is the chance of finding one where there is none. What is found leaves pieces, which share half of it.
+        `alpha` is the chance of a false one. The pieces beside and within a stretch that is found share half of it.
         """
         if end - begin < 2:
             return {}
         arcs = Arcs.of(end - begin, unit=self.spread.deviation**2 / len(self.table))
         score, size = arcs.compare(self.values[:, begin:end].mean(axis=0)[:, None])
         counts = np.abs(size[:, 0]) >= max(self.least, NEGLIGIBLE)
-        # Most series are quiet: no test is needed where no stretch differs by enough to count.
+        # Most series are quiet and need no test: no stretch differs by enough to count.
         if not counts.any():
             return {}
         best = int(np.where(counts, score[:, 0], -np.inf).argmax())
@@ -88,7 +89,7 @@ class Search:
         first, last = int(arcs.first[best]), int(arcs.end[best])
         tried = int(arcs.rivals[best])
         cautious = self.spread.cautious(rounds)
-        # One launch of a version vouches for nothing: only what chance would have to arrange can be told.
+        # With one launch of each version there is no cautious t-test; only a permutation test can decide.
         score = size * float(arcs.weight[best])
         by_t_test = self._t_test_p(score, tried=tried, spread=cautious) if cautious.freedom else 1.0
         if self.table.shape[1] < FEWEST_VERSIONS:
@@ -97,19 +98,19 @@ class Search:
         if versions < FEWEST_VERSIONS or smallest >= SMALLEST:
             return by_t_test
         p = permutation_p(by_round_alone(self.table[:, begin:end]), arcs, best=best, rng=self.rng)
-        # Where no permutation does as well, how rare that is stays unknown.
+        # If no permutation does as well, the p-value is only known to be small.
         return min(p, by_t_test) if p < 2 / RESAMPLES else p
 
     def _t_test_p(self, score: float, *, tried: int, spread: Spread) -> float:
-        """Of a difference, by the noise of the whole table, where it is the largest of so many that were tried."""
+        """Return the p-value of the largest of `tried` differences, by the noise of the whole table."""
         t = score * math.sqrt(len(self.values)) / spread.deviation
         return min(1.0, 2 * float(stdtr(spread.freedom, -t)) * tried)
 
     def prune(self, found: Mapping[int, float], *, alpha: float) -> dict[int, float]:
-        """Without the bounds between levels that differ by less than `least`, or by chance: the worst one first.
+        """Drop the bounds between levels that differ by less than `least` or by chance, the worst one first.
 
-        A stretch that differs has two ends, and only one of them may be a change: the last one needs no other test. The
-        p-values are those of the bounds themselves where these are larger.
+        A stretch that differs has two ends, and only one of them may be a change; the last bound that is left needs no
+        other test. Each p-value is the larger of the stretch's and the bound's own.
         """
         kept = dict(sorted(found.items()))
         while kept:
@@ -123,7 +124,7 @@ class Search:
         return kept
 
     def _sizes(self, bounds: Sequence[int]) -> tuple[list[float], list[float]]:
-        """The difference of the levels at each bound, and its p-value."""
+        """Return the difference of the levels at each bound, and its p-value."""
         edges = (0, *bounds, self.values.shape[1])
         levels = levels_of(self.values.mean(axis=0), edges)
         sizes = [abs(new - old) for old, new in itertools.pairwise(levels)]

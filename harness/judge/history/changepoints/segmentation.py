@@ -1,9 +1,9 @@
-"""Where the level of a figure changes along a series of versions measured in rounds.
+"""Segmentation of a series that is measured in rounds: where the level of a figure changes from version to version.
 
-The figure is a table of logs, shape (rounds, versions): a round holds one trial of every version, run close together,
-so that what drifts with time is the same for all of a round and goes away with the round's mean. What rises or falls
-from version to version is looked for first (`ramps`). How many levels there are beside that is decided by tests
-(`segments`); where they begin, by `naming`.
+The figure is a table of logs, shape (rounds, versions). A round holds one trial of every version, run close together,
+so that drift over time is the same for the whole round and is removed with the round's mean. Ramps are found first
+(`ramps`), then tests decide how many levels there are outside of them (`segment_search`), and a posterior where these
+begin (`posterior`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.judge.intervals import CONFIDENCE
 from harness.model import Floats, Interval
 
 NEAR_EDGE = 4
-"""So many versions tell the level at the edge of a ramp."""
+"""Number of versions that determine the level at the edge of a ramp."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class Changepoint:
     """A change of level: `first` is the likeliest first version of the new level.
 
     `before` and `after` enclose it: neighbours if the version can be named, else further apart. `size` and `interval`
-    are logs of the ratio between the two levels, which are those of the versions in `stretch`. `drift`: the level
-    changes from version to version, from `before` to `after`, which are the first and the last of `stretch`.
+    are logs of the ratio between the two levels, which are those of the versions in `stretch`. With `drift`, the level
+    changes from version to version, from `before` to `after`, the first and the last of `stretch`.
     """
 
     first: int
@@ -51,7 +51,7 @@ class Changepoint:
 class Levels:
     """The pieces of a series: `bounds` are their first versions and the end, `means` their levels, in logs.
 
-    Between two of them is a shift. One that is a drift has its bound halfway, and no piece's level counts its versions.
+    `shifts` are the changes between pieces. The bound of a drift is halfway; its versions count for no piece's level.
     """
 
     bounds: tuple[int, ...]
@@ -60,26 +60,27 @@ class Levels:
 
 
 def find_levels(table: Floats, *, least: float, alpha: float, seed: int, noise: Spread | None = None) -> Levels:
-    """The levels of `table`, shape (rounds, versions), two of each at least. Neighbours differ by `least` (a log).
+    """Return the levels of `table`, shape (rounds, versions), at least two of each. Neighbours differ by `least` (a
+    log).
 
-    `alpha` is the chance of a change where there is none. `noise`: what equal images were seen to differ by beside it;
-    a table of few versions says little about that itself. Raises ValueError if there is nothing to tell noise by.
+    `alpha` is the chance of a false change. `noise` is the A/A noise of the lane, which a table of few versions needs,
+    as it shows little noise itself. Raises ValueError if the table is too small to estimate noise.
     """
     values, raw = laid_out(table)
     spread = spread_within(values)
     if spread is None:
-        raise ValueError(f"{len(table)} x {table.shape[1]} launches tell no noise: two rounds of two versions would")
+        raise ValueError(f"{len(table)} x {table.shape[1]} launches do not show noise: use two rounds of two versions")
     spread = spread_beside(spread, noise, versions=table.shape[1])
     return levels_of_laid(table, Laid(values=values, raw=raw, spread=spread), least=least, alpha=alpha, seed=seed)
 
 
 def spread_beside(spread: Spread, noise: Spread | None, *, versions: int) -> Spread:
-    """The noise of a launch, of a table with so many versions."""
+    """Return the noise of a launch: that of the table, pooled with the lane's if there are few versions."""
     return (together(spread, noise) or spread) if versions < FEWEST_VERSIONS else spread
 
 
 def levels_of_laid(table: Floats, laid: Laid, *, least: float, alpha: float, seed: int) -> Levels:
-    """The same of a table that is laid out already, with its noise."""
+    """Return the same for a table whose layout and noise are known."""
     ramps = ramps_of(laid, least=least, alpha=alpha * DISTINCT_SHARE)
     finder = _Finder(table=table, laid=laid, least=least, rng=np.random.default_rng(seed))
     outside = itertools.pairwise((0, *(edge for ramp in ramps for edge in (ramp.begin, ramp.end)), laid.versions))
@@ -96,7 +97,7 @@ class _Finder:
     rng: np.random.Generator
 
     def levels(self, begin: int, end: int, *, alpha: float) -> Levels | None:
-        """Those of the versions [begin, end), by their places in the whole table; None if there is no version."""
+        """Return the levels of the versions [begin, end), by position in the whole table; None without a version."""
         if begin == end:
             return None
         laid = self.laid.part(begin, end)
@@ -114,8 +115,8 @@ class _Finder:
 
 
 def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], jumps: _Jumps) -> Levels:
-    """The levels of the sections with the ramps between them. Where a ramp begins or ends far from the level beside it,
-    its own is a level, too; so it is where there is none.
+    """Join the levels of the sections with the ramps between them. The end of a ramp is a level of its own if it is far
+    from the level beside it, or if there is no such level.
     """
     bounds: list[int] = [0]
     means: list[float] = []
@@ -145,7 +146,7 @@ def _joined(ramps: Sequence[Ramp], sections: Sequence[Levels | None], jumps: _Ju
 
 
 def _before_the_next(jump: Changepoint, section: Levels | None) -> Changepoint:
-    """A jump, so that it does not reach the first change of the section that it leads to."""
+    """Return the jump, limited so that it does not reach the first change of the section that follows."""
     if section is None or not section.shifts:
         return jump
     return replace(jump, after=min(jump.after, section.shifts[0].before))
@@ -153,21 +154,22 @@ def _before_the_next(jump: Changepoint, section: Levels | None) -> Changepoint:
 
 @dataclass(frozen=True, kw_only=True)
 class _Jumps:
-    """Of the level where a ramp begins or ends; `alpha` as for all changes."""
+    """Jumps at the edges of ramps; `alpha` is the chance of a false change, as for all changes."""
 
     laid: Laid
     least: float
     alpha: float
 
     def between(self, old: float, new: float, *, place: int, beside: Sequence[Changepoint]) -> Changepoint | None:
-        """The jump from one level to another at a ramp's edge `place`, whose exact version is not sure; or None.
+        """Return the jump between two levels at a ramp's edge `place`, whose exact version is uncertain; None if there
+        is none.
 
         `beside` are the changes before it, which it does not reach.
         """
         laid, size = self.laid, new - old
         begin, end = max(0, place - NEAR_EDGE), min(laid.versions, place + NEAR_EDGE)
         launches = laid.rounds * min(place - begin, end - place)
-        error = laid.spread.deviation * math.sqrt(5 / launches)  # of the end of a line by so many and the level beside
+        error = laid.spread.deviation * math.sqrt(5 / launches)  # of a line's end minus the level beside it
         freedom = laid.spread.cautious(launches).freedom
         p = min(1.0, 2 * laid.versions * float(stdtr(freedom, -abs(size) / error))) if freedom else 1.0
         if abs(size) < self.least or p >= self.alpha:
@@ -232,7 +234,7 @@ def _shifts(
 
 
 def _effect(values: Floats, bounds: tuple[int, int, int], *, spread: Spread) -> tuple[float, Interval]:
-    """The difference of two neighbouring levels, with its 95 % interval."""
+    """Return the difference of two neighbouring levels, with its 95 % interval."""
     begin, first, end = bounds
     size = float(values[:, first:end].mean() - values[:, begin:first].mean())
     error = spread.deviation * math.sqrt((1 / (first - begin) + 1 / (end - first)) / len(values))

@@ -1,1 +1,1 @@
-"""Whether one series grows for ever: the rule, and the tests that it is made of."""
+"""Unlimited growth of one series: the rule, and the tests of which it consists."""

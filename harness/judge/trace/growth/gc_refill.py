@@ -1,8 +1,8 @@
-"""What a look's own collection does to resident memory, and how it is taken out again.
+"""Removal of the refill: the growth of resident memory after the garbage collection of a look.
 
-A look calls gc.collect. A program with garbage in cycles is smaller for a moment then, and in the next steps its
-garbage is back where it was: growth that the look made. Looks come at an eighth, a quarter and half of the budget,
-where the judge's windows begin.
+A look calls gc.collect. A program with garbage in cycles shrinks for a moment, and fills up with new garbage in the
+next steps: growth that the look caused. Looks come at an eighth, a quarter and half of the budget, where the windows of
+the judge begin.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from harness.model import Floats, Look, Trace
 
 BACK = 0.9
-"""Of what the collection gave back that is in use again where memory has come back."""
+"""Share of the collected memory that is in use again when the refill is complete."""
 SOON = 0.25
-"""Of the rows up to the next look within which it must: what takes longer may be growth of its own."""
+"""Share of the rows up to the next look within which a refill ends: what takes longer may be a leak."""
 STAYS = 0.5
-"""Of what was given back that memory never gives back by itself: where a program's own collections do, it has teeth."""
+"""Minimum share of the collected memory that stays in use after a refill: a deeper fall is a saw-tooth."""
 
 
 def without_refills(trace: Trace) -> Floats | None:
-    """Resident memory with a line in place of each refill, from before the look to twice the time that it took."""
+    """Return resident memory (KiB) with a line in place of each refill, from the look to twice the refill time."""
     rss = trace.column("rss_kib")
     if rss is None or not trace.looks:
         return rss
@@ -34,7 +34,7 @@ def without_refills(trace: Trace) -> Floats | None:
 
 
 def _bridge(rows: Floats, look: Look) -> None:
-    """In place; `rows` are those between a look and the next."""
+    """Replace the refill in place; `rows` are the rows between a look and the next."""
     if look.rss_kib is None or look.rss_before_kib is None or not look.rss_before_kib > look.rss_kib:
         return
     given = look.rss_before_kib - look.rss_kib

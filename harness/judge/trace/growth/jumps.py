@@ -1,14 +1,14 @@
-"""Rare, large losses: memory that goes up by jumps, again and again, at no fixed distance.
+"""Leaks by rare, large losses: memory that rises by jumps at irregular distances, modelled as a point process.
 
-A line through a dozen jumps is too rough to tell from a walk. Their times are not: a process that loses memory at a
-constant pace jumps evenly over the whole trace, a warm-up or a record (a table that grows when it is fuller than ever)
-mostly at its start, and what wanders about goes down as often as up. Three classical tests, each exact or nearly so
-given the number of jumps:
+A line through a dozen jumps cannot be distinguished from a random walk, but the times of the jumps can. A leak at a
+constant rate jumps evenly over the whole trace; a warm-up or a record (a table that grows when it is fuller than ever)
+jumps mostly at the start; a random walk falls as often as it rises. Three classical tests, exact or nearly so given the
+number of jumps:
 
-- the sign test: of n jumps of a walk, half go down;
-- Kolmogorov and Smirnov: the times of a steady process are those of n uniform draws (Cox and Lewis, 1966);
-- Lewis and Robinson (1974): Laplace's test for a trend in the times, divided by the coefficient of variation of the
-  distances, so that regular jumps, too, show when they come more and more rarely.
+- the sign test: half of the jumps of a random walk are falls;
+- Kolmogorov and Smirnov: the times of a steady process are uniform draws (Cox and Lewis, 1966);
+- Lewis and Robinson (1974): Laplace's trend test of the times, divided by the coefficient of variation of the
+  distances, so that it also detects regular jumps that become rarer.
 """
 
 from __future__ import annotations
@@ -24,44 +24,47 @@ from harness.judge.trace.growth.trend_fit import FLOOR, block_levels
 from harness.model import Floats
 
 START = 0.02
-"""Of the rows that are left out: what a program takes when it starts."""
+"""Share of the rows left out at the beginning: the memory that a program takes when it starts."""
 PIECES = (512, 128, 64)
-"""Blocks whose floors are compared: jumps closer together than one block count as one; small jumps take wide blocks."""
+"""Numbers of blocks whose floors are compared. Jumps within one block count as one; small jumps need wide blocks."""
 FEWEST_ROWS = 4
-"""Of a block."""
+"""Minimum number of rows in a block."""
 CLEAR = 5.0
-"""Times the median difference of neighbouring floors that a jump is at least."""
+"""Minimum size of a jump, in median differences of neighbouring floors. A lower one counts noise as jumps."""
 FEWEST = 9
-"""Jumps. With fewer, all of them up, the sign test could not tell them from a walk."""
+"""Minimum number of jumps of a leak: the sign test cannot distinguish fewer from a random walk."""
 FEW = 3
-"""Jumps whose distances do not tell how regular they are."""
+"""Maximum number of jumps whose distances are too few for a coefficient of variation."""
 ALPHA_WALK = 0.0025
+"""Significance level of the sign test against a random walk."""
 ALPHA_UNEVEN = 0.005
-"""Of the steady processes that each test of their times and sizes gives up: there are five."""
+"""Share of steady leaks that each of the five tests of times and sizes rejects."""
 NORMAL_ALPHA_UNEVEN = -2.58
+"""The normal quantile of ALPHA_UNEVEN."""
 LONGEST_REST = 5.3
-"""Mean distances without a jump at the end; one of 200 rests of a memoryless process is longer."""
+"""Longest rest without a jump at the end, in mean distances: 1 in 200 rests of a Poisson process is longer."""
 LEAST_SPREAD = 0.1
-"""Coefficient of variation that is not believed to be less, as times are known only to a block."""
+"""Lower bound of the coefficient of variation of distances, because times are known only to a block."""
 DECAY = 0.3
-"""Of the rows: the time constant of a warm-up by jumps that is a rival of a steady pace."""
+"""Time constant of the rival model, a warm-up by jumps that decays exponentially, as a share of the rows."""
 MOST_BACK = 0.1
-"""Of what jumped up that may jump down."""
+"""Maximum sum of falls, as a share of the sum of jumps."""
 LARGEST_SHARE = 0.34
+"""Maximum share of one jump in the sum of jumps."""
 FEWEST_ALIKE = 6
-"""As many jumps of one size must vary as little in sum as these do: four large ones among small ones tell nothing."""
+"""Minimum effective number of jumps (Kish). Four large jumps among many small ones are not enough."""
 LARGE = 0.9
-"""Of all that jumped up, by the largest jumps alone: they must be steady, too. Small ones beside them may be noise of
-which the highest stays, and hide that the large ones come more and more rarely.
+"""Share of the sum of jumps that the largest ones make, which must be steady by themselves, too. Small jumps may be
+noise whose maximum stays, and may hide that the large ones become rarer.
 """
 EXPLAINED = 0.8
-"""Of the rise that jumps make at least: the rest would be growth of another kind."""
+"""Minimum share of the rise that jumps make: the rest is growth of another kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """Jumps of a series after its start: their `times` (fractions of it, sorted), their `sizes`, what fell, and all
-    that the series rose. `rows` is how many rows they were seen in.
+    """Jumps of a series after its start: `times` (sorted fractions of the series), `sizes` and `falls` (unit of the
+    series), and the whole `rise`. `rows` is the number of rows in which they were found.
     """
 
     times: Floats
@@ -72,26 +75,24 @@ class Losses:
 
     @property
     def rate(self) -> float:
-        """A row, over all the rows; of a compound Poisson process the estimate of least variance."""
+        """Growth per row: the minimum-variance estimate for a compound Poisson process."""
         return float(self.sizes.sum()) / self.rows
 
     def margin(self, alpha: float) -> float:
-        """Half the width of the interval about it that holds the truth but for `alpha` on each side, if jumps come at
-        random.
+        """Return the half-width of the confidence interval of `rate`, with `alpha` on each side, for a compound Poisson
+        process.
         """
         return -float(ndtri(alpha)) * float(np.sqrt(self.sizes @ self.sizes)) / self.rows
 
     def highest(self, *, alpha: float) -> float:
-        """The pace a row that so few jumps do not rule out: the upper limit of their number (Garwood, 1936), each of
-        mean size.
-        """
+        """Return the upper bound of the rate per row: Garwood's Poisson limit (1936), times the mean size."""
         count = len(self.sizes)
         return float(self.sizes.mean()) * float(chdtri(2 * count + 2, alpha)) / 2 / self.rows if count else 0.0
 
     @property
     def detectable(self) -> float:
-        """The pace a row of which every second trace shows enough jumps of these sizes; infinite if the series does not
-        rise by jumps, up and hardly ever down.
+        """The minimum detectable rate per row, at a power of 50 %: every second trace then has enough jumps of these
+        sizes. Infinite if the series does not rise by jumps.
         """
         if not (self.most_of_rise and self._rarely_down):
             return math.inf
@@ -99,23 +100,23 @@ class Losses:
 
     @property
     def steady(self) -> bool:
-        """Whether they are those of a leak: up, many, and evenly spread in time and size from the start to the end."""
+        """Whether the jumps are those of a leak: many, upwards, and even in time and size from start to end."""
         many = len(self.times) >= FEWEST and self._alike >= FEWEST_ALIKE
         return many and self._no_walk and self.most_of_rise and self._even and self._large._even
 
     @property
     def _even(self) -> bool:
-        """Whether their times and sizes are those of one pace."""
+        """Whether times and sizes are those of one rate."""
         return self._even_in_time and self._even_in_size and self._likelier_than_decay
 
     @property
     def _alike(self) -> float:
-        """How many jumps of one size have a sum that varies as much (Kish's effective size, 1965)."""
+        """Effective number of jumps (Kish, 1965): so many jumps of one size have an equally variable sum."""
         return float(self.sizes.sum()) ** 2 / float(self.sizes @ self.sizes)
 
     @property
     def _large(self) -> Losses:
-        """The largest, which make LARGE of all that jumped up."""
+        """The largest jumps, which make LARGE of the sum."""
         falling = np.argsort(self.sizes)[::-1]
         reached = np.cumsum(self.sizes[falling])
         kept = np.sort(falling[: int(np.searchsorted(reached, LARGE * reached[-1])) + 1])
@@ -123,7 +124,7 @@ class Losses:
 
     @property
     def possible(self) -> bool:
-        """Whether they may be those of a leak, as far as so many can tell."""
+        """Whether the jumps, even if they are few, may be those of a leak."""
         return len(self.times) > 1 and self.most_of_rise and self._even_in_time and self._even_in_size
 
     @property
@@ -138,7 +139,7 @@ class Losses:
 
     @property
     def most_of_rise(self) -> bool:
-        """Whether hardly anything goes down, and what goes up stays and is nearly all that the series rises."""
+        """Whether falls are rare, and the jumps that stay make nearly all of the rise."""
         gained, fallen = float(self.sizes.sum()), float(self.falls.sum())
         kept = gained - fallen
         return gained > 0 and fallen <= MOST_BACK * gained and kept >= EXPLAINED * self.rise >= EXPLAINED**2 * kept
@@ -158,13 +159,13 @@ class Losses:
         return count <= FEW or _laplace(self.times) >= NORMAL_ALPHA_UNEVEN
 
     def become_rarer(self, *, since: float) -> bool:
-        """Whether, after a fraction of the rows, jumps that make the rise come more and more rarely."""
+        """Whether the jumps after the fraction `since` of the rows become rarer, if jumps make the rise."""
         later = self.times[self.times > since]
         return self.most_of_rise and len(later) > FEW and _laplace(later) < NORMAL_ALPHA_UNEVEN
 
     @property
     def _likelier_than_decay(self) -> bool:
-        """Whether the times are likelier at one pace than at one that falls as 1/t, or as exp(-t/DECAY)."""
+        """Whether the times are likelier at a constant rate than at one that falls as 1/t or as exp(-t/DECAY)."""
         since_start = START + (1 - START) * self.times
         by_logarithm = np.log(-np.log(START) / (1 - START)) + float(np.log(since_start).mean())
         by_decay = np.log(DECAY * -np.expm1(-1 / DECAY)) + float(self.times.mean()) / DECAY
@@ -172,14 +173,14 @@ class Losses:
 
     @property
     def _even_in_size(self) -> bool:
-        """Laplace's test with each time weighted by its jump: sizes that shrink are a warm-up, too."""
+        """Whether sizes do not shrink as in a warm-up, by Laplace's test with each time weighted by its jump."""
         weight = float(np.sqrt(self.sizes @ self.sizes / 12))
         return bool(self.sizes @ (self.times - 0.5) >= NORMAL_ALPHA_UNEVEN * weight)
 
 
 def _is_second(places: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-    """Which of the sorted places is the second of a lone pair of neighbours: one jump may show in two floors. What
-    shows in more is a ramp.
+    """Return a mask of the sorted places that are the second of an isolated pair of neighbours. One jump may show in
+    two floors; more neighbours are a ramp.
     """
     follows = np.diff(places, prepend=-9, append=1 << 60) == 1
     before = np.concatenate(([False], follows[:-2]))
@@ -187,20 +188,20 @@ def _is_second(places: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
 
 
 def _laplace(times: Floats) -> float:
-    """Lewis and Robinson's statistic, nearly normal if the distances between `times` are of one kind: the mean of those
-    between the first and the last, against the middle. Negative where they become longer.
+    """Return Lewis and Robinson's statistic: the mean of the times between the first and the last, against the middle.
+    It is nearly standard normal for a renewal process, and negative if distances become longer.
     """
     inner = (times[1:-1] - times[0]) / (times[-1] - times[0])
     return (float(inner.mean()) - 0.5) * math.sqrt(12 * len(inner)) / _spread(np.diff(times))
 
 
 def _spread(gaps: Floats) -> float:
-    """Their coefficient of variation: 1 for a memoryless process, 0 for a regular one."""
+    """Return the coefficient of variation of the distances: 1 for a Poisson process, 0 for a regular one."""
     return max(float(gaps.std() / gaps.mean()), LEAST_SPREAD)
 
 
 def find_losses(values: Floats, *, grain: float) -> Losses:
-    """The jumps of `values`, shape (n,), n >= 1, between the narrowest blocks with which they make most of the rise."""
+    """Return the jumps of `values`, shape (n,), n >= 1, by the narrowest blocks at which they make most of the rise."""
     settled = values[int(START * len(values)) :]
     found = Losses(times=np.empty(0), sizes=np.empty(0), falls=np.empty(0), rise=0.0, rows=max(1, len(settled)))
     for pieces in PIECES:
@@ -212,10 +213,10 @@ def find_losses(values: Floats, *, grain: float) -> Losses:
 
 
 def _between_floors(values: Floats, *, pieces: int, grain: float) -> Losses:
-    """A jump is CLEAR times what neighbouring floors differ by, with an allowance for `grain`, to which they are
-    rounded.
+    """Return the jumps between block floors: differences of at least CLEAR times the median one. `grain`, to which
+    values are rounded, is added to the median.
     """
-    pieces = len(values) // (len(values) // pieces)  # as many as leave hardly a row out
+    pieces = len(values) // (len(values) // pieces)  # the number of blocks that leaves the fewest rows out
     floors = block_levels(values, share=FLOOR, blocks=pieces)
     changes = np.diff(floors)
     least = max(CLEAR * (float(np.median(np.abs(changes))) + grain), float(np.nextafter(0, 1)))

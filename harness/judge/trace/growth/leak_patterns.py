@@ -1,8 +1,8 @@
-"""The five ways in which a leak shows in one series, each a test of its own.
+"""The five patterns in which a leak shows in one series, each a test of its own.
 
-Growth at one pace over A, the second quarter of the rows, and B, the second half; growth that began late and is steady
-since; growth that a warm-up had covered; a floor under saw-teeth that rises; and losses that are rare, large and evenly
-spread. None of them is met by memory that wanders about, fills up, or slows down by a law.
+Window A is the second quarter of the rows, B the second half. The patterns are growth at one rate over A and B; growth
+that began late and is steady since; growth that a warm-up had covered; a rising floor under saw-teeth; and losses that
+are rare, large and evenly spread. Random walks, buffers that fill and growth that slows down by a law match none.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from harness.judge.trace.growth.window_rates import KEEPS, START, Windows
 from harness.model import Floats, Interval
 
 LARGEST_SHARE = 0.34
-"""Of the rise in B that one step may be: more is a jump, not a leak."""
+"""Maximum share of one step in the rise of B: more is a jump, not a leak."""
 LARGEST_SHARE_LATE = 0.20
-"""The same when the growth began late: less time has shown that it is steady."""
+"""The same for growth that began late, of which less is known."""
 LARGEST_SHARE_TEETH = 0.5
+"""The same for the floor under saw-teeth."""
 KEEPS_LATE = 0.8
-"""Of its pace in the third quarter that a late leak has in the last."""
+"""Minimum ratio of the rates of a late leak in the last and in the third quarter."""
 ALPHA_WALK = 0.0025
-"""Of a walk's rising as much: growth must be clear even if the floors are a random walk, as the estimate of how far
-they are one is biased in short series.
+"""Significance level against a random walk without drift. Growth must be clear even if the floors are one, because the
+AR(1) coefficient is biased in short series.
 """
-
 CLEAR_OVER_ALL = 6.0
-"""Standard errors of a walk by which all the rows grow, where A alone does not show it: of walks one in 60,000 does."""
+"""Minimum drift of all the rows, in standard errors, if A alone does not grow; 1 in 60,000 random walks exceeds it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakRate:
-    """How fast a leak grows, in units a step, and how that shows, in words."""
+    """The rate of a leak, in units per step, its interval, and the pattern in words."""
 
     rate: float
     interval: Interval
@@ -47,10 +47,10 @@ class LeakRate:
 
 @dataclass(frozen=True, kw_only=True)
 class SampledSeries:
-    """One series with all that its signs look at, each computed when it is first asked for.
+    """One series with the quantities that the patterns test, each computed on first use.
 
-    `values` has shape (n,), n >= 64, at even distances; `quantum` is the smallest amount in which it often changes,
-    `grain` the smallest in which it can.
+    `values` has shape (n,), n >= 64, at even distances; `quantum` is the smallest amount by which it often changes,
+    `grain` the smallest by which it can.
     """
 
     values: Floats
@@ -66,12 +66,12 @@ class SampledSeries:
 
     @cached_property
     def floor(self) -> Floor | None:
-        """The floor under saw-teeth; None if there are none."""
+        """The floor under saw-teeth; None without saw-teeth."""
         return teeth_floor(self.values[int(START * len(self.values)) :])
 
     @cached_property
     def teeth(self) -> Trend | None:
-        """Its trend; None if it is read from too few teeth."""
+        """The trend of the floor under saw-teeth; None with too few of them."""
         floor = self.floor
         if floor is None or floor.troughs < FEWEST_TEETH:
             return None
@@ -79,7 +79,7 @@ class SampledSeries:
 
     @property
     def highest_floor(self) -> float:
-        """The upper bound of the pace at which a floor rises to which memory comes back; infinite if there is none."""
+        """The upper bound of the rate of a floor to which memory returns; infinite without such a floor."""
         floor = self.floor or wave_floor(self.values[int(START * len(self.values)) :])
         if floor is None:
             return math.inf
@@ -88,10 +88,11 @@ class SampledSeries:
 
     @cached_property
     def losses(self) -> Losses:
+        """The jumps of the series."""
         return find_losses(self.values, grain=self.grain)
 
     def leak(self) -> LeakRate | None:
-        """How fast it leaks, by the first sign that is met; None if none is."""
+        """Return the rate of the leak by the first pattern that matches; None if none does."""
         if self.unmet is None:
             return self._pace(self.windows.later, "at the same pace all the time")
         if self._late():
@@ -106,7 +107,7 @@ class SampledSeries:
 
     @cached_property
     def unmet(self) -> str | None:
-        """The first condition of a steady leak that does not hold, in words; None if all hold."""
+        """The first unmet condition of a steady leak, in words; None if all are met."""
         later, earlier = self.windows.later, self.windows.earlier
         conditions: tuple[tuple[Callable[[], bool], str], ...] = (
             (lambda: later.low > 0, "no steady growth in the second half"),
@@ -125,8 +126,8 @@ class SampledSeries:
 
     @property
     def detectable(self) -> float:
-        """The slowest steady pace that would have been called a leak in every second trace as noisy as this; of twice
-        the pace nearly all are. Where memory rises by jumps that can be told one by one, it takes so many of them.
+        """The minimum detectable leak rate at a power of 50 %: every second trace with this noise would have shown it,
+        and nearly all would have shown twice the rate. If memory rises by distinct jumps, their number decides instead.
         """
         earlier, later = self.windows.earlier, self.windows.later
         walk = _walk_quantile(later) * later.walk_error
@@ -136,12 +137,12 @@ class SampledSeries:
 
     @property
     def _clear_over_all(self) -> bool:
-        """Whether all the rows together make up for an A too short for its noise: they grow as no walk would."""
+        """Whether all the rows grow as no random walk would, although A is too short for its noise."""
         whole = self.windows.between(START, 1.0)
         return self.windows.earlier.rate > 0 and whole.low > 0 and whole.drift >= CLEAR_OVER_ALL
 
     def _late(self) -> bool:
-        """Whether a leak began after A: faster than A, steady in each half of B."""
+        """Whether a leak began after A: B is faster than A, and steady in each half."""
         seen = self.windows
         return (
             self._steady_in_later(LARGEST_SHARE_LATE)
@@ -150,7 +151,7 @@ class SampledSeries:
         )
 
     def _settled(self) -> bool:
-        """Whether a leak shows in B that a warm-up covered in A."""
+        """Whether B shows a leak that a warm-up covered in A."""
         return self._steady_in_later(LARGEST_SHARE) and self.windows.settled and not self.losses.become_rarer(since=0.5)
 
     def _steady_in_later(self, largest_share: float) -> bool:
@@ -167,7 +168,7 @@ class SampledSeries:
         )
 
     def _rising_teeth(self, floor: Trend) -> bool:
-        """Whether the floor under the teeth rises steadily, and in its second half as fast as in its first."""
+        """Whether the floor under saw-teeth rises steadily and keeps its rate from the first half to the second."""
         return (
             floor.low > 0
             and floor.rate >= self.limit
@@ -190,14 +191,14 @@ class SampledSeries:
 
 
 def _pace(trend: Trend, words: str, *, error: float, alpha: float) -> LeakRate:
-    """Its interval allows for a walk, as what is lost at random is one; the trend's bounds, a test, need not."""
+    """Return the rate with an interval that, unlike the trend's bounds, allows for the random walk of random losses."""
     margin = -float(stdtrit(trend.count - 3, alpha)) * error
     low, high = min(trend.low, max(0.0, trend.rate - margin)), max(trend.high, trend.rate + margin)
     return LeakRate(rate=trend.rate, interval=(low, high), words=words)
 
 
 def _no_walk(trend: Trend) -> bool:
-    """Whether a random walk with steps of the same size would rarely rise as much."""
+    """Whether a random walk with steps of this size rarely rises as much."""
     return trend.drift >= _walk_quantile(trend)
 
 

@@ -1,7 +1,7 @@
-"""Is a series growing for ever? The rule for one series of one trace (memory, or any other thing that should not grow).
+"""The rule for unlimited growth of one series of a trace: memory, or any other quantity that should not grow.
 
-A leak is what shows one of the signs of `signs`. What shows none is flat if the fastest growth that the data allow is
-below the limit, and undecided else.
+A series that matches one of the patterns of `leak_patterns` is a leak. Any other is flat if the upper confidence bound
+of its growth is below the limit, and otherwise undecided.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from harness.model import Floats, Interval, Look, VerdictName
 PAGE_KIB = 4.0
 HUGE_PAGE_KIB = 2048.0
 LEAST_ROWS = 4 * BLOCKS
+"""Shortest series that is judged: four rows in each block of the whole series."""
 STILL_GROWS = 0.05
-"""Of the whole rise: with more than that in B, memory has not come to a plateau."""
+"""Maximum share of the whole rise that falls in B if memory has reached a plateau."""
 GIVEN_BACK = 0.5
-"""Of the growth between two looks that gc.collect must return for the growth to be called reference cycles."""
+"""Minimum share of the growth between two looks that gc.collect returns if reference cycles cause it."""
 ALPHA_COUNT = 0.005
-"""Of more losses than the upper limit of their number allows."""
+"""Significance level of the upper limit of the number of losses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What one series does. `unmet` says which condition kept a trend from being a leak, `how` how one shows.
+    """The growth of one series. `unmet` is the unmet condition of a leak, `how` the pattern of one, in words.
 
-    `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `rise` is how far the floor
-    rose since the first 2 % of the rows. `below` is the limit that a steady growth, which goes on, stays below; None
-    where there is no such growth. `due` is the size of the rises of which the next, which may be due, alone keeps the
-    series from being flat. `detectable` is the slowest leak that would have been seen in so much noise.
+    `rate` and `interval` are those of the leak, else of B; None if there are too few rows. `rise` is the rise of the
+    floor since the first 2 % of the rows. `below` is the limit if the series still grows steadily, but below it; else
+    None. `due` is the size of a rise if only the possible next one keeps the series from being flat. `detectable` is
+    the minimum detectable leak rate at this noise. All rates are in units per step.
     """
 
     verdict: VerdictName
@@ -59,8 +60,11 @@ def judge_growth(
     quanta: Interval,
     looks: Sequence[Look] = (),
 ) -> Growth:
-    """`values` has shape (n,), at even distances, none missing. `plateau` is the rise from which "flat" is called
-    "plateau"; `quanta` bounds the quantum; all in the unit of `values`.
+    """Judge the growth of `values`, shape (n,), at even distances, none missing. `limit` is the least bad growth per
+    step.
+
+    `plateau` is the rise from which "flat" is called "plateau"; `quanta` bounds the quantum; all in the unit of
+    `values`.
     """
     if len(values) < LEAST_ROWS:
         return Growth(verdict="inconclusive", unmet=too_few(len(values)))
@@ -71,16 +75,17 @@ def judge_growth(
     rise = series.windows.later.last_level - _start(values)
     leak = series.leak()
     if leak is not None:
-        found = _leak(leak, rise=rise, cycles=_given_back(looks, limit=limit))
+        growth = _leak(leak, rise=rise, cycles=_given_back(looks, limit=limit))
     else:
-        found = _no_leak(series, rise=rise, plateau=plateau)
-    return replace(found, detectable=series.detectable)
+        growth = _no_leak(series, rise=rise, plateau=plateau)
+    return replace(growth, detectable=series.detectable)
 
 
 def too_few(rows: int) -> str:
+    """Return the reason why a series of so few rows is not judged."""
     if not rows:
         return "no samples of memory or step times to judge"
-    return f"too few samples to judge: {rows}, and it takes {LEAST_ROWS}"
+    return f"too few samples to judge: {rows} of at least {LEAST_ROWS}"
 
 
 def _leak(pace: LeakRate, *, rise: float, cycles: bool) -> Growth:
@@ -89,22 +94,22 @@ def _leak(pace: LeakRate, *, rise: float, cycles: bool) -> Growth:
 
 
 def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
-    """Flat, plateau, or undecided."""
+    """Judge a series without a leak: flat, plateau, or undecided."""
     later = series.windows.later
-    found = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high), rise=rise)
+    flat = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high), rise=rise)
     excluded = _excluded(series)
     if excluded >= series.limit:
         verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
         due = series.quantum if excluded - _due(series) < series.limit else None
         fastest = max(excluded, _fastest(series))
-        return replace(found, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
+        return replace(flat, verdict=verdict, excluded=fastest, unmet=series.unmet or "", due=due)
     if later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
-        return replace(found, excluded=excluded, below=series.limit)
-    return replace(found, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
+        return replace(flat, excluded=excluded, below=series.limit)
+    return replace(flat, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
 
 
 def _excluded(series: SampledSeries) -> float:
-    """The slowest pace that is ruled out: what the trend, and the number of losses, allow, and one that may be due."""
+    """Return the lowest rate that is ruled out: the bound by trend and losses, plus an allocation that may be due."""
     later = series.windows.later
     highest = min(later.high, series.windows.highest_wide, series.highest_floor)
     if series.losses.possible:
@@ -113,29 +118,29 @@ def _excluded(series: SampledSeries) -> float:
 
 
 def _due(series: SampledSeries) -> float:
-    """The pace of one more allocation, which may be due, over B."""
+    """Return the rate over B of one more allocation, which may be due."""
     return series.quantum / series.windows.later.span
 
 
 def _fastest(series: SampledSeries) -> float:
-    """The fastest pace that any part of an undecided series allows: it may be the one at which it goes on."""
+    """Return the highest rate that any window of an undecided series allows, because the series may go on at it."""
     seen = series.windows
     trends = max(window.high for window in (seen.first, seen.earlier, seen.later))
     return max(trends, seen.highest_wide, series.losses.highest(alpha=ALPHA_COUNT) / series.steps_per_row)
 
 
 def _start(values: Floats) -> float:
-    """The floor of the first 2 % of the rows."""
+    """Return the floor of the first 2 % of the rows."""
     first = values[: max(1, len(values) // 50)]
     index = int(FLOOR * (len(first) - 1))
     return float(np.partition(first, index)[index])
 
 
 def _given_back(looks: Sequence[Look], *, limit: float) -> bool:
-    """Whether gc.collect at the looks returned the growth: then it is cyclic garbage that waits, and no leak.
+    """Whether gc.collect at the looks returned the growth, which is then uncollected cyclic garbage, not a leak.
 
-    It is given back if half of what grew since the look before is gone after the collection, and what stays after the
-    collections does not grow at the limit in each of the last two stretches.
+    The last collection must return GIVEN_BACK of the growth since the look before, and the memory that stays after
+    collections must grow by less than the limit in one of the last two intervals.
     """
     measured = [look for look in looks if look.rss_kib is not None and look.rss_before_kib is not None]
     if len(measured) < 2:

@@ -1,7 +1,7 @@
-"""Memory that comes back to a floor, again and again: saw-teeth of a collector, caches that are cleared, waves.
+"""The floor of memory that returns to it again and again: saw-teeth of a garbage collector, cleared caches, waves.
 
-What is not given back shows in the troughs alone. With teeth wider than the blocks of a line, the blocks show the
-teeth; the troughs still show the floor.
+Memory that is not returned shows in the troughs alone. If teeth are wider than the blocks of a trend, the block levels
+follow the teeth, but the troughs still follow the floor.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, block_levels
 from harness.model import Floats
 
 FEWEST = 3
+"""Minimum number of troughs for an upper bound of a leak."""
 FEWEST_TEETH = 5
-"""Troughs that show a leak, and not only how fast one might be."""
+"""Minimum number of troughs that prove a leak."""
 DEEP = 0.5
-"""Of the deepest fall that another is at least to count: what the young generation gives back is less."""
+"""Minimum depth of a fall, as a share of the deepest one: collections of the young generation are smaller."""
 PIECES = 64
+"""Blocks in which waves are sought."""
 RECENT = 0.75
-"""Of the rows after which the last trough must lie: what began after it would not show."""
+"""Share of the rows after which the last trough must lie: it does not show a leak that began later."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Floor:
-    """The floor at even places, `rows` apart, and how many troughs it is read from."""
+    """`levels` of the floor, shape (n,), at even places `rows` apart, and the number of `troughs` behind them."""
 
     levels: Floats
     rows: float
@@ -34,23 +36,23 @@ class Floor:
 
 
 def teeth_floor(values: Floats) -> Floor | None:
-    """The floor under saw-teeth, which fall at one go and never rise so: what wanders about does. None if there are
-    none. The trough of a tooth is its lowest row.
+    """Return the floor under saw-teeth, or None without any. Saw-teeth fall in one row and never rise so fast, unlike a
+    random walk. The trough of a tooth is its lowest row.
     """
     changes = np.diff(values)
     depth = -float(changes.min(initial=0.0)) * DEEP
     if depth <= 0 or float(changes.max()) >= depth:
         return None
     falls = np.flatnonzero(changes <= -depth) + 1
-    # Where memory did not climb as far in between, one fall took several rows: a program that ends is no saw.
+    # If memory did not climb as far in between, one fall took several rows: the end of a program is not a saw-tooth.
     climbs = np.maximum.reduceat(values, falls) - np.minimum.reduceat(values, falls)
     teeth = falls[np.append(climbs[:-1] >= depth, True)]
     return _floor(teeth, np.minimum.reduceat(values, teeth), rows=len(values))
 
 
 def wave_floor(values: Floats) -> Floor | None:
-    """The floor under waves: the lowest block of each stretch below the middle that is reached and left again. None if
-    there are too few.
+    """Return the floor under waves, or None with fewer than FEWEST. The trough of a wave is its lowest block in a
+    stretch below the middle that is entered and left again.
     """
     if len(values) < PIECES:
         return None
@@ -65,7 +67,7 @@ def wave_floor(values: Floats) -> Floor | None:
 
 
 def _floor(places: npt.NDArray[np.intp], troughs: Floats, *, rows: int) -> Floor | None:
-    """The line between the troughs, read off at as many even places as there are troughs, BLOCKS at most."""
+    """Interpolate the floor between the troughs, at as many even places as there are troughs, BLOCKS at most."""
     if len(places) < FEWEST or places[-1] < RECENT * rows:
         return None
     even = np.linspace(places[0], places[-1], min(len(places), BLOCKS))

@@ -1,9 +1,9 @@
-"""The straight line under a noisy series: block levels, and a trend by AR(1) feasible least squares. Pure numbers.
+"""The linear trend of a noisy series, by block levels and AR(1) feasible generalised least squares.
 
-A series is cut into BLOCKS blocks, each block becomes one level (a low percentile or the median), and the line is
-fitted to the levels. Neighbouring levels of a process's memory are not independent: they are nearly a random walk.
-The fit follows Perron and Yabu (2009): estimate the AR(1) coefficient, correct its bias, take it as 1 when it is near,
-and fit on quasi-differences, so that a random walk without drift is no trend.
+A series is cut into BLOCKS blocks, each block becomes one level (a low percentile or the median), and a line is fitted
+to the levels. Neighbouring levels of a process's memory are nearly a random walk. The fit follows Perron and Yabu
+(2009): estimate the AR(1) coefficient, correct its bias, take it as 1 if it is near, and fit on quasi-differences, so
+that a random walk without drift is not a trend.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from scipy.special import stdtrit
 from harness.model import Floats
 
 BLOCKS = 16
+"""Levels of a series. All other constants of the fit and of the windows are tuned to it."""
 FLOOR = 0.10
-"""The share of a block below its level: low, so that garbage-collector saw-teeth and spikes do not move it."""
+"""Quantile of a block that is its level. A higher one follows the saw-teeth of a garbage collector, and spikes."""
 TAKEN_BACK = -0.25
-"""The correlation of neighbouring differences halfway between a walk and noise."""
+"""Lag-1 autocorrelation of differences halfway between a random walk (0) and white noise (-1/2)."""
 BURST = 2
-"""Blocks that a burst is wide at most."""
+"""Maximum width of a burst, in blocks."""
 STANDS_OUT = 5.0
-"""Times the median difference of neighbouring levels that a burst is higher than both sides."""
+"""Minimum height of a burst over both sides, in median differences of neighbouring levels."""
 STAIRS_ENDED = 2
-"""Of the longest time between two changes that must pass without one before stairs are taken to have ended."""
+"""Time without a change after which stairs have ended, in longest times between two changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trend:
-    """A fitted line, in units of the series a step: `rate`, the one-sided bounds `low` and `high`, and `error`, its
-    standard error, for comparisons with other trends: the fit's, and no less than what the walk in the levels makes.
+    """A fitted line, in units of the series per step: `rate`, its one-sided bounds `low` and `high`, and its standard
+    `error` for comparisons with other trends: that of the fit, and no less than that of a random walk in the levels.
 
-    `count` is how many levels there are, `last_level` the last, `rise` what it is above the first, `first_rise` and
-    `second_rise` its parts up to and from the middle, `largest_step` the largest difference of neighbouring levels,
-    `span` the steps that the levels cover. `walk_error` is the standard error of the pace if the levels are a walk.
+    `count` is the number of levels, `last_level` the last one, `rise` its height above the first, `first_rise` and
+    `second_rise` the parts of the rise before and after the middle, `largest_step` the largest difference of
+    neighbouring levels, `span` the steps covered. `walk_error` is the standard error if the levels are a random walk.
     """
 
     rate: float
@@ -56,8 +57,8 @@ class Trend:
 
     @property
     def drift(self) -> float:
-        """How many of its own standard errors the mean difference of neighbouring levels is above zero: what speaks for
-        growth if the levels are a walk.
+        """The mean difference of neighbouring levels in its standard errors: a t statistic of growth if the levels are
+        a random walk.
         """
         pace = self.rise / (self.count - 1) * self.count / self.span
         if self.walk_error == 0:
@@ -66,9 +67,8 @@ class Trend:
 
 
 def block_levels(values: Floats, *, share: float, blocks: int = BLOCKS) -> Floats:
-    """The `share` quantile of each of `blocks` equal blocks; rows that do not fill them are left out at the start.
-
-    `values` has shape (n,), n >= blocks. Copies the series once.
+    """Return the `share` quantile of each of `blocks` equal blocks, shape (blocks,). Surplus rows at the start are left
+    out. `values` has shape (n,), n >= blocks, and is copied once.
     """
     per_block = len(values) // blocks
     rows = values[len(values) - per_block * blocks :].reshape(blocks, per_block)
@@ -77,8 +77,8 @@ def block_levels(values: Floats, *, share: float, blocks: int = BLOCKS) -> Float
 
 
 def without_bursts(levels: Floats) -> Floats:
-    """The levels without the peaks of up to BURST blocks that stand out: what a burst of work holds for a moment is no
-    growth. A series that only rises stays as it is.
+    """Return the levels without prominent peaks of up to BURST blocks (a morphological opening): the memory of a burst
+    of work is not growth. A series that only rises is unchanged.
     """
     padded = np.pad(levels, BURST, mode="edge")
     lowest = sliding_window_view(padded, BURST + 1).min(axis=1)
@@ -88,8 +88,8 @@ def without_bursts(levels: Floats) -> Floats:
 
 
 def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float, grain: float = 0.0) -> Trend:
-    """The line through `levels`, shape (n,), n >= 4, with one-sided bounds at `alpha`. `grain` is the amount in which
-    the series changes: the error is no less than one of them over the whole length.
+    """Fit a line to `levels`, shape (n,), n >= 4, with one-sided bounds at `alpha`. `grain` is the amount by which the
+    series changes: the error is at least one grain over the whole length.
     """
     slope, error, freedom = _slope(levels)
     steps = np.diff(levels)
@@ -113,7 +113,7 @@ def fit_trend(levels: Floats, *, steps_per_block: float, alpha: float, grain: fl
 
 
 def highest_walk(levels: Floats, *, steps_per_block: float, alpha: float) -> float:
-    """The upper bound at `alpha` of the pace of levels, shape (n,), n >= 3, that are a random walk with a drift."""
+    """Return the upper bound at `alpha` of the rate of `levels`, shape (n,), n >= 3, as a random walk with drift."""
     steps = np.diff(levels)
     count = len(steps)
     margin = -float(stdtrit(count - 1, alpha)) * float(steps.std(ddof=1)) / math.sqrt(count)
@@ -121,9 +121,8 @@ def highest_walk(levels: Floats, *, steps_per_block: float, alpha: float) -> flo
 
 
 def _walk_error(differences: Floats) -> float:
-    """The standard error of the mean difference by the variance that lasts (Newey and West, one lag), and as of a walk
-    unless differences take each other back: neighbours correlate by -1/2 if the levels are white noise, and not at all
-    if they are a walk.
+    """Return the standard error of the mean difference by the long-run variance (Newey and West, one lag). Unless the
+    lag-1 autocorrelation is clearly negative, as in white noise, it is no less than that of a random walk.
     """
     centred = differences - differences.mean()
     power, common = float(centred @ centred), float(centred[1:] @ centred[:-1])
@@ -132,11 +131,11 @@ def _walk_error(differences: Floats) -> float:
 
 
 def observed_quantum(values: Floats, *, least: float, most: float) -> float:
-    """The smallest frequent amount by which the series rises and never comes back, within [least, most].
+    """Return the smallest frequent amount by which the series rises and never falls back, within [least, most].
 
-    Frequent: a twentieth of the rises are no larger. A page is 4 KiB, a huge page 2,048. Changes in the first fiftieth
-    are those of a start. A series has the least quantum if it never rises so, if it does once and by more than `most`
-    (somebody allocated something), or if its stairs have ended.
+    Frequent means the 5 % quantile of these rises. A page has 4 KiB, a huge page 2,048. The first fiftieth of the rows
+    is ignored as the start. The quantum is `least` if there is no such rise, if there is one that exceeds `most` (an
+    allocation), or if the stairs have ended.
     """
     kept = np.minimum.accumulate(values[: len(values) // 50 : -1])[::-1]
     rises = np.diff(kept)
@@ -151,14 +150,14 @@ def observed_quantum(values: Floats, *, least: float, most: float) -> float:
 
 
 def _stairs_ended(places: npt.NDArray[np.intp], *, rows: int) -> bool:
-    """Whether nothing has changed since the last of several changes for much longer than ever between two of them:
-    stairs that go up at a steady pace would have had their next step.
+    """Whether the time since the last change exceeds STAIRS_ENDED times the longest time between two changes: steady
+    stairs would have had their next step.
     """
     return len(places) > 1 and rows - int(places[-1]) > STAIRS_ENDED * int(np.diff(places).max())
 
 
 def _slope(levels: Floats) -> tuple[float, float, int]:
-    """Slope a block, its standard error, degrees of freedom."""
+    """Return the slope per block, its standard error and the degrees of freedom."""
     count = len(levels)
     time = np.arange(count, dtype=np.float64)
     residuals = _residuals(levels, time)
@@ -173,7 +172,7 @@ def _slope(levels: Floats) -> tuple[float, float, int]:
 
 
 def unbent(differences: Floats) -> Floats:
-    """Differences of neighbouring levels without their mean and trend: of a smooth curve hardly anything is left."""
+    """Return differences of neighbouring levels without their mean and trend: a smooth curve almost vanishes."""
     return _residuals(differences, np.arange(len(differences), dtype=np.float64))
 
 
@@ -184,7 +183,7 @@ def _residuals(levels: Floats, time: Floats) -> Floats:
 
 
 def _memory(residuals: Floats) -> float:
-    """The AR(1) coefficient, corrected for its bias in short series; 1 when it cannot be told from 1."""
+    """Return the AR(1) coefficient, corrected for its bias in short series; 1 if it is within n**-0.5 of 1."""
     count = len(residuals)
     past = residuals[:-1]
     power = float(past @ past)
@@ -194,7 +193,7 @@ def _memory(residuals: Floats) -> float:
 
 
 def _quasi_differenced(levels: Floats, time: Floats, memory: float) -> tuple[float, float]:
-    """Least squares after removing the AR(1) part (Prais and Winsten): slope and its standard error."""
+    """Fit by least squares on quasi-differences (Prais and Winsten); return the slope and its standard error."""
     first = math.sqrt(1 - memory * memory)
     one = np.full(len(levels), 1 - memory)
     one[0] = first

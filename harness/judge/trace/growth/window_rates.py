@@ -1,9 +1,9 @@
-"""Does growth keep its pace? Trends of a series' windows, and tests that compare them.
+"""Trends in the windows of a series, and tests whether growth keeps its rate from one window to the next.
 
-The windows are A, the second quarter of the rows, and B, the second half; the first quarter is warm-up. What must be
-told from a steady pace: a buffer that fills and ends, a logarithm (B has half of A's pace), and growth by a power of
-time, which slows down for ever by the same law. That law shows in what came before: from one window to the next of a
-leak the pace stays the same although it fell before; of a power of time it goes on falling as it fell.
+Window A is the second quarter of the rows, B the second half; the first quarter is warm-up. A steady rate must be
+distinguished from a buffer that fills and ends, from a logarithm (B has half the rate of A), and from growth by a power
+of time, which slows down indefinitely by the same law. Earlier windows show that law: the rate of a leak stays constant
+after a fall; under a power law it goes on falling.
 """
 
 from __future__ import annotations
@@ -28,35 +28,36 @@ from harness.judge.trace.growth.trend_fit import (
 from harness.model import Floats
 
 START = 0.02
-"""Of the rows, which are those of a start."""
+"""Share of the rows that belong to the start of the program and are left out."""
 WIDE_BLOCKS = 6
+"""Blocks of `highest_wide`."""
 KEEPS = 0.78
-"""Of its pace in A that a leak has in B at least, and in the last quarter, however noisy it is."""
+"""Minimum ratio of a leak's rate in B, and in the last quarter, to that in A, however large the noise is."""
 KEEPS_CLEARLY = 0.93
-"""The same in B where the difference is clear: growth by the power .9 of time keeps as much."""
+"""The same for B if the difference is significant. Growth by the power 0.9 of time has this ratio."""
 KEEPS_CLEARLY_AT_LAST = 0.9
-"""The same in the last quarter: a law that slows down has slowed down further by then."""
+"""The same for the last quarter, by which a law has slowed down further."""
 KEEPS_FIRST = 0.75
-"""Of the first quarter's pace below which B's must be shown to be more than a slower and slower growth."""
+"""Ratio of B's rate to that of the first quarter below which a power law must be ruled out."""
 KEEPS_BEYOND = 0.85
-"""Of its pace in A where the first quarter was faster still, so that it may be slowing down by a law."""
+"""KEEPS for a series whose first quarter is faster than A, so that it may slow down by a law."""
 KEEPS_AT_LAST = 0.75
-"""Of the pace of all the rows that rough jumps have in the last quarter."""
+"""Minimum ratio of the rate in the last quarter to that of all the rows, for growth by rough jumps."""
 KEEPS_SETTLED = 0.9
-"""Of its pace in the window before that a leak has which was covered by a warm-up."""
+"""Minimum ratio of the rates in the last two quarters, for a leak that a warm-up covered."""
 KEEPS_SETTLED_LATE = 0.95
-"""The same in the last eighth of the rows, of the eighth before."""
+"""The same for the last two eighths."""
 CLEAR = 2.33
-"""Standard errors between two paces that differ; one normal variable in a hundred is larger."""
+"""Minimum difference of two rates, in standard errors: the 99 % quantile of the normal distribution."""
 CLEAR_SETTLED = 3.09
-"""The same for one in a thousand, by which a pace must be beyond a law of slowing down."""
+"""The 99.9 % quantile, by which a rate must exceed the power law."""
 FELL = 0.1
-"""Of the rise in B by which a steady fall before it makes the rise doubtful."""
+"""Minimum steady fall before B, as a share of the rise in B, that makes the rise doubtful."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """The trends of a series between fractions of its rows, each fitted when it is first asked for."""
+    """The trends of a series between fractions of its rows, each fitted on first use."""
 
     values: Floats
     steps_per_row: float
@@ -64,6 +65,7 @@ class Windows:
     quantum: float
 
     def between(self, begin: float, end: float) -> Trend:
+        """Return the trend between two fractions of the rows, over BLOCKS rows at least."""
         until = int(end * len(self.values))
         piece = self.values[min(int(begin * len(self.values)), until - BLOCKS) : until]
         floors = without_bursts(block_levels(piece, share=FLOOR))
@@ -77,7 +79,7 @@ class Windows:
 
     @cached_property
     def earlier(self) -> Trend:
-        """A."""
+        """The trend of window A."""
         return self.between(0.25, 0.5)
 
     @cached_property
@@ -90,25 +92,25 @@ class Windows:
 
     @cached_property
     def later(self) -> Trend:
-        """B."""
+        """The trend of window B."""
         return self.between(0.5, 1.0)
 
     @cached_property
     def highest_wide(self) -> float:
-        """The upper bound of the pace in A and B by a few wide blocks, which bursts and narrow waves do not move."""
+        """The upper bound of the rate over A and B from WIDE_BLOCKS blocks, robust to bursts and narrow waves."""
         piece = self.values[len(self.values) // 4 :]
         floors = block_levels(piece, share=FLOOR, blocks=WIDE_BLOCKS)
         return highest_walk(floors, steps_per_block=len(piece) // WIDE_BLOCKS * self.steps_per_row, alpha=self.alpha)
 
     @property
     def fell(self) -> bool:
-        """Whether memory fell steadily in a quarter of the first half, by enough to doubt the rise in B."""
+        """Whether memory fell steadily in a quarter of the first half, by FELL of the rise in B."""
         before = (self.between(0.0, 0.25), self.earlier)
         return any(quarter.high < 0 and -quarter.rise > FELL * self.later.rise for quarter in before)
 
     @property
     def keeps_pace(self) -> bool:
-        """Whether the growth goes on in B, up to its end, as it was in A, and does not only slow down gently."""
+        """Whether growth keeps the rate of A in B and at its end, and no law of slowing down explains it."""
         earlier, later, last = self.earlier, self.later, self.last
         if later.rate >= KEEPS_FIRST * self.first.rate or not self._slower(self.first, later):
             in_later = self._keeps(later, clearly=KEEPS_CLEARLY)
@@ -117,13 +119,13 @@ class Windows:
         return kept and _beyond_power_law(self.first, earlier, later, ratio=2.0, before=3.0)
 
     def error(self, window: Trend) -> float:
-        """The standard error of a window's pace, no less than the walk in A and B together makes it."""
+        """Return the standard error of a window's rate, no less than that of the random walk in A and B together."""
         return max(window.error, math.sqrt(self._walk / window.span))
 
     @cached_property
     def _walk(self) -> float:
-        """The variance a step of the walk in the floors of A and B together, of which those of one window tell little;
-        0 if their differences take each other back, as noise does.
+        """The variance per step of the random walk in the floors of A and B together, because one window has too few
+        floors; 0 if their differences are as negatively correlated as those of noise.
         """
         piece = self.values[len(self.values) // 4 :]
         blocks = 3 * BLOCKS
@@ -133,17 +135,17 @@ class Windows:
         return float(steps.var(ddof=2)) / (len(piece) // blocks * self.steps_per_row)
 
     def _keeps(self, window: Trend, *, clearly: float) -> bool:
-        """Whether a window keeps A's pace."""
+        """Whether a window keeps the rate of A."""
         kept = window.rate >= KEEPS * self.earlier.rate
         return kept and not (window.rate < clearly * self.earlier.rate and self._slower(self.earlier, window))
 
     def _slower(self, earlier: Trend, later: Trend) -> bool:
-        """Whether `later` is clearly slower."""
+        """Whether `later` is slower than `earlier` by CLEAR standard errors."""
         return earlier.rate - later.rate > CLEAR * math.hypot(self.error(earlier), self.error(later))
 
     @property
     def _keeps_roughly(self) -> bool:
-        """The same of growth by rough jumps, of which A shows too few: by the pace of all the rows."""
+        """Whether growth by rough jumps, of which A has too few, keeps the rate of all the rows."""
         overall = self.between(START, 1.0).rate
         return (
             self.later.rate >= KEEPS * overall
@@ -153,7 +155,7 @@ class Windows:
 
     @property
     def settled(self) -> bool:
-        """Whether the growth slowed down and then did no more: a leak that a warm-up had covered."""
+        """Whether the growth slowed down and then kept its rate: a leak that a warm-up had covered."""
         if min(self.third.low, self.last.low) <= 0:
             return False
         if self.last.rate >= KEEPS_SETTLED * self.third.rate:
@@ -165,10 +167,10 @@ class Windows:
 
 
 def _beyond_power_law(earlier: Trend, middle: Trend, later: Trend, *, ratio: float, before: float) -> bool:
-    """Whether `later` is clearly faster than by the power of time that leads from `earlier` to `middle`.
+    """Whether `later` is clearly faster than the power law through `earlier` and `middle` predicts.
 
-    By such a law a pace is proportional to a power of time: `before` is how many times later the middle of `middle` is
-    than that of `earlier`, `ratio` the same from `middle` to `later`.
+    Under such a law the rate is proportional to a power of time. `before` is the ratio of the centre times of `middle`
+    and `earlier`, `ratio` that of `later` and `middle`.
     """
     if earlier.rate <= 0 or middle.rate <= 0:
         return False

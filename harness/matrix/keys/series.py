@@ -1,4 +1,4 @@
-"""The shape of `series`: one kind for each way to name a history of images."""
+"""The shape of `series`: one kind for each way to specify a history of images."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from harness.matrix.fields import BY_FORM, Anything, Environment, Images, Names, Text, Truth, Variable, Versions
-from harness.matrix.shape.base import Shape
+from harness.matrix.keys.base import Shape
 
 
 class AnySeries(Shape):
     environment: Environment = {}
-    """Environment variables of these images, as a mapping or a list of NAME=value; {version} is filled in."""
+    """Environment variables of these images, as a mapping or a list of NAME=value; {version} is replaced by the
+    version."""
     entrypoint: Truth = True
     """false: start without the image's own entrypoint."""
 
 
 class TagRange(Shape):
-    """Tags asked of the registry whenever the file is read, sorted by the version in them."""
+    """Tags that the registry has whenever the file is read, sorted by the version in them."""
 
     match: Text
-    """What the tags look like; the version begins at the first wildcard (* ? [): "*-tf1-py3", "release-*"."""
+    """Pattern of the tags; the version begins at the first wildcard (* ? [): "*-tf1-py3", "release-*"."""
     from_: Annotated[Text | None, Field(alias="from")] = None
-    """The oldest version, itself included: "20.12"."""
+    """The oldest version, inclusive: "20.12"."""
     to: Text | None = None
-    """The newest version, and all that begins with it: "23.03"."""
+    """The newest version, including all that begin with it: "23.03"."""
 
 
 Tags = Annotated[
@@ -39,7 +40,7 @@ class Repository(AnySeries):
     repository: Text
     """The repository, without a tag: nvcr.io/nvidia/tensorflow."""
     tags: Tags
-    """The tags (or sha256 digests), oldest first; or which ones to ask the registry for."""
+    """The tags (or sha256 digests), oldest first; or a range of the registry's tags."""
 
 
 class Listed(AnySeries):
@@ -50,7 +51,7 @@ class Listed(AnySeries):
 
 
 class Built(AnySeries):
-    """One Dockerfile, built once a version."""
+    """One Dockerfile, built once per version."""
 
     build: Text
     """The folder of the Dockerfile, relative to the matrix file."""
@@ -68,7 +69,7 @@ class Installed(AnySeries):
     install: Names
     """Requirements to install, at least one with {version}: ["pandas=={version}", "numpy==1.26.4"]."""
     versions: Versions
-    """The versions, oldest first, or a range asked of the package index: ">=2.0,<2.3"."""
+    """The versions, oldest first, or a range of the package index: ">=2.0,<2.3"."""
     python: Text | None = None
     """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
     base: Text | None = None

@@ -1,7 +1,7 @@
-"""The figure of each level signal: which launches have one, and how it is had from a launch.
+"""Figures of the level signals: which launches have one, and how to compute it from a launch.
 
-A figure is compared between launches over what all of them have: steps up to the shortest launch, looks that all took.
-So each rule first sees all launches that may be compared (`prepare`), and then gives the figure of each.
+A figure covers only what all compared launches have: the steps up to the end of the shortest launch, and the looks that
+all of them took. Each rule therefore first sees all launches (`prepare`), and then gives the figure of each.
 """
 
 from __future__ import annotations
@@ -18,36 +18,38 @@ from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 Launches = Sequence[Sequence[Trial]]
 """The launches of each version, oldest version first."""
 Figure = Callable[[Trial], float | None]
-"""The figure of a launch, positive, in the unit of its signal; None if it has none."""
+"""Returns the figure of a launch, positive, in the unit of its signal; None if it has none."""
 WARM_UP = 0.25
-"""The share of the steps that is not compared."""
+"""Share of the steps, at the beginning, that is not compared."""
 TAIL = 0.99
+"""Quantile of the step times that the signal `tail` compares."""
 TAIL_ROWS = 100
-"""With fewer rows nobody can say what one step in a hundred takes."""
+"""Fewest rows from which that quantile can be estimated."""
 LATE = 0.125
-"""The share of a whole launch, at its end, in which it shows whether steps are slower late."""
+"""Share of a whole launch, at its end, that shows whether late steps are slower."""
 SHORT_SHARE = 0.5
+"""Share of the longest launch, or of the first look if that is earlier, that a launch must reach to be compared."""
 MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
-"""The level signals of which a figure of zero is one: no items; of others it means that nothing was told."""
+"""Level signals that may be zero (no items); for any other signal zero means that nothing was recorded."""
 NOTHING = 1e-9
-"""What stands for a figure of nothing, which has no logarithm: no items at all, a setup that took no time."""
+"""Stand-in for a figure of zero, which has no logarithm: no items at all, a setup that took no time."""
 EXACT = frozenset({"image_size"})
-"""The level signals whose figure no launch changes."""
+"""Level signals whose figure is the same in every launch."""
 SHORTEST_CPU_S = 0.2
-"""Less processor time than this in a launch is hardly told from what the agent itself takes."""
+"""Least processor seconds of a launch: less cannot be distinguished from what the agent itself takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRule:
-    """`usable` launches take part; `prepare` sees all of them and returns what gives the figure of one."""
+    """How a figure is computed: `usable` selects launches; `prepare` sees all of them and returns the `Figure`."""
 
     usable: Callable[[Trial, Steps], bool]
     prepare: Callable[[Launches], Figure]
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
-    """The launches of each version that take part in the comparison of the level signal `name`. One that is shorter
-    than the first look, and than half of the others, would leave nothing to compare.
+    """Return the launches of each version that take part in the comparison of the level signal `name`. Launches that
+    are too short (SHORT_SHARE) are left out: they would leave nothing to compare.
     """
     rule = RULES[name]
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in launches]
@@ -59,7 +61,7 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
 
 
 def figure_of(name: str, launches: Launches) -> Figure:
-    """What gives the figure of each of these launches, which are `usable`; the larger one is the worse."""
+    """Return what gives the figure of each of these launches, which are `usable`; a larger figure is worse."""
     figure, falls = RULES[name].prepare(launches), SIGNALS[name].falls
 
     def positive(trial: Trial) -> float | None:
@@ -80,13 +82,13 @@ def median_step_s(trace: Trace, common: int) -> float | None:
 
 
 def best_step_s(trace: Trace, common: int) -> float | None:
-    """The least of the block medians: a neighbour that takes the machine for a while does not move it."""
+    """Return the lowest block median, in seconds: a neighbour that loads the machine for a while does not change it."""
     settled = _settled(trace, "step_s", common)
     return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
 
 
 def common_steps(launches: Launches) -> int:
-    """The steps that all have."""
+    """Return the number of steps that all launches have."""
     return int(min((_last(trial.trace) for version in launches for trial in version), default=0))
 
 
@@ -94,8 +96,8 @@ def common_steps(launches: Launches) -> int:
 
 
 def is_clean(trial: Trial, steps: Steps) -> bool:
-    """Whether it made the steps that it was asked for. One that its time limit cut short would shorten the comparison
-    for all; a command that ended by itself made all that it has.
+    """Whether the trial made the steps that it was asked for. One that its time limit cut short would shorten the
+    comparison for all; a command that ended by itself made all of its steps.
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
@@ -103,18 +105,18 @@ def is_clean(trial: Trial, steps: Steps) -> bool:
 
 
 def has_step_times(trial: Trial) -> bool:
-    """Whether its rows are steps, and were timed."""
+    """Whether the rows of the trial are steps that were timed."""
     durations = None if trial.trace is None else trial.trace.column("step_s")
     return not trial.buffered and durations is not None and bool(np.isfinite(durations).any())
 
 
 def is_timed(trial: Trial, steps: Steps) -> bool:
-    """Whether its step times say something: the machine did not hold them down."""
+    """Whether the step times are usable: nothing on the machine disturbed them."""
     return is_clean(trial, steps) and not trial.disturbed and has_step_times(trial)
 
 
 def is_in_turn(trial: Trial, steps: Steps) -> bool:
-    """Whether its step times can be compared by rounds: launched in its turn."""
+    """Whether the step times can be compared by rounds: usable, and launched in turn."""
     return is_timed(trial, steps) and trial.pulled != "awaited"
 
 
@@ -123,7 +125,7 @@ def _is_whole(trial: Trial, steps: Steps) -> bool:
 
 
 def _is_warm(trial: Trial, steps: Steps) -> bool:
-    """Whether its files were in memory when it started; how it went on does not matter."""
+    """Whether the files were in memory at the start; how the trial went on does not matter."""
     return trial.measured and not trial.cold and not trial.disturbed and trial.pulled != "awaited"
 
 
@@ -135,7 +137,7 @@ def _is_measured(trial: Trial, steps: Steps) -> bool:
 
 
 def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launches], Figure]:
-    """A figure of the steps that all launches have."""
+    """Make the `prepare` of a figure over the steps that all launches have."""
 
     def prepare(launches: Launches) -> Figure:
         common = common_steps(launches)
@@ -150,7 +152,7 @@ def _tail_s(trace: Trace, common: int) -> float | None:
 
 
 def _late_ratio(trace: Trace, common: int) -> float | None:
-    """The median of the last eighth of the steps by that of the second quarter."""
+    """Return the median of the last eighth of the steps over that of the second quarter."""
     early = _between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
     late = _between(trace, "step_s", common * (1 - LATE), common)
     if min(len(early), len(late)) < BLOCKS:
@@ -160,7 +162,7 @@ def _late_ratio(trace: Trace, common: int) -> float | None:
 
 
 def _throughput(trace: Trace, common: int) -> float | None:
-    """Items a second."""
+    """Return the throughput, in items a second."""
     columns = [trace.column(name) for name in ("items", "step_s")]
     items, step_s = (None if column is None else _rows(trace, column, common * WARM_UP, common) for column in columns)
     if items is None or step_s is None:
@@ -171,11 +173,11 @@ def _throughput(trace: Trace, common: int) -> float | None:
 
 
 def _cpu(launches: Launches) -> Figure:
-    """Processor seconds a step, up to the last look that all launches took; none where launches take too little."""
+    """Processor seconds a step, up to the last look that all launches took; None if launches take too little."""
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    told = [each for trace in traces if (each := _told(trace, "cpu_s"))]
-    common = max(set.intersection(*map(set, told)), default=0) if told else 0
-    is_enough = bool(common) and float(np.median([each[common] for each in told])) >= SHORTEST_CPU_S
+    looked = [each for trace in traces if (each := _told(trace, "cpu_s"))]
+    common = max(set.intersection(*map(set, looked)), default=0) if looked else 0
+    is_enough = bool(common) and float(np.median([each[common] for each in looked])) >= SHORTEST_CPU_S
 
     def per_step(trial: Trial) -> float | None:
         cpu_s = None if trial.trace is None or not is_enough else _told(trial.trace, "cpu_s").get(common)
@@ -188,8 +190,8 @@ def _cpu(launches: Launches) -> Figure:
 
 
 def _peak_of(column: str, inside: str) -> Callable[[Launches], Figure]:
-    """The highest of a column, which tells of the ends of steps, and of what the looks tell of the peak inside them, up
-    to the last look that all these launches have.
+    """Make the `prepare` of a memory peak: the highest value of a column, which is sampled at the ends of steps, and of
+    the peaks inside steps that looks report, up to the last look that all these launches have.
     """
 
     def prepare(launches: Launches) -> Figure:
@@ -209,7 +211,7 @@ def _peak_of(column: str, inside: str) -> Callable[[Launches], Figure]:
 
 
 def _highest_of(*columns: str) -> Callable[[Launches], Figure]:
-    """The highest of the first of these columns that a launch has, over the steps that all have."""
+    """Make the `prepare` of the highest value, over the common steps, of the first column that a launch has."""
 
     def prepare(launches: Launches) -> Figure:
         common = common_steps(launches)
@@ -232,7 +234,7 @@ def _highest(trace: Trace, name: str, common: int) -> float | None:
 
 
 def _of_fact(name: str) -> Callable[[Launches], Figure]:
-    """What the agent said of the start."""
+    """Make the `prepare` of a figure that the agent reported about the start."""
 
     def prepare(launches: Launches) -> Figure:
         def told(trial: Trial) -> float | None:
@@ -245,7 +247,7 @@ def _of_fact(name: str) -> Callable[[Launches], Figure]:
 
 
 def _output(launches: Launches) -> Figure:
-    """Bytes a step, and no less than what counts: a figure of nothing has no ratio."""
+    """Bytes printed a step, and no less than the least amount that counts: a figure of zero has no ratio."""
 
     def bytes_a_step(trial: Trial) -> float | None:
         if trial.output_bytes is None or not trial.last_step:
@@ -273,7 +275,7 @@ RULES: Mapping[str, FigureRule] = {
     "output": FigureRule(usable=is_clean, prepare=_output),
     "image_size": FigureRule(usable=_is_measured, prepare=_image_size),
 }
-"""By the name of a level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
+"""Rules by the name of the level signal. `step_time` has a second figure, `best_step_s`, that must agree."""
 BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))
 
 
@@ -281,12 +283,12 @@ BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))
 
 
 def _settled(trace: Trace, name: str, common: int) -> Floats:
-    """The rows after the warm-up quarter of the steps that all launches have."""
+    """Return the rows after the warm-up quarter of the steps that all launches have."""
     return _between(trace, name, common * WARM_UP, common)
 
 
 def _between(trace: Trace, name: str, after: float, last: float) -> Floats:
-    """The rows that hold a number, of the steps after `after` up to `last`."""
+    """Return the finite rows of the steps after `after`, up to `last`."""
     values = trace.column(name)
     if values is None:
         return np.empty(0)
@@ -300,7 +302,7 @@ def _rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
 
 
 def _told(trace: Trace, name: str) -> Mapping[int, float]:
-    """By the step of a look, what it tells."""
+    """Return the values that looks report, by the step of the look."""
     return {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}
 
 

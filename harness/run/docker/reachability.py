@@ -1,4 +1,4 @@
-"""Reaching an engine: bounded in time, noticed when it is lost, and told in words that say what to do."""
+"""Connecting to an engine: limited in time, with keep-alive to notice its loss, and with a remedy for each failure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import docker
 
 REACHED_S = 20.0
-"""The most that opening a connection may take: an SSH server that is silent would hold us for ever."""
+"""Time limit for opening a connection, in seconds: without it, a silent SSH server would block for ever."""
 KEEPALIVE_S = 10
+"""Interval of the keep-alive probes in seconds; the connection is lost after three without an answer."""
 SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -46,7 +47,7 @@ REMEDIES = {
     ),
     r"(?i)name or service not known|name resolution|nodename nor servname": "no machine of that name is known here",
     r"SSH-\d": "an SSH server answers there; that is `engine: ssh://…`",
-    r"404 Client Error": "what answers there is no Docker Engine; see address, port and http_proxy",
+    r"404 Client Error": "what answers there is not a Docker Engine; check address, port and http_proxy",
     r"API versions below|has API version": "it is too old; Docker Engine 19.03 or later is needed (API 1.40)",
 }
 
@@ -54,7 +55,7 @@ T = TypeVar("T")
 
 
 def remedy(error: BaseException, *, address: str) -> str:
-    """What to do about an engine that could not be reached."""
+    """Return what to do about an engine that could not be reached."""
     told = " ".join(str(each) for each in _chain(error))
     for pattern, text in REMEDIES.items():
         if re.search(pattern, told):
@@ -65,13 +66,13 @@ def remedy(error: BaseException, *, address: str) -> str:
 
 
 def cause(error: BaseException) -> str:
-    """The innermost reason in a few words: what the SDK wraps around it says nothing."""
+    """Return the innermost reason in a few words: the SDK's wrappers around it add nothing."""
     inner = _chain(error)[-1]
-    if isinstance(inner, ssl.SSLError):  # its number is none of the system's
+    if isinstance(inner, ssl.SSLError):  # its errno is not an error number of the system
         return str(inner.reason or inner)
     if isinstance(inner, OSError) and inner.errno is not None and inner.errno > 0:
         return os.strerror(inner.errno)
-    if isinstance(inner, OSError) and inner.strerror:  # of a name's resolution, or of several addresses
+    if isinstance(inner, OSError) and inner.strerror:  # a failed name resolution, or several addresses
         return str(inner.strerror)
     return " ".join(str(inner).split())[:160] or type(inner).__name__
 
@@ -84,14 +85,15 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def in_time(make: Callable[[], T], *, seconds: float = REACHED_S) -> T:
-    """What `make` returns or raises; TimeoutError when it takes too long. Then its thread ends with this process."""
+    """Return or raise what `make` does; raise TimeoutError if it takes longer than `seconds`. Its thread, a daemon,
+    then lives on until this process ends."""
     results: list[T] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
             results.append(make())
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             errors.append(error)
 
     thread = threading.Thread(target=work, daemon=True)
@@ -105,7 +107,7 @@ def in_time(make: Callable[[], T], *, seconds: float = REACHED_S) -> T:
 
 
 def keep_alive(client: docker.DockerClient) -> None:
-    """Have the kernel notice within half a minute that the other machine is gone, whatever call waits for it."""
+    """Make the kernel notice within half a minute that the other machine is gone, whichever call is waiting for it."""
     for adapter in client.api.adapters.values():
         if (manager := getattr(adapter, "poolmanager", None)) is not None:  # tcp
             manager.connection_pool_kw["socket_options"] = SOCKET_OPTIONS

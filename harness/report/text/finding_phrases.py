@@ -1,4 +1,4 @@
-"""What is wrong, how much, and since when: the phrases of which sentences about findings are made."""
+"""The phrases that make up sentences about findings: what is wrong, how much, and since when."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
 
 
 def when(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
-    """`since 6.3.0 (fixed in 6.3.2)`: never more than is known of `versions`, oldest first."""
+    """Return when it begins and ends, as far as that is known: `since 6.3.0 (fixed in 6.3.2)`.
+
+    `versions` are those of the series, oldest first.
+    """
     end = fixed(bounds, versions)
     if bounds.begins is None:
         return f"up to {version(versions[bounds.seen])}{end}"
@@ -22,14 +25,14 @@ def when(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
     if last < 0:
         return f"in every version from {name}, the oldest{' that can be judged' if first else ''}{end}"
     if bounds.gradual:
-        return f"little by little from {version(versions[last])} to {name}{end}"
+        return f"gradually from {version(versions[last])} to {name}{end}"
     if first - last > 1:
         return f"since a version after {version(versions[last])}, {name} at the latest{end}"
     return f"since {name}{end}"
 
 
 def fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
-    """` (fixed in 6.3.2)`, or "" of what lasts."""
+    """Return ` (fixed in 6.3.2)`; "" if no version fixes it."""
     if bounds.ends is None:
         return ""
     last, first = bounds.ends
@@ -40,7 +43,7 @@ def fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
 
 
 def verb(same: Sequence[Finding], size: str) -> str:
-    """`leaks 7.8 KiB a step`: findings of one kind, and the size of them all."""
+    """Return the verb for findings of one kind, with their common size: `leaks 7.8 KiB a step`."""
     finding = same[0]
     if finding.metric == "outcome":
         said = " or ".join(dict.fromkeys(_FAILS.get(one.verdict, "fails") for one in same))
@@ -56,14 +59,14 @@ def verb(same: Sequence[Finding], size: str) -> str:
 
 
 def again(finding: Finding, size: str) -> str:
-    """The same after its verb was told already: `2.8 KiB a step`."""
+    """Return the short form after a clause with the same verb: `2.8 KiB a step`."""
     if finding.metric == "memory" and size:
         return size
     return f"again ({size})" if size and finding.verdict not in ("slowdown", "nan") else "again"
 
 
 def more(size: str, before: str) -> str:
-    """The size of what made something worse that was bad already: `0.68 KiB a step instead of 0.12`."""
+    """Return the size of a fault that got worse: `0.68 KiB a step instead of 0.12`."""
     if not size or not before:
         return f"a further {size}" if size else ""
     return f"{size} instead of {_without_end(before, size)}"
@@ -73,9 +76,9 @@ def more(size: str, before: str) -> str:
 
 
 def sizes(effects: Sequence[Effect]) -> str:
-    """The effects of the same finding in several places or versions: one figure, or from the least to the most.
+    """Return the size of one finding over several places or versions: one figure, or the least to the most.
 
-    Rates whose intervals meet are one.
+    Rates whose intervals overlap count as one figure, the first.
     """
     if not effects:
         return ""
@@ -89,7 +92,7 @@ def sizes(effects: Sequence[Effect]) -> str:
 
 
 def _without_end(text: str, other: str) -> str:
-    """Without the words that both end with."""
+    """Return `text` without the last words that it shares with `other`."""
     parts, others = text.split(), other.split()
     while len(parts) > 1 and parts[-1:] == others[-1:]:
         parts, others = parts[:-1], others[:-1]
@@ -105,7 +108,7 @@ def _is_rate(effect: Effect) -> bool:
 
 
 def size(effect: Effect) -> str:
-    """`7.8 KiB a step`, `1 file a step`, `50 % more`, `5.62 times`, `38 % of launches`; "" of what always fails."""
+    """Return `7.8 KiB a step`, `1 file a step`, `50 % more`, `5.62 times`, `38 % of launches`; "" for all launches."""
     if effect.unit == "ratio":
         return _ratio(effect.value)
     if effect.unit == "failures":

@@ -1,7 +1,7 @@
-"""One question over HTTP, with bounds on everything: time, size, redirects, attempts.
+"""HTTP requests with bounds on time, size, redirects and attempts.
 
-`requests` brings proxies and certificates of the environment. What it would do by itself and must not: follow redirects
-with credentials, take a login from ~/.netrc, wait for ever, read for ever.
+`requests` provides proxies and certificates of the environment. It must not do what it does by default: follow
+redirects with credentials, take a login from ~/.netrc, wait for ever, or read for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import urllib3
 from harness.registry.errors import Fleeting, RegistrySilent, RegistryTrouble
 
 Pause = Callable[[float], object]
-"""Waits so many seconds; with 0 it only looks whether to stop. May raise Interrupted."""
+"""Waits for a number of seconds; with 0 it only checks whether to stop. May raise Interrupted."""
 
 BUSY = frozenset({429, 500, 502, 503, 504})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -31,8 +31,9 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeLimits:
-    """`socket_s`: between two packets; `answer_s`: for a whole answer. A registry that asks for a longer pause than
-    `most_pause_s` is not waited for."""
+    """`socket_s` is the limit between two packets, `answer_s` that of a whole answer. A registry that asks for a longer
+    pause than `most_pause_s` is not waited for.
+    """
 
     socket_s: float = 10.0
     answer_s: float = 60.0
@@ -50,8 +51,9 @@ class Response:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """`authorization` goes to the origin of `url` only. `verify`: False, or a file with the authorities to trust.
-    `is_whole`: whether what arrived is all of an answer, as far as can be seen."""
+    """One request. `authorization` goes to the origin of `url` only. `verify` is False, or a file with the authorities
+    to trust. `is_whole` checks whether an answer is complete, as far as can be seen.
+    """
 
     url: str
     method: str = "GET"
@@ -63,14 +65,14 @@ class Question:
 
 
 class _Session(requests.Session):
-    """Does not look where an answer leads: even unasked, requests prepares to go there."""
+    """A session that never looks at redirects: even with redirects off, requests prepares to follow them."""
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         return None
 
 
 class Exchange:
-    """Asks, and counts what was asked. One question at a time."""
+    """Sends requests one at a time, and counts them."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Exchange:
         self._session = _Session()
 
     def ask(self, question: Question) -> Response:
-        """The answer, whatever its status; a busy registry is asked again. Raises RegistryTrouble, RegistrySilent."""
+        """Return the answer, whatever its status; retry a busy registry. Raises RegistryTrouble or RegistrySilent."""
         host = host_of(question.url)
         pause_s = trouble = None
         for attempt in range(self._patience.attempts):
@@ -106,12 +108,12 @@ class Exchange:
         raise RegistrySilent(f"{host}: {trouble} ({self._patience.attempts} attempts); try again later")
 
     def _theirs_s(self, answer: Response) -> float:
-        """The time of who answers, whose clock may not be ours; ours if it does not tell."""
-        told_s = _date_s(answer.headers.get("Date", ""))
-        return self._now_s() if told_s is None else told_s
+        """Return the time of the server, whose clock may differ from ours; our time if it sends none."""
+        date_s = _date_s(answer.headers.get("Date", ""))
+        return self._now_s() if date_s is None else date_s
 
     def _follow(self, question: Question) -> Response:
-        """The answer behind all redirects. A store of blobs has a signature in the address, and no need of ours."""
+        """Return the answer after all redirects. Our authorization stays at the first origin: blob stores sign URLs."""
         url = question.url
         for _ in range(MOST_REDIRECTS):
             same = origin(url) == origin(question.url)
@@ -124,7 +126,7 @@ class Exchange:
         raise RegistryTrouble(f"{host_of(question.url)}: leads from one address to the next without end")
 
     def _bounded(self, question: Question, *, url: str, authorization: str | None) -> Response:
-        """One request in a thread of its own: one that trickles is given up, and a stop is not kept waiting."""
+        """Make one request in its own thread: a slow answer can be abandoned, and an interrupt is not delayed."""
         outcome: list[Response | Exception] = []
         done = threading.Event()
 
@@ -141,12 +143,12 @@ class Exchange:
         while not done.wait(POLL_S):
             self._pause(0)
             if time.monotonic() > ends_s:
-                self._session = _Session()  # the other one is still in use by what we gave up
+                self._session = _Session()  # the abandoned request still uses the old one
                 raise Fleeting(f"has not finished its answer in {self._patience.answer_s:.0f} s")
-        found = outcome[0]
-        if isinstance(found, Response):
-            return found
-        raise _explained(found, host_of(url)) from None
+        answer = outcome[0]
+        if isinstance(answer, Response):
+            return answer
+        raise _explained(answer, host_of(url)) from None
 
     def _request(self, question: Question, *, url: str, authorization: str | None) -> Response:
         headers = {"User-Agent": "harness", **question.headers}
@@ -166,7 +168,7 @@ class Exchange:
 
 
 def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Without this, requests would look for a login in ~/.netrc."""
+    """Return the request unchanged. Without this hook, requests would look for a login in ~/.netrc."""
     return request
 
 
@@ -181,7 +183,7 @@ def _body(response: requests.Response) -> bytes:
 
 
 def _explained(error: Exception, host: str) -> Exception:
-    """The errors of requests hold addresses with what may be secret in them: only their kind is told."""
+    """Convert an error of requests. Its text may hold an address with secrets, so only its type is reported."""
     if isinstance(error, requests.exceptions.SSLError):
         return RegistryTrouble(
             f"{host}: its certificate is not trusted; put its authority's into /etc/docker/certs.d/{host}/ca.crt, "
@@ -201,12 +203,12 @@ def _explained(error: Exception, host: str) -> Exception:
 def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
-    except ValueError:  # no address at all
+    except ValueError:  # not a URL
         return ""
 
 
 def may_lead(asked: str, url: str) -> bool:
-    """Whether one address may lead to another: never out of the web, nor from a safe one to one that is not."""
+    """Whether one address may redirect to another: only to https, or to the scheme that the request had."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.scheme in ("https", urlsplit(asked).scheme)
@@ -215,7 +217,7 @@ def may_lead(asked: str, url: str) -> bool:
 
 
 def retry_after_s(text: str, *, now_s: float) -> float | None:
-    """Seconds, from either form of Retry-After; None if it says nothing."""
+    """Return the seconds of either form of Retry-After; None if it has neither."""
     if text.strip().isdecimal():
         return float(text)
     date_s = _date_s(text)
@@ -230,11 +232,11 @@ def _date_s(text: str) -> float | None:
 
 
 def host_of(url: str) -> str:
-    """`nvcr.io`, `localhost:5000`: without user, password, path and query."""
+    """Return the host of a URL (`nvcr.io`, `localhost:5000`), without user, password, path and query."""
     return urlsplit(url).netloc.rpartition("@")[2] or "the registry"
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Whom an `Authorization` header is for."""
+    """Return the origin of a URL, which an `Authorization` header belongs to."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)

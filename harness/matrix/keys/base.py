@@ -1,4 +1,4 @@
-"""What all mappings of the file have in common."""
+"""The base of all mappings in the file."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from harness.judge.comparison.aa_noise import floor, pooled
 from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes, noise_of, visible, wants_round
-from harness.judge.history.precision import too_wide
+from harness.judge.history.enough_rounds import too_wide
 from harness.model import Change, Limits, Noise, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_block, trial_of
 

@@ -1,0 +1,54 @@
+"""The minimum detectable effect of a comparison: the smallest change of a version that would have shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from harness.judge.comparison import aa_noise as noises
+from harness.judge.comparison.compared import Compared
+from harness.judge.comparison.equivalence import acquitted
+from harness.judge.comparison.round_effects import spread_within, without_rounds
+from harness.judge.comparison.round_tables import (
+    RoundTable,
+)
+from harness.judge.history.changepoints.detectable_change import least_found
+from harness.judge.history.changepoints.segmentation import spread_beside
+from harness.judge.history.level_changes import share_of, strictest
+from harness.model import LEVELS, Limits, Noise
+
+
+def visible(
+    compared: Compared, *, limits: Limits, noise: Noise | None = None, blocks: int = 1
+) -> Mapping[str, float] | None:
+    """Return, by metric, the minimum detectable effect: the smallest relative change of a version that would have
+    shown.
+
+    It uses all versions and rounds together, and is never below the lane's own A/A noise. A metric that was not
+    compared is left out; None if none was. For step times that the equivalence test cleared, it is the test's bound.
+    """
+    seen: dict[str, float] = {}
+    for metric in compared_limits(limits):
+        table = compared.tables.get(metric)
+        least = None if table is None else least_detectable(metric, table, noise=noise, blocks=blocks)
+        if table is not None and least is not None:
+            seen[metric] = share_of(metric, max(least, noises.floor(noise, metric, rounds=len(table.values))))
+    most = acquitted(compared.launches, limit=limits.step_time)
+    if most is not None:
+        seen["step_time"] = math.expm1(most)
+    return seen or None
+
+
+def compared_limits(limits: Limits) -> Mapping[str, float]:
+    """Return the limits of all level signals that are compared between versions."""
+    known = {name: limits.of(name) for name in LEVELS}
+    return {name: limit for name, limit in known.items() if limit is not None}
+
+
+def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, blocks: int) -> float | None:
+    """Return the minimum detectable effect of a table, a log. A small table is helped by the lane's known noise."""
+    own = spread_within(without_rounds(table.values))
+    if own is None:
+        return None
+    spread = spread_beside(own, noises.spread_of(noise, name), versions=len(table.positions))
+    return least_found(table.values, spread=spread, alpha=strictest(name, blocks=blocks))

@@ -1,0 +1,110 @@
+"""Whether a comparison has enough rounds, or takes another one.
+
+Rounds stop when the difference of two versions is known precisely enough, whatever it is: stopping at a small p-value
+would find changes where there are none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from harness.judge.comparable import set_apart
+from harness.judge.comparison.equivalence import acquitted
+from harness.judge.comparison.round_tables import (
+    FEWEST_ROUNDS,
+    WANTED_ROUNDS,
+    RoundTable,
+    level_columns,
+    level_table,
+    rounds_in_common,
+    step_time_launches,
+)
+from harness.judge.history.detectable_effect import compared_limits, least_detectable
+from harness.judge.history.level_changes import log_of, share_of
+from harness.model import SIGNALS, Limits, Noise, Steps, Trial, Trials
+
+ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
+"""Level signals for which rounds are added even if the matrix gives them no limit."""
+
+
+def wants_round(
+    trials: Sequence[Sequence[Trial]],
+    *,
+    limits: Limits,
+    steps: Steps,
+    trials_asked: Trials,
+    noise: Noise | None = None,
+    blocks: int = 1,
+) -> str | None:
+    """Return why one more round of all compared versions should run, or None.
+
+    `trials` are those of one block, oldest version first; its scenario has so many `blocks`. Versions that did not run
+    or have no trace do not count. None also if a compared version has had all its launches: rounds without it would add
+    nothing.
+    """
+    alike, _ = set_apart(trials)
+    for metric, limit in _asking(limits).items():
+        if metric == "step_time" and acquitted(step_time_launches(alike, steps=steps), limit=limit) is not None:
+            continue
+        lacking = _too_few(metric, alike, steps=steps, asked=trials_asked) if metric in ALWAYS_ASKING else None
+        if lacking is not None:
+            return lacking
+        table = level_table(metric, alike, steps=steps)
+        if table is None or any(len(trials[place]) >= trials_asked.most for place in table.positions):
+            continue
+        reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise, blocks=blocks)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
+    """Return why a round has to be made up for: a version is missing from one, because it was interrupted, its launch
+    was disturbed, or images were waited for.
+
+    None if no round has every version and nothing waited: some were added on another day, and the user decides
+    (--fresh).
+    """
+    wanted = min(WANTED_ROUNDS, asked.least)
+    common = rounds_in_common(trials, metric, steps=steps)
+    if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
+        return None
+    waited = metric == "step_time" and wanted >= FEWEST_ROUNDS and _waited(trials)
+    if not common and not waited:
+        return None
+    return f"only {common} of {wanted} rounds have the {SIGNALS[metric].title} of every version"
+
+
+def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
+    """Whether the steps of some version seem slower late in a launch than those of others. Only whole launches can
+    settle that, as launches that stop early do not get there.
+    """
+    limit = limits.of("late_step_time")
+    columns = level_columns("late_step_time", trials, steps=steps)
+    means = [float(np.log(list(column.values())).mean()) for column in columns.values() if column]
+    return limit is not None and len(means) > 1 and max(means) - min(means) > math.log1p(limit)
+
+
+def _waited(trials: Sequence[Sequence[Trial]]) -> bool:
+    return any(trial.pulled == "awaited" for each in trials for trial in each)
+
+
+def too_wide(
+    metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, blocks: int = 1
+) -> str | None:
+    """Return why a comparison takes another round, of `most` in all, or None. Its scenario has `blocks` blocks."""
+    width = least_detectable(metric, table, noise=noise, blocks=blocks)
+    if width is None or len(table.values) >= most or width <= log_of(metric, limit):
+        return None
+    if math.exp(float(table.values.mean())) * math.expm1(width) <= SIGNALS[metric].least:
+        return None
+    return f"{SIGNALS[metric].title} is known to ±{share_of(metric, width):.1%}, and the limit is {limit:.1%}"
+
+
+def _asking(limits: Limits) -> Mapping[str, float]:
+    """Return the limits of signals for which rounds are added: those that the matrix limits, and ALWAYS_ASKING."""
+    given = ALWAYS_ASKING | {name for name, _ in limits.others}
+    return {name: limit for name, limit in compared_limits(limits).items() if name in given}
