@@ -1,7 +1,7 @@
 """Redaction: removes home folders, credentials and names of machines from texts that others may read.
 
-The texts come from images and copied files, so the work must grow with their length and no faster: no pattern here may
-begin again inside what it has already gone through.
+The texts come from images and copied files, so the work grows linearly with their length: no pattern here starts again
+inside what it has already matched.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _show(error: click.ClickException) -> None:
-    """Print a wrong call. It names what was given: a file's name may contain escape sequences."""
+    """Print a usage error without the control characters that a file's name may hold."""
     shown = io.StringIO()
     error.show(file=shown)
     with suppress(OSError):

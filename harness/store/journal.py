@@ -24,8 +24,7 @@ from typing import Any
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
-from harness.store.atomic_files import write_atomically, write_in
-from harness.store.regular_files import folder_in
+from harness.store.safe_files import folder_in, write_atomically, write_below
 from harness.store.trial_json import read_trial, trial_files, trial_to_json
 
 
@@ -60,7 +59,7 @@ class RunDirectory:
         return self.path.name
 
     def write(self, name: str, text: str | bytes) -> Path:
-        write_in(self.path, name, text)
+        write_below(self.path, name, text)
         return self.path / name
 
     def folder(self, name: str) -> Path:

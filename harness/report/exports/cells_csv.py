@@ -71,7 +71,9 @@ def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _harmless(value: Any) -> Any:
-    """Clean text, and put an apostrophe before what a spreadsheet would take for a formula, also in wide letters."""
+    """Return the value as a cell. Text that a spreadsheet would take for a formula, also one with a wide equals sign,
+    gets an apostrophe.
+    """
     if not isinstance(value, str):
         return value
     text = plain(value)

@@ -72,9 +72,8 @@ def _notes(recipe: Recipe) -> Iterator[str]:
 
 
 def _end_mark(script: str) -> str:
-    """Return an end mark for a here-document: a line that the script does not have, whatever bytes a shell drops.
-
-    Nobody can write it into a script, because it is a hash of the whole script.
+    """Return an end mark for a here-document that the script cannot contain: its author would need to know the hash of
+    the whole script beforehand.
     """
     return f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}"
 

@@ -13,9 +13,8 @@ COUNTED = ("step", *GROWTHS, "sockets", "pipes")
 
 
 class Samples:
-    """Collects chunks as they arrive, and returns a Trace of all of them.
-
-    Each chunk is more than twice as long as the next, so rows that arrive one by one take no more memory than together.
+    """Collects chunks as they arrive, and returns a Trace of all of them. Each chunk is more than twice as long as the
+    next one, so rows that arrive one by one take no more memory than together.
     """
 
     def __init__(self, *, last_step: float) -> None:
