@@ -24,7 +24,6 @@ from harness.cli.common import say
 from harness.errors import HarnessError
 from harness.report.text.clean import readable
 
-"""Exit code of an unexpected exception: a bug of the harness."""
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
     "doctor": ("doctor:doctor", "check the hosts, and which image can run where, before a sweep"),

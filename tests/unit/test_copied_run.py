@@ -20,11 +20,12 @@ from harness.errors import InfrastructureError, UsageError
 from harness.flows import diff as diff_flow
 from harness.flows.parts.lookup import find_cell, open_run
 from harness.flows.repro import recipe
-from harness.model import Build, Lane, Pull, Series
+from harness.model import Build, Lane, Pull, Series, measured
 from harness.report.issue import repro_script
 from harness.report.issue.repro_script import shell
 from harness.store import inputs, json_files, read_trial, watch_state
 from harness.store.saved_run import StoredRun
+from harness.traces import histories, reading
 from tests.unit import stored_run
 from tests.unit.report import build
 
@@ -208,6 +209,23 @@ def test_what_a_watch_remembers_is_a_regular_file(tmp_path: Path, kind: str) -> 
     KINDS[kind](tmp_path / watch_state.FILE, other)
     with pytest.raises(InfrastructureError, match=r"watch\.json: cannot be read: (not a regular file|a link)"):
         watch_state.remembered(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"{json_files.MOST_BYTES >> 20} MiB and {json_files.MOST_VALUES:,} values each",
+        f"{measured.MOST_ROWS:,} rows, {measured.MOST_COLUMNS} columns, {measured.MOST_VALUES:,} samples (rows",
+        f"in `inputs/` | {inputs.MOST_BYTES >> 20} MiB |",
+        f"a Dockerfile | {inputs.MOST_DOCKERFILE_BYTES >> 20} MiB |",
+        f"`watch.json` | {watch_state.MOST_BYTES >> 20} MiB |",
+        f"a trace | {reading.MOST_BYTES >> 30} GiB; as JSON {json_files.MOST_VALUES:,} values |",
+        f"{histories.MOST_BYTES >> 20} MiB, {histories.MOST_VERSIONS:,} versions, {histories.MOST_ROUNDS:,} rounds",
+    ],
+)
+def test_the_page_tells_the_limits_of_the_program(told: str) -> None:
+    """A number that is not the program's own would be a false promise."""
+    assert told in (Path(__file__).parents[2] / "docs/safety.md").read_text()
 
 
 # ---------------------------------------------------------------- what is asked, and started
