@@ -81,8 +81,8 @@ def test_an_image_that_lies_does_not_hold_up_a_look_at_the_room(
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        (FOR_EVER, "the question for its GPUs printed more than 256 KiB"),
-        (SILENT, "the question for its GPUs did not end within 2 s"),
+        (FOR_EVER, "the GPUs could not be asked: the probe printed more than 256 KiB"),
+        (SILENT, "the NVIDIA driver did not answer within 2 s"),
         ("exit 3", "the GPUs could not be asked; the probe said: nothing"),
         ('echo \'{"gpus": [{"uuid": "x", "name": "y", "index": 1e999}]}\'', "the GPUs could not be asked"),
     ],
@@ -90,7 +90,7 @@ def test_an_image_that_lies_does_not_hold_up_a_look_at_the_room(
 def test_an_image_that_lies_does_not_hold_up_the_question_for_gpus(
     client: docker_sdk.DockerClient, hostile: Make, monkeypatch: pytest.MonkeyPatch, script: str, says: str
 ) -> None:
-    monkeypatch.setattr(gpu_probe, "PROBE_S", 2.0)
+    monkeypatch.setattr(gpu_probe, "PROBE_S", 2)
     bad = hostile(script)
     monkeypatch.setattr(gpu_probe, "_with_python", lambda *_: iter([(bad, "python3")]))
     access: Any = NoGpus()

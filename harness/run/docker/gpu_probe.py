@@ -90,8 +90,11 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
         try:
             with _container(client, access, image_id=image_id, python=python) as container_id:
                 return helpers.printed(client, container_id, limit_s=PROBE_S, beat=lambda: say("asking for its GPUs"))
+        except helpers.TooLate as error:
+            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, restart that machine"
+            raise InfrastructureError(f"{place}: {text}") from error
         except helpers.Unfinished as error:
-            text = f"the question for its GPUs {error}; see `nvidia-smi` there, restart that machine"
+            text = f"the GPUs could not be asked: the probe {error}; is its image what it should be?"
             raise InfrastructureError(f"{place}: {text}") from error
         except APIError as error:
             said = explanation(error)

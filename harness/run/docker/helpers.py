@@ -27,6 +27,10 @@ class Unfinished(Exception):
     """A helper took too long, or printed too much; the text says which."""
 
 
+class TooLate(Unfinished):
+    """It took too long."""
+
+
 @contextlib.contextmanager
 def created(
     client: docker.DockerClient,
@@ -80,7 +84,7 @@ def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, b
     def in_time() -> None:
         beat()
         if time.monotonic() > until_s:
-            raise Unfinished(f"did not end within {limit_s:.0f} s")
+            raise TooLate(f"did not end within {limit_s:.0f} s")
 
     with started(client, container_id, beat=in_time) as stream:
         for chunk in read_stream(stream):
