@@ -23,7 +23,7 @@ from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress import plain_progress
 from harness.schedule import compatibility
-from tests.contract.context import BASE
+from tests.contract.world import BASE
 from tests.integration.conftest import Harness
 from tests.lab.daemon import until
 from tests.lab.proxy import Fault, Way, way_to
