@@ -18,6 +18,7 @@ def run(root: Path, python: str, *command: str, answer: str = "go", **job: Any) 
         return agent.finish(answer)
 
 
+@pytest.mark.smoke
 def test_steps_are_counted_on_the_output(tmp_path: Path, python: str) -> None:
     shell = STEPS.format(count=8, pause=0.03)
     told = run(tmp_path, python, "sh", "-c", shell, step_pattern=r"^step \d+$", looks=[4, 100])

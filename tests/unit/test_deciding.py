@@ -14,15 +14,15 @@ from harness.flows import deciding
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.model import RunResult
 from harness.store import RunDirectory
-from tests.unit.test_flow import LEAKS, SQUARE, nothing, run
+from tests.unit.test_flow import LEAKS, MEMORY_ALONE, SQUARE, nothing, run
 
 ALL_BAD = """\
 version: 1
 series: {s: {install: ["x=={version}"], versions: ["2", "3"], environment: {PLANTED_VERSION: "{version}"}}}
 hosts: {one: {engine: process}}
-scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 400}}}
+scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 400}, limits: LIMITS}}
 trials: {least: 2, most: 4}
-"""
+""".replace("LIMITS", MEMORY_ALONE)
 OFFLINE = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
 
 
