@@ -249,7 +249,7 @@ def test_an_image_that_was_removed_is_got_again_by_what_it_is(
     scenario = Scenario(name="x", where=WHERE)
     cell = Cell(image=image, lane=Lane(host=host("docker")), variant=Variant(scenario=scenario))
     with plain_progress(io.StringIO()) as watcher:
-        images = HostImages(engine=docker.engine, open_another=lambda: docker.engine, watcher=watcher, stopped=bool)
+        images = HostImages(engine=docker.engine, open_another=lambda: docker.engine, progress=watcher, stopped=bool)
     before = images.get(cell)
     assert isinstance(before, Prepared)
     republish(pushed, client)

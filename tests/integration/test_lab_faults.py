@@ -84,12 +84,12 @@ def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
            "mig1.uuid": "MIG-2", "mig1.name": "A100 MIG 1g.5gb", "mig1.total": 5 << 30, "mig1.used": 0}  # fmt: skip
     lab.old.set_gpus(gpus=[card, twin, cut])
     lab.new.set_gpus(gpus=[{**card, "uuid": "GPU-beef-1", "name": "NVIDIA L40S"}, {**card, "uuid": "GPU-cafe-2"}])
-    text = matrix(lab, old="each", new="[l40, GPU-cafe]").replace("hosts:\n", "hosts:\n  bare: {engine: docker}\n")
+    text = matrix(lab, old="each", new="[l40, GPU-cafe]", faults="slow").replace("hosts:\n", "hosts:\n  bare: {engine: docker}\n")
     ended = tried.run("sweep", tried.write(text))
     assert ended.code == 0, ended.err
     found = cells(tried)
     assert {verdict for verdict, _ in found.values()} == {"flat"}
-    assert [where.removesuffix(" none") for where in found] == [
+    assert [where.removesuffix(" slow") for where in found] == [
         "bare/None", "old/RTX 3090 GPU-30900000-1111-2222-3333-444444444444",
         "old/RTX 3090 GPU-30900000-2222-2222-3333-444444444444", "old/A100 MIG 1g.5gb MIG-1",
         "old/A100 MIG 1g.5gb MIG-2", "new/L40S", "new/RTX 3090",
@@ -138,7 +138,7 @@ def test_a_hook_that_fails_takes_its_host_only(lab: Lab, tried: Harness) -> None
 
 
 def test_a_host_that_disappears_is_finished_by_the_next_sweep(lab: Lab, tried: Harness) -> None:
-    name = tried.write(matrix(lab, old="each", new="each", trials=4, faults="slow"))
+    name = tried.write(matrix(lab, old="each", new="each", trials=3, faults="slow"))
     running = tried.start("sweep", name)
     try:
         assert until(lambda: any("new" in path.name for path in tried.trial_files()), seconds=120)
@@ -159,7 +159,7 @@ def test_a_host_that_disappears_is_finished_by_the_next_sweep(lab: Lab, tried: H
 
 
 def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: Harness) -> None:
-    name = tried.write(matrix(lab, new="each", trials=8, faults="slow"))
+    name = tried.write(matrix(lab, new="each", trials=3, faults="slow"))
     first = tried.start("sweep", name, "--out", "first")
     assert until(lambda: any(tried.folder.glob("first/*/*/trials/*.json")), seconds=120)
     second = tried.run("sweep", name, "--out", "second", "--trials", "1:1")
