@@ -57,19 +57,20 @@ base:
 	@tools/base-image $(BASE_IMAGE) >/dev/null && echo "made $(BASE_IMAGE); use it with: export HARNESS_BASE=$(BASE_IMAGE)"
 
 # Half of the time of the tests beside the units is spent waiting, for engines and for processes that sleep: hence two
-# test processes for each processor. Those that must not run beside each other share an xdist group.
+# test processes for each processor. Those that must not run beside each other are one group (tests/groups.py); those that
+# measure times (marked `alone`) run when the others have ended.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 PYTEST := HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest
-UNITS := $(PYTEST) -n $(PROCESSORS) tests/unit
-REST := $(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup --ignore tests/unit --ignore tests/stories
+BESIDE_UNITS := --ignore tests/unit --ignore tests/stories
 
 unit: $(VENV)/installed-dev
-	@$(UNITS)
+	@$(PYTEST) -n $(PROCESSORS) tests/unit
 
 # The units need none of what is installed and started for the rest: they come before it.
 test: check unit engine browser lab registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
-	@$(REST)
+	@$(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
+	@$(PYTEST) $(BESIDE_UNITS) -m alone
 
 nightly: export HARNESS_NIGHTLY := 1
 nightly: test

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import Any
 
 import pytest
 
@@ -41,14 +42,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("time", range(nightly.AS_MANY))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of one xdist group run one after the other: those that use the lab, and those that share an engine."""
-    for item in items:
-        if ENGINE not in config.stash and item.get_closest_marker("docker"):
-            item.add_marker(pytest.mark.xdist_group("docker"))
-        elif "lab" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("lab"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The scheduler of `--dist loadgroup`; that of the other ways is pytest-xdist's own."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.groups import ByGroup
+
+    found = ByGroup(config, log)
+    found.engine_is_shared = not own_place.engine_can_be_ours()
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)

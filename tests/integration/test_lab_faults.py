@@ -84,7 +84,9 @@ def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
            "mig1.uuid": "MIG-2", "mig1.name": "A100 MIG 1g.5gb", "mig1.total": 5 << 30, "mig1.used": 0}  # fmt: skip
     lab.old.set_gpus(gpus=[card, twin, cut])
     lab.new.set_gpus(gpus=[{**card, "uuid": "GPU-beef-1", "name": "NVIDIA L40S"}, {**card, "uuid": "GPU-cafe-2"}])
-    text = matrix(lab, old="each", new="[l40, GPU-cafe]", faults="slow").replace("hosts:\n", "hosts:\n  bare: {engine: docker}\n")
+    text = matrix(lab, old="each", new="[l40, GPU-cafe]", faults="slow").replace(
+        "hosts:\n", "hosts:\n  bare: {engine: docker}\n"
+    )
     ended = tried.run("sweep", tried.write(text))
     assert ended.code == 0, ended.err
     found = cells(tried)
