@@ -1,5 +1,7 @@
 # make demo    a virtual environment, the harness in it, and a first sweep (no Docker needed)
-# make test    all the tests, with what they need set up
+# make test    all the tests by day, with what they need set up: style and types, the units, the rest (10 minutes)
+# make unit    the units alone: no Docker, no network (a minute)
+# make nightly all that make test leaves out: more random examples, every Python in full, kills again and again
 # make stories the published stories in real containers with TensorFlow and onnxruntime (15 minutes)
 # make check   style and types
 # make base    a local base image, for machines that reach no image registry
@@ -12,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BASE_IMAGE := harness-base:bookworm
 
-.PHONY: demo test stories check base engine browser lab registry figures site clean
+.PHONY: demo test unit nightly stories check base engine browser lab registry figures site clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -60,9 +62,24 @@ lab:
 base:
 	@tools/base-image $(BASE_IMAGE) >/dev/null && echo "made $(BASE_IMAGE); use it with: export HARNESS_BASE=$(BASE_IMAGE)"
 
-test: check engine browser lab registry
+# Half of the time of the tests beside the units is spent waiting, for engines and for processes that sleep: hence two
+# test processes for each processor. Those that must not run beside each other are one group (tests/groups.py); those that
+# measure times (marked `alone`) run when the others have ended.
+PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
+PYTEST := HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest
+BESIDE_UNITS := --ignore tests/unit --ignore tests/stories
+
+unit: $(VENV)/installed-dev
+	@$(PYTEST) -n $(PROCESSORS) tests/unit
+
+# The units need none of what is installed and started for the rest: they come before it.
+test: check unit engine browser lab registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
-	@HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest
+	@$(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
+	@$(PYTEST) $(BESIDE_UNITS) -m alone
+
+nightly: export HARNESS_NIGHTLY := 1
+nightly: test
 
 stories: $(VENV)/installed-dev engine
 	@tools/base-image $(BASE_IMAGE)

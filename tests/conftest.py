@@ -1,5 +1,69 @@
-"""What tests of several parts share: the lab's hosts, which are started once for all of them."""
+"""What tests of several parts share: a place of their own on the machine, and the lab's hosts, started once."""
 
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+import pytest
+
+from tests import nightly, own_place
+from tests.lab.daemon import Daemon, LabError
 from tests.lab.running import lab
 
 __all__ = ["lab"]
+
+nightly.load_profile()  # before any test is imported, whose settings start from it
+
+PLACE = pytest.StashKey[contextlib.ExitStack]()
+ENGINE = pytest.StashKey[Daemon]()
+"""The engine of this process, as long as it is not started."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    starts_workers = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    config.stash[PLACE] = contextlib.ExitStack()
+    if starts_workers:
+        return
+    config.stash[PLACE].enter_context(own_place.own_folders())
+    if own_place.engine_can_be_ours():
+        config.stash[ENGINE] = config.stash[PLACE].enter_context(own_place.reserved_engine())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[PLACE].close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A kill hits another moment each time: at night it is tried again and again."""
+    if nightly.NIGHTLY and metafunc.definition.get_closest_marker("kills"):
+        metafunc.fixturenames.append("time")
+        metafunc.parametrize("time", range(nightly.AS_MANY))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The scheduler of `--dist loadgroup`; that of the other ways is pytest-xdist's own."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.groups import ByGroup
+
+    found = ByGroup(config, log)
+    found.engine_is_shared = not own_place.engine_can_be_ours()
+    return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The first test that needs an engine starts one, before any fixture looks for it."""
+    daemon = item.config.stash.get(ENGINE, None)
+    if daemon is None or not item.get_closest_marker("docker"):
+        return
+    del item.config.stash[ENGINE]
+    try:
+        item.config.stash[PLACE].enter_context(own_place.started(daemon))
+    except LabError:
+        if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
+            raise
+        os.environ.pop("DOCKER_HOST", None)  # the machine's engine may be there

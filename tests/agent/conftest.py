@@ -1,4 +1,8 @@
-"""Which interpreters the agent is tried on: every CPython from 3.6 that this machine has."""
+"""Which interpreters the agent is tried on, of every CPython from 3.6 that this machine has.
+
+`make test` runs all of a test's cases on FULL, and those that are marked `smoke` on the others too; `make nightly` runs
+all on all.
+"""
 
 import os
 import shutil
@@ -7,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.nightly import NIGHTLY
 
 VERSIONS = tuple(f"3.{minor}" for minor in range(6, 14))
 RUNNING = "{}.{}".format(*sys.version_info)
@@ -35,14 +41,15 @@ def interpreters() -> dict[str, str]:
 
 
 INTERPRETERS = interpreters()
-# All faults on the oldest one, which differs most, and on the one that is running; the core on all.
-THOROUGH = {
-    version: INTERPRETERS[version] for version in INTERPRETERS if version in (next(iter(INTERPRETERS)), RUNNING)
-}
+OLDEST = next(iter(INTERPRETERS))
+FULL = set(VERSIONS) if NIGHTLY else {OLDEST, "3.6", "3.9", "3.13"}
+# All faults on the oldest one, which differs most, and on the one that is running.
+THOROUGH = set(VERSIONS) if NIGHTLY else {OLDEST, RUNNING}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "python" in metafunc.fixturenames:
-        metafunc.parametrize("python", INTERPRETERS.values(), ids=INTERPRETERS)
-    if "thorough_python" in metafunc.fixturenames:
-        metafunc.parametrize("thorough_python", THOROUGH.values(), ids=THOROUGH)
+    is_smoke = metafunc.definition.get_closest_marker("smoke") is not None
+    for fixture, versions in (("python", set(VERSIONS) if is_smoke else FULL), ("thorough_python", THOROUGH)):
+        if fixture in metafunc.fixturenames:
+            chosen = {version: python for version, python in INTERPRETERS.items() if version in versions}
+            metafunc.parametrize(fixture, chosen.values(), ids=chosen)

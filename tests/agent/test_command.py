@@ -18,6 +18,8 @@ def run(root: Path, python: str, *command: str, answer: str = "go", **job: Any) 
         return agent.finish(answer)
 
 
+@pytest.mark.smoke
+@pytest.mark.alone
 def test_steps_are_counted_on_the_output(tmp_path: Path, python: str) -> None:
     shell = STEPS.format(count=8, pause=0.03)
     told = run(tmp_path, python, "sh", "-c", shell, step_pattern=r"^step \d+$", looks=[4, 100])
@@ -105,6 +107,7 @@ def test_a_command_runs_where_its_files_are(tmp_path: Path, thorough_python: str
 SLOW = "import time\nfor number in range(120):\n    time.sleep(0.002)\n    print('step', number)\n"
 
 
+@pytest.mark.alone
 def test_the_lines_of_a_python_program_come_at_once(tmp_path: Path, thorough_python: str) -> None:
     """Without it all steps came at the end, and the first was as long as all of them."""
     told = run(tmp_path, thorough_python, sys.executable, "-c", SLOW, step_pattern="step", looks=[500])

@@ -21,6 +21,7 @@ def setup():
 """
 
 
+@pytest.mark.smoke
 def test_end_of_stdin_kills_the_scenario_and_its_children(tmp_path: Path, python: str) -> None:
     note = tmp_path / "grandchild"
     script = tmp_path / "parent.py"
@@ -37,6 +38,7 @@ def test_end_of_stdin_kills_the_scenario_and_its_children(tmp_path: Path, python
         agent.process.stdin = None
 
 
+@pytest.mark.kills
 def test_the_scenario_does_not_outlive_a_killed_supervisor(tmp_path: Path, python: str) -> None:
     _kill_the_supervisor(tmp_path, python, "hang_native")
 
@@ -114,6 +116,7 @@ def test_a_harness_that_does_not_read_does_not_stop_the_agent(tmp_path: Path, th
         assert not is_alive(pid)
 
 
+@pytest.mark.kills
 def test_killed_from_outside_says_nothing_about_the_image(tmp_path: Path, thorough_python: str) -> None:
     pack(tmp_path, PLANTED)
     with Agent(tmp_path, python=thorough_python) as agent:

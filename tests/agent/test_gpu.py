@@ -313,6 +313,7 @@ def run(tmp_path: Path, python: str, script: str, variables: dict[str, str], **j
         return agent.finish()
 
 
+@pytest.mark.smoke
 def test_a_trial_with_a_gpu(python: str, libraries: dict[str, Path], state: State, tmp_path: Path) -> None:
     told = state(gpu0__used=None, gpu0__processes=None, gpu0__xid=31)
     job = {"params": {"path": str(told), "pause_s": 0.005}, "looks": [30, 60]}

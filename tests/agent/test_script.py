@@ -24,6 +24,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.smoke
 def test_a_quiet_scenario_tells_everything_in_order(tmp_path: Path, python: str) -> None:
     told = run(tmp_path, python)
 
@@ -346,6 +347,7 @@ def test_a_step_that_wants_arguments_is_shown_at_its_own_line(tmp_path: Path, th
     assert re.search(r"step 1: TypeError: .*'batch' \(wants.py:2 in step\)$", told.done["message"])
 
 
+@pytest.mark.smoke
 def test_a_script_is_run_as_python_would(tmp_path: Path, python: str) -> None:
     """Its folder comes first on the path, nothing of the agent is on it, and it is not the main module."""
     text = """

@@ -163,6 +163,7 @@ def test_nobody_removes_the_environment_of_a_running_trial(process: World, tmp_p
     assert trial.end == "completed", trial.message
 
 
+@pytest.mark.kills
 def test_killed_from_outside_says_nothing_about_the_image(world: World) -> None:
     killed: list[int] = []
 
@@ -187,6 +188,7 @@ def kill_agent(world: World) -> None:
             child.kill()
 
 
+@pytest.mark.kills
 def test_nothing_outlives_a_killed_harness(world: World, environ: dict[str, str]) -> None:
     """kill -9: nobody cleans up, so the agent has to see it, and the next run has to find what is left."""
     command = [sys.executable, "-m", "tests.contract.victim", world.kind]

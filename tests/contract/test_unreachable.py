@@ -25,7 +25,7 @@ from harness.run.docker.client import engine_errors, explanation
 from harness.run.docker.engine import DockerEngine, open_engine
 from harness.run.docker.reachability import in_time
 from harness.run.images.build import build
-from tests.contract.world import BASE, World, host, image, pulled, quiet
+from tests.contract.world import BASE, World, engine_named, host, image, pulled, quiet
 
 docker_only = pytest.mark.docker
 PLACE = r"^matrix\.yaml:2: hosts\.here: "
@@ -273,7 +273,7 @@ def test_a_connection_that_comes_to_nothing_is_given_up() -> None:
 @pytest.fixture
 def impatient() -> Iterator[DockerEngine]:
     """An engine that tries twice again, soon."""
-    with closing(open_engine(host("docker"), environ={}, say=quiet, waits_s=(0.2, 0.4))) as engine:
+    with closing(open_engine(host("docker"), environ=engine_named(), say=quiet, waits_s=(0.2, 0.4))) as engine:
         yield engine
 
 
@@ -432,7 +432,7 @@ def test_the_wait_can_be_interrupted() -> None:
         if "trying again" in text:
             raise Interrupted("interrupted")
 
-    with closing(open_engine(host("docker"), environ={}, say=quiet)) as engine, pytest.raises(Interrupted):
+    with closing(open_engine(host("docker"), environ=engine_named(), say=quiet)) as engine, pytest.raises(Interrupted):
         engine.prepare(pulled("localhost:1/no-such-image:1"), stop)
 
 
@@ -441,7 +441,7 @@ def test_an_index_that_is_down_is_told_as_such(client: docker_sdk.DockerClient) 
     """pip itself says that no version of the package exists."""
     text = f"FROM {BASE}\nENV PIP_RETRIES=1\n"
     client.images.build(fileobj=BytesIO(text.encode()), tag="harness-test/retries:1", rm=True)
-    environ, said = {"https_proxy": "http://127.0.0.1:9"}, Said()
+    environ, said = {**engine_named(), "https_proxy": "http://127.0.0.1:9"}, Said()
     source = Install(base="harness-test/retries:1", python=None, packages=("six==1.10.0",))
     told = pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: .*tested 1: the package index cannot be reached")
     with closing(open_engine(host("docker"), environ=environ, say=quiet, waits_s=(0.2,))) as engine, told:

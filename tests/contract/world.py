@@ -25,6 +25,11 @@ def quiet(text: str) -> None:
     """Nobody listens."""
 
 
+def engine_named() -> dict[str, str]:
+    """The environment without all but which engine is used."""
+    return {name: os.environ[name] for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if name in os.environ}
+
+
 def host(kind: str) -> Host:
     return Host(name="here", engine=kind, gpus="none", where=Where(file="matrix.yaml", line=2, key="hosts.here"))
 

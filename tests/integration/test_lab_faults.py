@@ -23,7 +23,7 @@ from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress import plain_progress
 from harness.schedule import compatibility
-from tests.contract.context import BASE
+from tests.contract.world import BASE
 from tests.integration.conftest import Harness
 from tests.lab.daemon import until
 from tests.lab.proxy import Fault, Way, way_to
@@ -75,6 +75,18 @@ def cells(harness: Harness) -> dict[str, tuple[str, str]]:
     return {f"{cell['host']}/{cell['gpu']} {cell['params']['fault']}": (cell["verdict"], cell["why"]) for cell in found}
 
 
+NOT_ALL_DECIDED = 4
+"""A second of steps is too short for what the GPU's memory does, which is sampled each 50 ms at most."""
+
+
+def blind(harness: Harness) -> set[str]:
+    """The signals that could not be decided; each for want of samples of a GPU."""
+    signals = [item for cell in harness.summary()["cells"] for item in cell["signals"].items()]
+    found = {name: told["why"] for name, told in signals if told["seen"] == "blind"}
+    assert all(why.startswith("the GPU's memory: too few samples to judge: ") for why in found.values()), found
+    return set(found)
+
+
 def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
     """Two cards of one name, a card cut in two, one by part of its name and one by part of its UUID, and no card."""
     (card,) = json.loads(lab.old.data.read_text())["gpus"]
@@ -86,7 +98,7 @@ def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
     lab.new.set_gpus(gpus=[{**card, "uuid": "GPU-beef-1", "name": "NVIDIA L40S"}, {**card, "uuid": "GPU-cafe-2"}])
     text = matrix(lab, old="each", new="[l40, GPU-cafe]").replace("hosts:\n", "hosts:\n  bare: {engine: docker}\n")
     ended = tried.run("sweep", tried.write(text))
-    assert ended.code == 0, ended.err
+    assert (ended.code, blind(tried)) == (NOT_ALL_DECIDED, {"memory"}), ended.err
     found = cells(tried)
     assert {verdict for verdict, _ in found.values()} == {"flat"}
     assert [where.removesuffix(" none") for where in found] == [
@@ -152,7 +164,7 @@ def test_a_host_that_disappears_is_finished_by_the_next_sweep(lab: Lab, tried: H
     assert cells(tried)["old/RTX 3090 slow"][0] == "flat"
     assert cells(tried)["new/RTX 4090 slow"][0] in ("untested", "inconclusive")
     again = tried.run("sweep", name)
-    assert again.code == 0, again.err
+    assert (again.code, blind(tried)) == (NOT_ALL_DECIDED, {"memory"}), again.err
     log = (tried.folder / "reports/matrix/latest/decisions.jsonl").read_text().splitlines()
     assert {one["lane"] for one in map(json.loads, log) if one["launch"]} == {"new/RTX 4090"}
     assert {verdict for verdict, _ in cells(tried).values()} == {"flat"}
@@ -164,7 +176,7 @@ def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: 
     assert until(lambda: any(tried.folder.glob("first/*/*/trials/*.json")), seconds=120)
     second = tried.run("sweep", name, "--out", "second", "--trials", "1:1")
     first.communicate(timeout=60)
-    assert (first.returncode, second.code) == (0, 0), second.err
+    assert (first.returncode, second.code) == (NOT_ALL_DECIDED, NOT_ALL_DECIDED), second.err
     assert f"process {first.pid}, since" in second.err
     assert "uses this host" in second.err
     (one,), (other,) = (sorted(tried.folder.glob(f"{name}/matrix/2*/trials")) for name in ("first", "second"))

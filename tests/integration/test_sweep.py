@@ -124,6 +124,7 @@ def test_what_is_known_is_not_run_again(harness: Harness, engine: str) -> None:
     assert len(launches(harness) - first) >= used > 0
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_cleans_up_and_resumes(
@@ -154,6 +155,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
     assert measured <= {json.loads(path.read_text())["started"] for path in latest}
 
 
+@pytest.mark.kills
 @pytest.mark.docker
 def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Callable[[], list[str]]) -> None:
     """A harness that is killed cannot clean up: its containers must end by themselves."""
@@ -168,6 +170,7 @@ def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Ca
     assert our_containers() == []
 
 
+@pytest.mark.kills
 @pytest.mark.docker
 def test_a_container_that_is_killed_from_outside_is_nobody_s_fault(
     harness: Harness, our_containers: Callable[[], list[str]]

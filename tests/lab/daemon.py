@@ -66,6 +66,10 @@ class Daemon:
     def bridge(self) -> str:
         return f"br-lab{self.number}"
 
+    @property
+    def network(self) -> str:
+        return f"172.31.{self.number}.0/24"
+
     def start(self, gpus: Mapping[str, Any] | None = None) -> None:
         """Start it and wait until it answers; without `gpus` it has no GPU hook at all. Raises LabError."""
         program = shutil.which("dockerd")
@@ -142,14 +146,13 @@ class Daemon:
         with contextlib.closing(self.client()) as client:
             there = {tag for image in client.images.list() for tag in image.tags}
         for image in set(images) - there:
-            saved = subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE)
+            own = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
+            saved = subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE, env=own)
             with saved:
-                subprocess.run(
-                    ["docker", "--host", self.address, "load", "--quiet"],
-                    stdin=saved.stdout,
-                    check=True,
-                    capture_output=True,
-                )
+                command = ["docker", "--host", self.address, "load", "--quiet"]
+                done = subprocess.run(command, stdin=saved.stdout, capture_output=True, text=True, check=False)
+            if saved.returncode or done.returncode:
+                raise LabError(f"{self.name}: no {image} of this machine's engine: {done.stderr.strip()}")
 
     def clear(self) -> None:
         """Remove all containers."""

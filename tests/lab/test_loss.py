@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -35,13 +36,14 @@ LONG = {"steps": Steps(first=50_000, budget=50_000), "timeout_s": 600.0}
 
 @pytest.fixture
 def mortal(lab: Lab) -> Iterator[Daemon]:
-    """The host `new`, running again and empty after the test."""
+    """The host `new`, running again after the test, empty and with its GPUs: others go on with it."""
+    gpus = json.loads(lab.new.data.read_text())
     yield lab.new
     for process in lab.new.processes():
         with suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGCONT)
     lab.new.stop()
-    lab.new.start()
+    lab.new.start(gpus)
     lab.new.clear()
     gc.collect()  # what is left open by a cut call is told here, not in the test that comes next
 

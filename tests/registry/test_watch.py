@@ -148,6 +148,7 @@ def second_watch(place: Place) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.kills
 def test_kill_9_during_a_run_loses_nothing_but_the_run(place: Place, base: str) -> None:
     place.registry.push("team/killed", "v1-app", base=base, files={"answer": "0"})
     place.matrix("team/killed")

@@ -25,6 +25,7 @@ from harness.report.terminal.compare import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import RunDirectory, trial_to_json
 from harness.store.plan_file import to_json
+from tests.nightly import many
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, lane
 
@@ -410,7 +411,7 @@ def test_rates_are_those_of_leaks_by_the_scenario_s_own_limit() -> None:
     assert (memory.standing, memory.ratio) == ("more", pytest.approx(2.0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 @given(kept=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=8))
 def test_two_parts_of_one_history_keep_each_their_order(kept: Sequence[tuple[bool, bool]]) -> None:
     versions = [f"1.{number}" for number in range(len(kept))]

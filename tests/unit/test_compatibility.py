@@ -13,7 +13,7 @@ from harness.model import Cell, Host, Image, Lane, Limits, Pull, Scenario, Steps
 from harness.model.gpus import Gpu
 from harness.schedule.compatibility import review
 from harness.schedule.oracle import describe
-from tests.unit.test_flow import MATRIX, Engine, run
+from tests.integration.test_flow import MATRIX, Engine, run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 GPU = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6", driver="470.82", cuda="11.4")

@@ -28,7 +28,7 @@ from harness.report.terminal.doctor import exit_code, render, to_json
 from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Kept, Prepared, Say
 from harness.store import RunDirectory
-from tests.unit.test_flow import QUIET
+from tests.integration.test_flow import QUIET
 
 GIB = 1 << 30
 WHERE = Where(file="matrix.yaml", line=1, key="x")

@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.flows.judge_history import complete_part
 from harness.traces import HistoryFile, read_history
 from harness.traces.histories import MOST_ROUNDS, MOST_VERSIONS
+from tests.nightly import many
 
 
 def rows(figures: list[float], *, rounds: int = 3, seed: int = 0) -> str:
@@ -158,7 +159,7 @@ def test_options_of_the_other_kind_are_refused(judge):
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='ab,1.\n"-e', max_size=40).map(str.encode))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=many(150))
 def test_whatever_the_bytes_there_is_a_history_or_one_line(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("any") / "history.csv"
     path.write_bytes(content)

@@ -26,7 +26,7 @@ from harness.report.terminal import probes as report
 from harness.report.terminal.progress import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Say, Session
 from harness.store.plan_file import to_json
-from tests.unit.test_flow import Engine, nothing
+from tests.integration.test_flow import Engine, nothing
 
 SCRIPT = '''
 """Keeps 1 MiB a step; sizes above 11 do not fit."""

@@ -18,6 +18,7 @@ from harness.errors import UsageError
 from harness.flows.judge import judge_file, judge_traces
 from harness.model import Limits, Look, Trace
 from harness.traces import reading, unheard
+from tests.nightly import many
 
 
 def read_trace(path, metrics=(), *, note=unheard) -> Trace:
@@ -393,7 +394,7 @@ TRIALS = st.fixed_dictionaries(
 LOGS = st.lists(CELLS, max_size=20).map(lambda cells: "".join(f"MEM {cell} 1.0\n" for cell in cells))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=many(300))
 @given(
     st.one_of(
         st.binary(max_size=300),
@@ -441,7 +442,7 @@ def gpu_csv(layer: str, rate_kib: float, seed: int, *, device: bool) -> str:
     return "\n".join([header, *rows, ""])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=many(40))
 @given(loss=gpu_losses(), device=st.booleans())
 def test_who_loses_a_gpu_s_memory_is_named(tmp_path_factory, loss, device):
     layer, rate_kib, seed = loss

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.judge.cell.verdict import judge_cell, needs_whole_budget, wants_more
 from harness.model import Limits, Look, Trial, Trials
+from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
 
 ASKED = Trials(least=3, most=5)
@@ -223,7 +224,7 @@ def test_shorter_launches_that_agree_are_counted():
 
 
 @given(st.permutations(range(5)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=many(15))
 def test_the_order_of_launches_changes_nothing(order):
     trials = [trial_of(0, rate=9), trial_of(1, rate=9.1), trial_of(2), failed(3), trial_of(4, drift=1.5)]
     one, other = cell_of(trials), cell_of([trials[place] for place in order])

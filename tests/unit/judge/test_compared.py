@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.judge.comparison.compared import with_compared
 from harness.judge.history.changes import find_changes
 from harness.model import CellVerdict, Trial
+from tests.nightly import many
 from tests.unit.judge.making import LIMITS, of_block, trial_of
 
 
@@ -31,7 +32,7 @@ def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVer
     return with_compared(compared, limits=LIMITS, searched=searched)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=many(25))
 @given(slower=st.floats(1.3, 3), more_kib=st.floats(30_000, 300_000), longer=st.sampled_from([1000, 2000, 4000]))
 def test_the_ratio_of_two_levels_is_the_finding_s_size(slower: float, more_kib: float, longer: int) -> None:
     """A reader divides the two numbers beside a finding, and must not be told another one. Steps that only one version

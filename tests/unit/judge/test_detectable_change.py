@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from harness.judge.comparison.round_effects import Spread, spread_within, without_rounds
 from harness.judge.history.changepoints.detectable_change import least_found, least_of
 from harness.judge.history.changepoints.segmentation import find_levels
+from tests.nightly import many
 
 ALPHA = 0.0064
 
 
 @given(st.integers(2, 8), st.integers(4, 200), st.integers(1, 100), st.integers(5, 500))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 def test_more_versions_hide_more(rounds, versions, more, freedom):
     """With one noise: as more are searched, chance does better."""
     spread = Spread(deviation=0.02, freedom=freedom)
@@ -27,7 +28,7 @@ def test_more_versions_hide_more(rounds, versions, more, freedom):
 
 
 @given(st.integers(2, 7), st.integers(4, 200), st.integers(20, 500))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 def test_more_rounds_hide_less(rounds, versions, freedom):
     spread = Spread(deviation=0.02, freedom=freedom)
     fewer, more = (least_of(spread, rounds=each, versions=versions, alpha=ALPHA) for each in (rounds, rounds + 1))

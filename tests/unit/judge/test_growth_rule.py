@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.generators import ar1
 from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, PAGE_KIB, Growth, judge_growth
+from tests.nightly import many
 from tests.unit.judge.making import memory
 
 TIME = np.arange(4000.0)
@@ -23,7 +24,7 @@ def growth(values: np.ndarray, *, limit: float = 0.5) -> Growth:
 
 
 @given(steps_up_and_down, st.integers(-(10**6), 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 def test_the_size_of_the_process_does_not_matter(changes, base):
     values = np.cumsum(changes) * 4.0
     one, other = growth(values), growth(values + 4.0 * base)
@@ -32,13 +33,13 @@ def test_the_size_of_the_process_does_not_matter(changes, base):
 
 
 @given(steps_up_and_down)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 def test_what_never_grows_is_never_a_leak(changes):
     assert growth(-np.cumsum(np.abs(changes)) * 4.0).verdict != "leak"
 
 
 @given(steps_up_and_down)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=many(40))
 def test_judging_twice_says_the_same(changes):
     values = np.cumsum(changes) * 4.0
     before = values.copy()
@@ -47,7 +48,7 @@ def test_judging_twice_says_the_same(changes):
 
 
 @given(st.floats(0.0, 1.0), st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=many(40))
 def test_good_means_that_no_leak_at_the_limit_is_possible(rate, seed):
     found = growth(memory(rate, seed=seed, noise_kib=64))
     if found.verdict in ("flat", "plateau"):

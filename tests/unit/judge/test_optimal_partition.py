@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness.judge.history.changepoints.optimal_partition import FEWEST_ON_A_LINE, pieces
 from harness.model import Floats
+from tests.nightly import many
 
 series = st.lists(st.floats(-3, 3), min_size=1, max_size=7).map(np.array)
 
@@ -20,7 +21,7 @@ def left(means: Floats) -> float:
 
 
 @given(series, st.floats(0.1, 3), st.floats(0.1, 10))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 def test_no_other_split_is_better(means, variance, penalty):
     """A change that is overlooked at this point is never found again."""
 

@@ -17,6 +17,7 @@ from harness.judge.history.changepoints.posterior import NOISES, ChangepointPlac
 from harness.judge.history.changepoints.posterior import _segments as segments
 from harness.judge.history.changepoints.posterior import _splits as splits_of
 from harness.model import Floats
+from tests.nightly import many
 
 LOTS = 100_000
 """Degrees of freedom of a noise that is known."""
@@ -40,7 +41,7 @@ def by_enumeration(means: Floats, variance: float, changes: int) -> dict[tuple[i
 
 
 @given(tables, st.integers(1, 2), st.floats(0.3, 1.0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 def test_the_recursion_is_the_sum_over_all_splits(means, changes, deviation):
     """All that is named rests on these chances."""
     found = [
@@ -92,7 +93,7 @@ def test_a_version_halfway_belongs_to_neither_side():
 
 
 @given(st.floats(0.01, 3.0), st.floats(-2, 2), st.integers(0, 2**31))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=many(20))
 def test_units_and_offsets_are_no_matter(factor, offset, seed):
     means = np.random.default_rng(seed).normal(0, 0.3, 8) + np.array([0, 0, 0, 1, 1, 1, 1, 1])
     one = place(list(means), 0.3, 3)
@@ -103,7 +104,7 @@ def test_units_and_offsets_are_no_matter(factor, offset, seed):
 
 
 @given(st.integers(0, 2**31))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=many(20))
 def test_read_backwards_the_same_place_is_found(seed):
     means = np.random.default_rng(seed).normal(0, 0.3, 9) + np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
     (one,), (other,) = place(list(means), 0.3, 4), place(list(means[::-1]), 0.3, 5)

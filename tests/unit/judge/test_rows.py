@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.judge.trace.rows import MOST_ROWS, even_rows, thinned
 from harness.judge.trace.verdict import judge_trace
 from harness.model import Trace, TraceVerdict
+from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, memory, times
 
 STEP = np.arange(1.0, 4001)
@@ -93,7 +94,7 @@ rows = st.lists(st.tuples(numbers, numbers, numbers), max_size=200)
 
 
 @given(rows)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=many(80))
 def test_nothing_breaks_the_judge(cells):
     """Never a traceback, whatever a sampler wrote."""
     step, rss_kib, step_s = (np.array([cell[i] for cell in cells], dtype=np.float64) for i in range(3))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.judge.comparison.round_effects import by_round_alone, spread_within, without_rounds
 from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.model import Floats
+from tests.nightly import many
 
 TEN_PER_CENT = math.log(1.1)
 LIMIT = math.log(1.03)
@@ -93,7 +94,7 @@ seeds = st.integers(0, 2**31)
 
 
 @given(seeds, st.permutations(range(5)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=many(15))
 def test_the_order_of_rounds_changes_no_answer(seed, order):
     table = made([0] * 4 + [1] * 4, seed=seed, sigma=0.02)
     one, other = levels_of(table), levels_of(table[list(order)])
@@ -102,14 +103,14 @@ def test_the_order_of_rounds_changes_no_answer(seed, order):
 
 
 @given(seeds, st.floats(-10, 10))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=many(15))
 def test_a_faster_machine_changes_no_answer(seed, log_of_factor):
     table = made([0] * 4 + [1] * 4, seed=seed, sigma=0.02)
     assert found(table) == found(table + log_of_factor)
 
 
 @given(seeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=many(15))
 def test_read_backwards_a_change_is_at_the_same_place(seed):
     table = made([0] * 5 + [1] * 4, seed=seed, sigma=0.01)
     assert found(table[:, ::-1]) == [(8 - after, 8 - before) for before, after in found(table)]
@@ -150,7 +151,7 @@ tables = st.builds(wandering, st.integers(2, 4), st.integers(2, 40), st.floats(0
 
 @given(tables)
 @example(wandering(2, 24, 0.03125, 24))  # a change right after a drift
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=many(80))
 def test_no_two_changes_are_at_one_place_and_each_is_between_its_levels(table):
     """ "First bad 19 to 20" and "first fixed 19 to 20" were both said of one series."""
     levels = levels_of(table)

@@ -14,6 +14,7 @@ from benchmarks import generators, nasty, step_times
 from harness.judge.trace.stopping import decide
 from harness.judge.trace.verdict import judge_metric, judge_trace, prefix
 from harness.model import Limits, Look, Steps, Trace, TraceVerdict
+from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, memory, times, trace_of
 
 
@@ -57,7 +58,7 @@ def test_slowdowns_are_found(name):
 
 
 @given(st.floats(1, 1000), st.integers(0, 100))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=many(30))
 def test_the_rate_is_the_rate(rate, seed):
     found = judge(trace_of(memory(rate, seed=seed)))
     assert found.verdict == "leak"
@@ -65,7 +66,7 @@ def test_the_rate_is_the_rate(rate, seed):
 
 
 @given(st.floats(0, 0.05), st.integers(0, 10_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=many(40))
 def test_what_is_ruled_out_is_not_there(rate, seed):
     """The excluded rate is a promise: no leak above it."""
     found = judge(trace_of(memory(rate, seed=seed)))
@@ -139,7 +140,7 @@ def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
 
 
 @given(st.floats(0.55, 5), st.sampled_from([132.0, 512.0, 1024.0, 2048.0]), st.floats(0, 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=many(100))
 def test_leaking_stairs_are_never_flat(rate, chunk_kib, phase):
     """Nothing moves between two chunks: to call that flat with the exclusion of a page would hide the leak."""
     rss = 80_000 + chunk_kib * np.floor(rate * np.arange(4000) / chunk_kib + phase)
@@ -215,7 +216,7 @@ def test_nothing_but_missing_rows():
 
 
 @given(st.lists(st.floats(0, 1e9) | st.just(math.nan), min_size=1, max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 def test_no_result_is_ever_nan(values):
     """NaN in summary.json is no JSON, and breaks every program that reads it."""
     found = judge(trace_of(np.array(values), step_s=np.array(values[::-1])))

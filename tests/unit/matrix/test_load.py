@@ -17,6 +17,7 @@ from harness.matrix.keys import Limits, MatrixFile, ScenarioEntry
 from harness.matrix.packages import RUNNING_PYTHON
 from harness.model import Build, Install, Matrix, Pull, Variant
 from harness.plan import make_plan
+from tests.nightly import SUPPRESSED, many
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
 ROOT = Path(__file__).parents[3]
@@ -325,7 +326,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(400), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(
     cuts=st.lists(
         st.tuples(st.integers(0, 2000), st.integers(0, 30), st.one_of(st.sampled_from(PIECES), st.text(max_size=8))),
@@ -337,14 +338,14 @@ def test_no_text_gives_anything_but_a_matrix_or_a_matrix_error(load: Load, cuts:
     check_outcome(load, mutated(GOOD, cuts))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(100), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(raw=st.binary(max_size=200))
 def test_no_bytes_give_anything_but_a_matrix_error(load: Load, raw: bytes) -> None:
     with pytest.raises(MatrixError, match=r"^matrix\.yaml:"):
         load(raw)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(100), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 30), st.text(max_size=8)), min_size=1, max_size=4))
 def test_no_script_gives_anything_but_a_matrix_or_a_matrix_error(
     load: Load, folder: Path, cuts: list[tuple[int, int, str]]

@@ -21,6 +21,7 @@ from harness.report.exports.summary import summarise
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text.clean import plain
+from tests.nightly import many
 from tests.unit.report import build
 
 HOSTILE = [
@@ -117,7 +118,7 @@ def test_summary_keeps_it_as_it_is(text: str) -> None:
 
 
 @given(text=st.text(st.characters(exclude_categories=()), max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60))
 @pytest.mark.parametrize("render", [on_terminal, markdown.render, html_page.render, junit.render])
 def test_any_text_goes_through_every_report(render: Callable[[RunResult], str], text: str) -> None:
     output = render(poisoned(text))

@@ -97,10 +97,13 @@ def test_folders_without_rights_are_removed_too() -> None:
             os.chown(path, NOBODY, NOBODY)
     child = os.fork()
     if child == 0:  # root may do everything: it takes an ordinary user to meet the lack of rights
-        if os.getuid() == 0:
-            os.setuid(NOBODY)
-        leftovers.remove_folder(folder)
-        os._exit(0)
+        try:
+            if os.getuid() == 0:
+                os.setuid(NOBODY)
+            leftovers.remove_folder(folder)
+            os._exit(0)
+        finally:  # it must not go on as a second pytest
+            os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     assert not folder.exists()
 
@@ -130,7 +133,10 @@ def test_a_limit_that_cannot_be_set_is_told(tmp_path: Path) -> None:
 def test_killing_the_dead_is_no_error() -> None:
     child = os.fork()
     if child == 0:
-        signal.pause()
+        try:
+            signal.pause()
+        finally:
+            os._exit(1)
     leftovers.kill(child)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     leftovers.kill(child)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,35 @@ from harness.flows import deciding
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.model import RunResult
 from harness.store import RunDirectory
-from tests.unit.test_flow import LEAKS, SQUARE, nothing, run
+from tests.integration.test_flow import LEAKS, MEMORY_ALONE, SQUARE, nothing, run
 
 ALL_BAD = """\
 version: 1
 series: {s: {install: ["x=={version}"], versions: ["2", "3"], environment: {PLANTED_VERSION: "{version}"}}}
 hosts: {one: {engine: process}}
-scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 400}}}
+scenarios: {quiet: {script: quiet.py, steps: {first: 100, budget: 400}, limits: LIMITS}}
 trials: {least: 2, most: 4}
-"""
+""".replace("LIMITS", MEMORY_ALONE)
 OFFLINE = {**os.environ, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a sweep that left a cause undecided, and one that decided it. Not to be changed."""
+    folder = tmp_path_factory.mktemp("runs")
+    swept(folder)
+    swept(folder, decide=True)
+    return folder
+
+
+@pytest.fixture
+def decided(runs: Path, tmp_path: Path) -> Path:
+    """A copy of them; the matrix of the last run is beside them."""
+    return Path(shutil.copytree(runs, tmp_path / "decided", symlinks=True))
+
+
+def last_run(folder: Path) -> Path:
+    return max((folder / "reports/matrix").glob("[0-9]*"))
 
 
 def swept(folder: Path, *, decide: bool = False, matrix: str = SQUARE) -> RunResult:
@@ -77,30 +97,27 @@ def test_a_cause_that_no_cell_can_decide_is_not_called_decided(
         ("two: {engine: process}", "two: {engine: process}\n  three: {engine: process}"),
     ],
 )
-def test_a_plan_that_changed_since_is_asked_anew(tmp_path: Path, old: str, new: str) -> None:
+def test_a_plan_that_changed_since_is_asked_anew(decided: Path, old: str, new: str) -> None:
     """An old run says nothing of a version, host or setting that it did not have."""
-    swept(tmp_path)
-    swept(tmp_path, decide=True)
-    (tmp_path / "matrix.yaml").write_text(SQUARE.replace(old, new))
-    assert settled(tmp_path) is None
+    assert settled(decided) is not None
+    assert old in SQUARE
+    (decided / "matrix.yaml").write_text(SQUARE.replace(old, new))
+    assert settled(decided) is None
 
 
 @pytest.mark.parametrize("part", [0.5, 0.0])
-def test_a_run_whose_plan_was_cut_short_is_asked_anew(tmp_path: Path, part: float) -> None:
+def test_a_run_whose_plan_was_cut_short_is_asked_anew(decided: Path, part: float) -> None:
     """It was a traceback."""
-    swept(tmp_path)
-    decided = swept(tmp_path, decide=True)
-    text = (decided.directory / "plan.json").read_text()
-    (decided.directory / "plan.json").write_text(text[: int(part * len(text))])
-    assert settled(tmp_path) is None
+    plan = last_run(decided) / "plan.json"
+    text = plan.read_text()
+    plan.write_text(text[: int(part * len(text))])
+    assert settled(decided) is None
 
 
-def test_a_script_that_changed_since_is_asked_anew(tmp_path: Path) -> None:
-    swept(tmp_path)
-    swept(tmp_path, decide=True)
-    assert settled(tmp_path, hosts=("one",)) is None
-    (tmp_path / "quiet.py").write_text(LEAKS % (1, 9))
-    assert settled(tmp_path) is None
+def test_a_script_that_changed_since_is_asked_anew(decided: Path) -> None:
+    assert settled(decided, hosts=("one",)) is None
+    (decided / "quiet.py").write_text(LEAKS % (1, 9))
+    assert settled(decided) is None
 
 
 def test_without_a_run_there_is_nothing_that_could_be_undecided(tmp_path: Path) -> None:

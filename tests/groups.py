@@ -1,0 +1,28 @@
+"""Which tests run one after the other, in one process of pytest: `--dist loadgroup`.
+
+By file, and by a scheduler of our own: pytest-xdist 3.8 writes its groups into names that pytest 9.2 reads no more.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+GROUPS = {
+    "the lab, which two processes cannot have": (
+        "tests/lab/", "tests/integration/test_lab_faults.py", "tests/integration/test_story.py",
+    ),
+    "/dev/shm, of which a census counts all that changes": ("tests/agent/test_census.py",),
+    "real registries, started once": ("tests/registry/",),
+}  # fmt: skip
+SHARE_AN_ENGINE = ("tests/lab/", "tests/contract/", "tests/integration/", "tests/registry/")
+
+
+class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+    """Groups begin first, the largest one before the others. `engine_is_shared`: not each process has its own."""
+
+    engine_is_shared = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        if self.engine_is_shared and nodeid.startswith(SHARE_AN_ENGINE):
+            return "the engine"
+        return next((name for name, starts in GROUPS.items() if nodeid.startswith(starts)), nodeid)

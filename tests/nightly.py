@@ -1,0 +1,30 @@
+"""What only `make nightly` does: the same tests with more random examples, and on every Python that is there.
+
+By day random tests are the same each time, so that a failure is of the change that was made and not of the day.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+NIGHTLY = os.environ.get("HARNESS_NIGHTLY") == "1"
+AS_MANY = 10
+SUPPRESSED = [HealthCheck.too_slow]  # a busy machine is no fault of a test
+
+
+def many(by_day: int, at_night: int | None = None) -> int:
+    """How many random examples a test tries; at night ten times as many, unless told."""
+    if not NIGHTLY:
+        return by_day
+    return by_day * AS_MANY if at_night is None else at_night
+
+
+def load_profile() -> None:
+    """For hypothesis. No test has a deadline: it would fail on a busy machine; pytest-timeout ends one that hangs."""
+    settings.register_profile("day", deadline=None, derandomize=True, database=None, suppress_health_check=SUPPRESSED)
+    settings.register_profile(
+        "night", deadline=None, max_examples=many(100), print_blob=True, suppress_health_check=SUPPRESSED
+    )
+    settings.load_profile("night" if NIGHTLY else "day")

@@ -1,0 +1,123 @@
+"""A place of their own for the tests: temporary files, leases, caches and a Docker Engine, for each process of pytest.
+
+Tests and the sweeps of whoever uses this machine must not wait for each other, nor see each other's locks, containers
+and images. The tests of one process run one after the other and share its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.contract.world import BASE
+from tests.lab.daemon import Daemon, LabError, run
+
+ENGINES = Path("/var/tmp/harness-test-engines")
+"""Kept between runs: bringing the base image to an engine takes 10 s."""
+MOST_ENGINES = 20
+FIRST_NUMBER = 100  # of the bridges; the lab's hosts have 1 to 22
+
+
+@contextlib.contextmanager
+def own_folders() -> Iterator[None]:
+    """TMPDIR, where the locks are, and the harness's cache are ours meanwhile. `tmp_path` stays where it always is."""
+    usual = tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix="harness-tests-"))
+    before = {name: os.environ.get(name) for name in ("TMPDIR", "HARNESS_CACHE", "PYTEST_DEBUG_TEMPROOT")}
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", usual)
+    for name, variable in (("tmp", "TMPDIR"), ("cache", "HARNESS_CACHE")):
+        (folder / name).mkdir()
+        os.environ[variable] = str(folder / name)
+    folder.chmod(0o755)
+    (folder / "tmp").chmod(0o1777)  # as /tmp is: some tests act as other users
+    tempfile.tempdir = os.environ["TMPDIR"]
+    try:
+        yield
+    finally:
+        tempfile.tempdir = usual
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def engine_can_be_ours() -> bool:
+    """Whether this user may start engines; whoever names one in the environment wants that one to be tested."""
+    named = os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT")
+    return not named and os.getuid() == 0 and all(map(shutil.which, ("dockerd", "docker", "ip", "iptables")))
+
+
+@contextlib.contextmanager
+def reserved_engine() -> Iterator[Daemon]:
+    """An engine that nobody else uses meanwhile, not started: DOCKER_HOST has its address. Raises LabError."""
+    ENGINES.mkdir(exist_ok=True)
+    with _free_number() as number:
+        daemon = Daemon(folder=ENGINES / str(number), number=FIRST_NUMBER + number)
+        os.environ["DOCKER_HOST"] = daemon.address
+        try:
+            yield daemon
+        finally:
+            os.environ.pop("DOCKER_HOST", None)
+
+
+@contextlib.contextmanager
+def started(daemon: Daemon) -> Iterator[None]:
+    """It runs meanwhile, with the base image. Raises LabError.
+
+    Its images stay for the next run, as on a machine that is in use; its containers do not.
+    """
+    try:
+        daemon.stop()  # what a killed test run left
+        daemon.start()
+        daemon.clear()
+        with _ways_out(daemon):
+            daemon.load([BASE])
+            yield
+    finally:
+        daemon.stop()
+
+
+@contextlib.contextmanager
+def _free_number() -> Iterator[int]:
+    """A number that no other process of tests on this machine has."""
+    for number in range(1, MOST_ENGINES):
+        with (ENGINES / f"{number}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield number
+            return
+    raise LabError(f"{MOST_ENGINES} test processes have an engine each on this machine")
+
+
+@contextlib.contextmanager
+def _ways_out(daemon: Daemon) -> Iterator[None]:
+    """Containers reach the package index. The engine is not let do this: two of them would undo each other's rules."""
+    network, bridge = daemon.network, daemon.bridge
+    rules = (
+        ("nat", "POSTROUTING", "-s", network, "!", "-o", bridge, "-j", "MASQUERADE"),
+        ("filter", "FORWARD", "-i", bridge, "!", "-o", bridge, "-j", "ACCEPT"),
+        ("filter", "FORWARD", "-o", bridge, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"),
+    )
+    for table, chain, *rule in rules:
+        while _has_rule(table, chain, *rule):  # what a killed test run left
+            run("iptables", "-w", "-t", table, "-D", chain, *rule)
+        run("iptables", "-w", "-t", table, "-I", chain, *rule)
+    try:
+        yield
+    finally:
+        for table, chain, *rule in rules:
+            run("iptables", "-w", "-t", table, "-D", chain, *rule)
+
+
+def _has_rule(table: str, chain: str, *rule: str) -> bool:
+    command = ["iptables", "-w", "-t", table, "-C", chain, *rule]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
