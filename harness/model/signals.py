@@ -119,7 +119,7 @@ _TABLE = (
         noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
         limit=0.25, explains=("tail", "throughput", "cpu_time"),
         absent="no launch made all the steps of the budget",
-        help="the step time in the last eighth of a whole launch beside that of its second quarter",
+        help="the step time in the last eighth of a whole launch, compared with its second quarter",
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
@@ -132,13 +132,13 @@ _TABLE = (
         name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
         verb="takes more CPU time", unit="s/step", limit=0.25,
         absent="too little processor time to count",
-        help="processor time a step of all processes of the trial",
+        help="processor time per step of all processes of the trial",
     ),
     Signal(
         name="throughput", kind="level", group="step time", title="throughput", noun="lower throughput",
         verb="does less in the same time", unit="items/s", limit=0.10, falls=True,
         absent="the scenario returns no `items`",
-        help="`items` a second, where the scenario returns them",
+        help="`items` a second, if the scenario returns them",
     ),
     Signal(
         name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
@@ -150,7 +150,7 @@ _TABLE = (
         name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
         verb="takes longer for its first step", unit="s", limit=0.50, least=0.5,
         absent="no step was timed",
-        help="the duration of the first step, where frameworks compile",
+        help="the duration of the first step, in which frameworks compile",
     ),
     Signal(
         name="peak_memory", kind="level", group="memory", title="peak memory", noun="higher peak memory",

@@ -8,7 +8,7 @@ import pytest
 
 from harness import package_index
 from harness.matrix import packages
-from harness.registry import client, exchange
+from harness.registry import bounded_http, client
 from harness.report.charts import library
 from harness.run.docker import containers, gpu_probe, helpers
 from harness.run.images import free_disk, overlay
@@ -30,11 +30,11 @@ MIB = 1 << 20
         f"two answers ({2 * payload.ANSWER_TIMEOUT_S:.0f} s) + {conversation.STARTUP_S:.0f} s",
         f"twice `timeout` + {2 * payload.ANSWER_TIMEOUT_S:.0f} s + {conversation.STARTUP_S:.0f} s",
         f"{messages.LINE_LIMIT_BYTES // MIB} MiB; `hello` and `ready` {messages.FACTS_LIMIT_BYTES // MIB} MiB",
-        f"{exchange.ExchangeLimits().socket_s:.0f} s; {exchange.ExchangeLimits().answer_s:.0f} s",
-        f"{exchange.ExchangeLimits().attempts} (registry), {package_index.LIMITS.attempts} (package index)",
-        f"| redirects | {exchange.MOST_REDIRECTS} |",
-        f"{exchange.MOST_BYTES // MIB} MiB (registry), {package_index.MOST_BYTES // MIB} MiB (package index)",
-        f"| values in an answer | {exchange.MOST_VALUES:,} |",
+        f"{bounded_http.ExchangeLimits().socket_s:.0f} s; {bounded_http.ExchangeLimits().answer_s:.0f} s",
+        f"{bounded_http.ExchangeLimits().attempts} (registry), {package_index.LIMITS.attempts} (package index)",
+        f"| redirects | {bounded_http.MOST_REDIRECTS} |",
+        f"{bounded_http.MOST_BYTES // MIB} MiB (registry), {package_index.MOST_BYTES // MIB} MiB (package index)",
+        f"| values in an answer | {bounded_http.MOST_VALUES:,} |",
         f"| files of one package | {package_index.MOST_FILES:,} |",
         f"| {package_index.MOST_CHARACTERS} characters; longer ones are left out |",
         f"| a number in a version | {int(packages.TOO_LONG.pattern[3:-1]) - 1} digits |",
