@@ -64,7 +64,7 @@ base:
 
 # Half of the time of the tests beside the units is spent waiting, for engines and for processes that sleep: hence two
 # test processes for each processor. Those that must not run beside each other are one group (tests/groups.py); those that
-# measure times (marked `alone`) run when the others have ended.
+# measure times or all of /dev/shm (marked `alone`) run when the others have ended.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 PYTEST := HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest
 BESIDE_UNITS := --ignore tests/unit --ignore tests/stories

@@ -11,7 +11,6 @@ GROUPS = {
     "the lab, which two processes cannot have": (
         "tests/lab/", "tests/integration/test_lab_faults.py", "tests/integration/test_story.py",
     ),
-    "/dev/shm, of which a census counts all that changes": ("tests/agent/test_census.py",),
     "real registries, started once": ("tests/registry/",),
 }  # fmt: skip
 SHARE_AN_ENGINE = ("tests/lab/", "tests/contract/", "tests/integration/", "tests/registry/")

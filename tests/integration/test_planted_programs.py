@@ -98,6 +98,7 @@ def held_by(program: Planted, folder: Path, *, bad: bool, amount: float, steps: 
 GROWING = [one for one in PLANTED if one.family == "growths" and one.signal != "memory"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("program", GROWING, ids=lambda one: one.name)
 def test_a_program_loses_what_it_says_it_does(program: Planted, tmp_path: Path) -> None:
     """A fault of half the size that is claimed would make a blind harness out of a good one."""
