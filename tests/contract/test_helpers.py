@@ -81,10 +81,10 @@ def test_an_image_that_lies_does_not_hold_up_a_look_at_the_room(
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        (FOR_EVER, "the GPUs could not be asked: the probe printed more than 256 KiB"),
+        (FOR_EVER, "the GPUs could not be listed: the probe printed more than 256 KiB"),
         (SILENT, "the NVIDIA driver did not answer within 2 s"),
-        ("exit 3", "the GPUs could not be asked; the probe said: nothing"),
-        ('echo \'{"gpus": [{"uuid": "x", "name": "y", "index": 1e999}]}\'', "the GPUs could not be asked"),
+        ("exit 3", "the GPUs could not be listed; the probe printed: nothing"),
+        ('echo \'{"gpus": [{"uuid": "x", "name": "y", "index": 1e999}]}\'', "the GPUs could not be listed"),
     ],
 )
 def test_an_image_that_lies_does_not_hold_up_the_question_for_gpus(

@@ -350,7 +350,7 @@ def test_a_busy_proxy_before_a_registry_is_asked_again(impatient: DockerEngine) 
         serving(BusyProxy) as port,
         pytest.raises(
             ImageUnavailable,
-            match=r"cannot be pulled: .*HTTP 429.*; the registry is busy or broken; the same command again",
+            match=r"cannot be pulled: .*HTTP 429.*; the registry is busy or broken; repeat the command",
         ),
     ):
         impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), said)
@@ -392,7 +392,7 @@ def test_content_that_is_not_the_images_is_the_registrys_matter(impatient: Docke
     with (
         serving(OtherContent) as port,
         pytest.raises(
-            ImageUnavailable, match=r"verification failed .*; the registry, or a proxy before it, sent someth"
+            ImageUnavailable, match=r"verification failed .*; the registry, or a proxy in front of it, sent someth"
         ),
     ):
         impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)

@@ -110,7 +110,7 @@ def test_a_card_that_is_gone_and_a_hook_that_fails_are_infrastructure(lab: Lab) 
             trial_on(found, replace(gpu, uuid="GPU-gone"))
         with changed(lab.new, fail="initialization error: nvml error: driver not loaded"):
             with pytest.raises(
-                InfrastructureError, match=r"the engine refused: its hook failed: .*driver not loaded; th"
+                InfrastructureError, match=r"the engine refused: its hook failed: .*driver not loaded; see that engine"
             ):
                 trial_on(found, gpu)
             with pytest.raises(
