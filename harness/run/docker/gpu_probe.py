@@ -94,7 +94,7 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
             text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, restart that machine"
             raise InfrastructureError(f"{place}: {text}") from error
         except helpers.Unfinished as error:
-            text = f"the GPUs could not be asked: the probe {error}; is its image what it should be?"
+            text = f"the GPUs could not be listed: the probe {error}; is its image what it should be?"
             raise InfrastructureError(f"{place}: {text}") from error
         except APIError as error:
             said = explanation(error)
