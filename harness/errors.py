@@ -19,7 +19,7 @@ class UsageError(HarnessError):
 
 
 class MatrixError(HarnessError):
-    """What is wrong in a matrix file or in what it names. The text starts with `file:line: key.path:`."""
+    """An error in a matrix file, or in what it names. The text starts with `file:line: key.path:`."""
 
 
 class InfrastructureError(HarnessError):

@@ -89,7 +89,7 @@ class Tail(object):
 
 
 class Output(object):
-    """What the scenario printed: its beginning, its end, and the number of bytes after the first step."""
+    """The scenario's output: its beginning, its end, and the number of bytes after the first step."""
 
     def __init__(self):
         self.bytes = 0

@@ -32,7 +32,7 @@ def write_reports(result: RunResult, directory: RunDirectory) -> None:
 
 
 def write_result(result: RunResult, directory: RunDirectory) -> None:
-    """What all reports can be made from again, with findings in the order in which reports number them."""
+    """Write the result, from which all reports can be made again. Its findings have the order of the reports."""
     in_order = replace(result, findings=tuple(ordered(result)))
     causes = [(one["findings"], one["sentence"]) for one in summary.attributions_json(result)]
     directory.write(result_file.FILE, result_file.encoded(in_order, causes=causes))

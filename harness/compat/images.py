@@ -1,4 +1,4 @@
-"""What an image needs of a GPU: by its own labels and environment, else by the compatibility table."""
+"""The needs of an image for a GPU, by its own labels and environment, else by the compatibility table."""
 
 from __future__ import annotations
 

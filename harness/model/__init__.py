@@ -34,6 +34,7 @@ from harness.model.asked import (
 from harness.model.compared import Column, Comparison, Measured, Pair, Standing
 from harness.model.judged import (
     BAD,
+    FAILURES,
     GOOD,
     UNSURE,
     Attribution,
@@ -79,6 +80,7 @@ from harness.model.watching import ProgressListener
 __all__ = [
     "BAD",
     "EXIT_CODES",
+    "FAILURES",
     "GOOD",
     "GROUPS",
     "GROWTHS",

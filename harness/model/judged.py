@@ -14,6 +14,8 @@ VerdictName = Literal[
     "suspect", "inconclusive", "incompatible", "untested",
 ]  # fmt: skip
 BAD: frozenset[str] = frozenset({"leak", "growth", "slowdown", "nan", "oom", "crash", "hang"})
+FAILURES: frozenset[VerdictName] = frozenset({"oom", "crash", "hang"})
+"""The verdicts on a launch that did not end well."""
 GOOD: frozenset[str] = frozenset({"plateau", "flat"})
 UNSURE: frozenset[str] = frozenset({"suspect", "inconclusive"})
 

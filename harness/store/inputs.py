@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 
 from harness.model import Build, Scenario, Variant
 from harness.run.trial.payload import pack
+from harness.safe_files import read_regular
 from harness.store import RunDirectory
-from harness.store.safe_files import read_regular
 
 FOLDER = "inputs"
 PREFIX = "scenario/"

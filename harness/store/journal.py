@@ -24,7 +24,7 @@ from typing import Any
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
-from harness.store.safe_files import folder_in, write_atomically, write_below
+from harness.safe_files import folder_in, write_atomically, write_below
 from harness.store.trial_json import read_trial, trial_files, trial_to_json
 
 

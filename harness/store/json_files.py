@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from harness.errors import UsageError
-from harness.store.safe_files import read_regular
+from harness.safe_files import read_regular
 
 ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
 UNENDED = "the run goes on or was killed: the same sweep again goes on from there, and reports"

@@ -17,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model.seen import ImageRef
+from harness.safe_files import opened, read_regular
 from harness.store import write_atomically
-from harness.store.safe_files import opened, read_regular
 
 FILE = "watch.json"
 LOCK = "watch.lock"

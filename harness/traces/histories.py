@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.store.safe_files import read_bounded
+from harness.safe_files import read_bounded
 
 EXPECTED = "a CSV of `version,value` or `version,value,round`"
 MOST_BYTES = 16 << 20

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from harness.errors import UsageError
 from harness.model import Floats, Look, Trace
+from harness.safe_files import read_bounded
 from harness.store.json_files import MOST_VALUES
-from harness.store.safe_files import read_bounded
 from harness.traces.cells import CUT, check_columns, listed, measured, number, seems_cut
 from harness.traces.tables import disorder, read_columns
 

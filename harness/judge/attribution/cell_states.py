@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.judge.cell.verdict import FAILURES
 from harness.judge.history.transitions import UNTOLD
-from harness.model import SIGNALS, Block, CellResult, CellVerdict, Episode, Finding, Metric, signal_of
+from harness.model import FAILURES, SIGNALS, Block, CellResult, CellVerdict, Episode, Finding, Metric, signal_of
 from harness.model.episodes import Sign, episodes_of, sign_of
 from harness.model.judged import State
 

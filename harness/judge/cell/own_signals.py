@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.judge.intervals import median, t_interval
 from harness.judge.trace.gpu_memory import undecided
-from harness.model import GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
+from harness.model import FAILURES, GOOD, GROWTHS, CellVerdict, Limits, SignalVerdict, Steps
 
 MISSED = 0.05
 """Chance that a failure of rate `visible` stays unseen in all launches. A lower chance makes `visible` larger."""
@@ -31,7 +31,7 @@ def signals_of(
 def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial]) -> SignalVerdict:
     failed = sum(launch.failure is not None for launch in launches)
     share, visible = failed / len(launches), 1 - MISSED ** (1 / len(launches))
-    if {"oom", "crash", "hang"} & set(cell.verdicts):
+    if FAILURES & set(cell.verdicts):
         return SignalVerdict(seen="bad", value=share, visible=visible)
     why = f"{failed} of {len(launches)} launches failed; more launches would settle it" if failed else ""
     return SignalVerdict(seen="suspect" if failed else "good", value=share, visible=visible, why=why)

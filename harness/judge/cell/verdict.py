@@ -12,10 +12,9 @@ from dataclasses import replace
 from harness.judge.cell.own_signals import signals_of
 from harness.judge.cell.summary import cell_of, gist
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
-from harness.model import BAD, GOOD, GROWTHS, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
+from harness.model import BAD, FAILURES, GOOD, GROWTHS, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
 
 BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
-FAILURES: frozenset[VerdictName] = frozenset({"oom", "crash", "hang"})
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
 AGREE = 2
 """Trials that must agree on a bad verdict. With one, a single disturbed launch makes a cell bad."""

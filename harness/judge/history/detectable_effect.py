@@ -9,9 +9,7 @@ from harness.judge.comparison import aa_noise as noises
 from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.round_effects import spread_within, without_rounds
-from harness.judge.comparison.round_tables import (
-    RoundTable,
-)
+from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.detectable_change import least_found
 from harness.judge.history.changepoints.segmentation import spread_beside
 from harness.judge.history.level_changes import share_of, strictest

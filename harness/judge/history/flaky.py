@@ -8,8 +8,7 @@ from functools import cached_property
 from itertools import accumulate, takewhile
 
 from harness.failure_rate import luck
-from harness.judge.cell.verdict import FAILURES
-from harness.model import CellVerdict, Trial, Trials
+from harness.model import FAILURES, CellVerdict, Trial, Trials
 
 MISS = 1e-3
 """Chance of having missed the failure that a good version may have. By `benchmarks/accuracy_failures.py`, a wrong

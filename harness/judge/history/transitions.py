@@ -9,9 +9,9 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
-from harness.judge.cell.verdict import FAILURES, SAME_RATE
+from harness.judge.cell.verdict import SAME_RATE
 from harness.judge.history.flaky import MISS, State, outliving, proven, wanted
-from harness.model import SIGNALS, UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
+from harness.model import FAILURES, SIGNALS, UNSURE, CellVerdict, Change, Effect, Interval, Kind, Metric, Trial, Trials
 
 UNTOLD = UNSURE | {"untested", "incompatible"}
 MUCH_WORSE = 2.0

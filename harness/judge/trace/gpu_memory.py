@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.judge.trace.growth.rule import Growth
+from harness.judge.trace.growth.rule import GIVEN_BACK, Growth
 from harness.judge.trace.memory_layer import gpu_layer_of, look_rate
 from harness.judge.trace.verdict import judge_memory, memory_words, metric_of
 from harness.model import GOOD, Interval, Limits, Steps, Trace, TraceVerdict, VerdictName
@@ -30,8 +30,6 @@ WHOLE = ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib")
 """Columns that contain the pool: the first of them in a trace is judged beside the pool."""
 REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat")
 """Verdicts that a leak of GPU memory replaces, the strongest first."""
-GIVEN_BACK = 0.5
-"""Minimum share of the growth between two looks that gc.collect returns if reference cycles, not a leak, cause it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from harness.errors import InfrastructureError
+from harness.safe_files import opened
 
 _PACK = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;'))"
 _TIMEOUT_S = 120
@@ -47,11 +48,11 @@ def _own(path: Path) -> str:
     """Return the text of a file that nobody but us can have written; "" for any other. A report runs the script and
     allows it by its hash, and several users may share a cache.
     """
-    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    number = opened(path, os.O_RDONLY)
     with os.fdopen(number, "rb") as file:
         found = os.fstat(number)
         is_ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not (stat.S_ISREG(found.st_mode) and is_ours and found.st_size <= MOST_BYTES):
+        if not (is_ours and found.st_size <= MOST_BYTES):
             return ""
         return file.read(MOST_BYTES).decode()
 

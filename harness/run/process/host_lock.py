@@ -9,7 +9,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -19,10 +18,10 @@ from harness.errors import InfrastructureError, Interrupted
 from harness.run.engine import Say
 from harness.run.hosts import owner
 from harness.run.waiting import BEAT_S
+from harness.safe_files import opened
 
 NAME = "harness-lease"
 HOLDER_BYTES = 300
-SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class HeldLock:
@@ -42,7 +41,11 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
     try:
         number = _opened(path)
     except OSError as error:
-        why = "is a link or a pipe, and no lease" if error.errno in (errno.ELOOP, errno.ENXIO) else error.strerror
+        why = (
+            "is a link or a pipe, and no lease"
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EINVAL)
+            else error.strerror
+        )
         text = f"{place}: {path}: {why}; remove it, or set TMPDIR to another folder"
         raise InfrastructureError(text) from error
     with os.fdopen(number, "r+b", buffering=0) as file:
@@ -60,18 +63,17 @@ def _opened(path: Path) -> int:
     not ours to write to, and a pipe would be waited for. Who made the file does not matter: the lease is of all users.
     """
     with contextlib.suppress(FileNotFoundError):
-        return _checked(os.open(path, os.O_RDWR | SAFELY))
-    with contextlib.suppress(FileExistsError):  # somebody made it just now
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | SAFELY)
+        return _of_one_name(opened(path, os.O_RDWR))
+    with contextlib.suppress(FileExistsError):  # another process made it just now
+        number = opened(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.fchmod(number, 0o666)  # other users of this machine wait for it too
         return number
-    return _checked(os.open(path, os.O_RDWR | SAFELY))
+    return _of_one_name(opened(path, os.O_RDWR))
 
 
-def _checked(number: int) -> int:
-    """Return the descriptor of a file that has one name; closes any other, and raises OSError."""
-    found = os.fstat(number)
-    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+def _of_one_name(number: int) -> int:
+    """Return the descriptor of a file that has one name; close any other and raise OSError."""
+    if os.fstat(number).st_nlink == 1:
         return number
     os.close(number)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -98,7 +100,7 @@ def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
 def holder(folder: Path) -> str | None:
     """Return who has the lock, in words; None if nobody does."""
     try:
-        number = _checked(os.open(folder / NAME, os.O_RDONLY | SAFELY))
+        number = _of_one_name(opened(folder / NAME, os.O_RDONLY))
     except OSError:  # nobody ever had it, or it is not ours to read: `held` tells that
         return None
     with os.fdopen(number, "rb"):
