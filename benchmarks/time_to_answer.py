@@ -2,10 +2,11 @@
 
     python -m benchmarks.time_to_answer [--seeds 3] [--before c7eef90] [--json answer.json] [NAME…]
 
-For each history: seconds of launches (in brackets their number) until (a) the right first bad version stands first among
-those that look bad, and stays, (b) it is named, and stays, (c) the sweep ends. Columns: `before`, the harness of another
-commit; `now`, this one; `bisect`, this one with `--search bisect`; `loop`, every version once for the whole budget, oldest
-first, by a limit that is known in advance. The last lines are of one sweep of all histories. Medians of the seeds.
+For each history: seconds of launches (in brackets their number) until (a) the right first bad version stands first
+among those that look bad, and stays, (b) it is named, and stays, (c) the sweep ends. Columns: `before`, the harness of
+another commit; `now`, this one; `bisect`, this one with `--search bisect`; `loop`, every version once for the whole
+budget, oldest first, by a limit that is known in advance. First each history has a sweep of its own, then one sweep has
+all of them. Medians over the seeds.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main() -> None:
             if len(sweep) == 1 or column != "bisect"
         ]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            told = list(pool.map(lambda job: worker(trees[columns[job[0]][0]], columns[job[0]][1], job[2], job[1]), jobs))
+            told = list(pool.map(lambda job: worker(trees, *columns[job[0]], seed=job[2], names=job[1]), jobs))
     found: dict[tuple[str, str, bool], list[Times]] = {}
     for (column, sweep, _), one in zip(jobs, told, strict=True):
         for name in sweep:
@@ -108,11 +109,11 @@ def link_tree(root: Path, place: Path) -> Path:
     return place
 
 
-def worker(tree: Path, search: str, seed: int, names: Sequence[str]) -> Mapping[str, Any]:
+def worker(trees: Mapping[str, Path], tree: str, search: str, *, seed: int, names: Sequence[str]) -> Mapping[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.replayed.worker", search, str(seed), *names],
-        cwd=tree, check=True, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        cwd=trees[tree], check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(trees[tree]), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     told: Mapping[str, Any] = json.loads(done.stdout)
     return told
@@ -124,9 +125,8 @@ def times_of(told: Mapping[str, Any], name: str, *, alone: bool) -> Times:
     def until(place: int | None) -> Spent | None:
         return None if place is None else spent(launches[:place])
 
-    return Times(
-        stands=until(row["stands"]), named=until(row["named"]), ends=spent(launches if alone else launches[: row["last"]])
-    )
+    ends = spent(launches if alone else launches[: row["last"]])
+    return Times(stands=until(row["stands"]), named=until(row["named"]), ends=ends)
 
 
 def spent(launches: Sequence[Mapping[str, Any]]) -> Spent:
@@ -166,28 +166,34 @@ def _median(each: Sequence[Spent | None]) -> Spent | None:
     return ordered[len(ordered) // 2]
 
 
+COLUMNS = ("before", "now", "bisect", "loop")
+WHAT = (("a", "stands"), ("b", "named"), ("c", "ends"))
+
+
 def table(histories: Sequence[History], medians: Mapping[tuple[str, str, bool], Times]) -> str:
-    columns = ("before", "now", "bisect", "loop")
-    lines = [f"{'':<16}{'':<9}" + "".join(f"{column:>18}" for column in columns) + f"{'now / before':>14}"]
+    lines = [f"{'':<16}{'':<9}{'':<2}" + "".join(f"{column:>18}" for column in COLUMNS) + f"{'now / before':>14}"]
     for together in (False, True):
         for history in histories:
-            for letter, what in (("a", "stands"), ("b", "named"), ("c", "ends")):
-                each = {column: medians.get((column, history.name, together)) for column in columns}
-                if what == "ends" or history.first_bad:
-                    found = {column: getattr(times, what) if times else None for column, times in each.items()}
-                    name = f"{history.name if letter in 'ac'[not history.first_bad :][:1] else ''}"
-                    told = "".join(f"{_told(one) if each[column] else '':>18}" for column, one in found.items())
-                    lines.append(f"{name:<16}{history.kind:<9}{letter} {told}{_ratio(found):>12}")
-        shares = {what: _shares(histories, medians, what, together) for what in ("stands", "named", "ends")}
-        told = ", ".join(f"({letter}) {statistics.geometric_mean(each):.2f}" for letter, each in zip("abc", shares.values(), strict=True) if each)
-        lines.append(f"{'in one sweep' if together else 'each in a sweep of its own'}, now / before, geometric mean: {told}\n")
+            each = {column: medians.get((column, history.name, together)) for column in COLUMNS}
+            lines += [_line(history, each, *what) for what in WHAT if what[0] == "c" or history.first_bad]
+        shares = [(letter, _shares(histories, medians, what, together)) for letter, what in WHAT]
+        told = ", ".join(f"({letter}) {statistics.geometric_mean(each):.2f}" for letter, each in shares if each)
+        place = "in one sweep of all" if together else "each in a sweep of its own"
+        lines.append(f"{place}: now / before, geometric mean: {told}\n")
     return "\n".join(lines)
+
+
+def _line(history: History, times: Mapping[str, Times | None], letter: str, what: str) -> str:
+    found = {column: getattr(each, what) if each else None for column, each in times.items()}
+    told = "".join(f"{_told(one) if times[column] else '':>18}" for column, one in found.items())
+    return f"{history.name:<16}{history.kind:<9}{letter:<2}{told}{_ratio(found):>14}"
 
 
 def _shares(
     histories: Sequence[History], medians: Mapping[tuple[str, str, bool], Times], what: str, together: bool
 ) -> list[float]:
-    pairs = [[getattr(medians[column, each.name, together], what) for column in ("now", "before")] for each in histories]
+    ours = [[medians[column, each.name, together] for column in ("now", "before")] for each in histories]
+    pairs = [[getattr(times, what) for times in both] for both in ours]
     return [now.seconds / before.seconds for now, before in pairs if now and before]
 
 

@@ -1,5 +1,6 @@
-"""An engine whose launches are made from measured figures, and whose clock is theirs: nothing runs, nothing is waited
-for. It speaks the protocol of `harness/agent/__init__.py`, so that conversation, lanes and schedulers are the real ones.
+"""An engine whose launches are made from measured figures, and whose clock is theirs: nothing runs or is waited for.
+
+It speaks the protocol of `harness/agent/__init__.py`, so that conversation, lanes and schedulers are the real ones.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class Agent:
         looks = list(self.job["looks"])
         times = self.job.get("look_times_s") or [float("inf")] * len(looks)
         spent = np.cumsum(self.made.step_s)
-        due = [min(count, int(np.searchsorted(spent, until_s)) + 1) for count, until_s in zip(looks, times, strict=True)]
+        due = [
+            min(count, int(np.searchsorted(spent, until_s)) + 1) for count, until_s in zip(looks, times, strict=True)
+        ]
         left = [count for count in due if count > self.at]
         return left[0], left[0] == due[-1]
 

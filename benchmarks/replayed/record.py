@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ def main() -> None:
             found.setdefault(cell["image"], []).append(read_trial(path))
     overhead_s = round(_median([_overhead_s(trial) for trials in found.values() for trial in trials]), 3)
     versions = tuple(_version(version, found[version], overhead_s) for version in _ordered(plan, found))
+    noise = float(np.median([version.noise for version in versions if version.rss]))  # it is the machine's
+    versions = tuple(replace(version, noise=noise) for version in versions)
     made = History(
         name=name, kind=kind, signal=signal.strip("-"), first_bad=first_bad.strip("-"), versions=versions,
         budget=asked["settings"]["steps"]["budget"], leak=f"{asked['settings']['limits']['leak_kib_per_step']:g}KiB",
@@ -84,7 +87,9 @@ def _memory(step: Floats, kib: Floats) -> tuple[tuple[tuple[float, float], ...],
     """The trace at some steps, closer together at its beginning, and what is left over, as a standard deviation."""
     known = np.isfinite(kib)
     step, kib = step[known], kib[known]
-    at = np.unique(np.concatenate([np.geomspace(1, step[-1], KNOTS // 2), np.linspace(1, step[-1], KNOTS // 2)]).round())
+    at = np.unique(
+        np.concatenate([np.geomspace(1, step[-1], KNOTS // 2), np.linspace(1, step[-1], KNOTS // 2)]).round()
+    )
     level = np.interp(at, step, kib)
     left = kib - np.interp(step, at, level)
     spread = float(np.subtract(*np.percentile(left, [84, 16]))) / 2

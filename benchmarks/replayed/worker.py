@@ -2,9 +2,9 @@
 
     python -m benchmarks.replayed.worker full|bisect SEED NAME…
 
-Prints one JSON object: the launches of the sweep in order (history, version, steps, seconds), and for each history after
-which launch the right version stood first among those that look bad, and stayed (`stands`), and after which it was named
-and stayed (`named`); null if never. The positions count from 1.
+Prints one JSON object: the launches of the sweep in order (history, version, steps, seconds), and for each history
+after which launch the right version stood first among those that look bad, and stayed (`stands`), and after which it
+was named and stayed (`named`); null if never. The positions count from 1.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
         result, directory = sweep(plan_sweep(matrix, options, os.environ), options, context)
         trials = [read_trial(Path(directory.path, "trials", f"{one.cell}-{one.number}.json")) for one in ended]
     launches = [_told(result, one) for one in ended]
-    rows = {block.variant.scenario.name: _row(by_name, result.plan, block, trials, search) for block in result.plan.blocks}
+    blocks = {block.variant.scenario.name: block for block in result.plan.blocks}
+    rows = {name: _row(by_name[name], result.plan, block, trials, search) for name, block in blocks.items()}
     return {"launches": launches, "rows": rows}
 
 
@@ -94,11 +95,8 @@ def _told(result: RunResult, one: Ended) -> dict[str, Any]:
     return {**told, "twin": one.cell.endswith("-twin"), "steps": one.steps, "seconds": one.seconds}
 
 
-def _row(
-    histories: Mapping[str, History], plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode
-) -> dict[str, Any]:
+def _row(history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode) -> dict[str, Any]:
     """When the right version stood first and was named: the first launch after which both hold to the end."""
-    history = histories[block.variant.scenario.name]
     ids = {cell.id for cell in block.cells}
     ours = [at for at, trial in enumerate(trials, start=1) if trial.cell_id.removesuffix("-twin") in ids]
     known = {at: _known(history, plan, block, trials[:at], search) for at in ours} if history.first_bad else {}
@@ -137,8 +135,8 @@ def _known(
     found = findings.find([judged])
     signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in found.blocks[0].cells]
     bad = [version for version, signal in signals if signal is not None and signal.seen in LOOKS_BAD]
-    named = [one.after for one in found.findings if one.kind in ("first_bad", "bad_from_start") and one.metric == history.signal]
-    return next(iter(bad), ""), named
+    begins = [one for one in found.findings if one.kind in ("first_bad", "bad_from_start")]
+    return next(iter(bad), ""), [one.after for one in begins if one.metric == history.signal]
 
 
 def _run(cell_id: str, block: Block, trials: Sequence[Trial]) -> CellRun:

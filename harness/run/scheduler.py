@@ -41,8 +41,9 @@ class Oracle:
 
     decide: Callable[[Cell, Trace, bool], str]
     """(cell, trace so far, whole budget wanted) -> "go" or "stop"."""
-    needs_whole_budget: Callable[[Cell, Sequence[Trial]], bool]
-    """Return whether the cell's next trial must run all its steps, whatever its looks show."""
+    needs_whole_budget: Callable[[Cell, Sequence[Trial], bool], bool]
+    """(cell, its trials, whether a later one will run all its steps) -> whether the next must, whatever its looks show.
+    """
     describe: Callable[[Cell, Trial], tuple[str, bool]]
     """Return a trial in a few words, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared | None], str | None]
@@ -92,7 +93,8 @@ class CellRun:
 class Batch:
     """What is launched next: one trial of each of `runs`, side by side, in an order that the lane draws.
 
-    `whole`: none of them may stop before its whole budget. `only_known`: nothing is launched; only trials of earlier
+    `whole`: none of them may stop before its whole budget. `brief`: the cells (ids) of which a later launch runs the
+    whole budget, so that this one need not. `only_known`: nothing is launched; only trials of earlier
     runs are taken over. A batch without runs ends the block; its `skipped` then gives the reason for each cell that was
     not launched. `record` goes to the log of decisions: `kind`, `reason`, and the figures behind the decision.
     """
@@ -100,6 +102,7 @@ class Batch:
     runs: tuple[CellRun, ...]
     round: int = 0
     whole: bool = False
+    brief: frozenset[str] = frozenset()
     only_known: bool = False
     record: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, Skip] = field(default_factory=dict)

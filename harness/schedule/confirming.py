@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.judge.cell.verdict import AGREE
-from harness.model import BAD, GOOD, CellVerdict, Trials
+from harness.model import BAD, CellVerdict, Trials
 
 
 def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
@@ -24,7 +24,7 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
         if is_bad and not was_bad and not _is_settled(cell, cells, good=good, asked=asked):
             return (place,) if good is None else (good, place)
         was_bad = is_bad
-        good = place if cell.verdict in GOOD else good
+        good = good if is_bad else place
     return ()
 
 

@@ -73,7 +73,7 @@ class FullScheduler:
     def early(self) -> list[Batch]:
         """Return the launches to make while images are prepared. If step times are compared, enough launches are left
         for rounds in which every version has its turn; once those rounds are needed, only the first launch of each
-        version is made, the longest one, as it runs the whole budget.
+        version is made, which runs the whole budget.
         """
         if self.only is not None:
             return []
@@ -123,7 +123,12 @@ class FullScheduler:
             if not self._may_acquit():
                 return self._round(able, self._next_round(), reason="step times differ: all versions side by side")
             runs = [*self._reference(able, runs), *runs]
-        return self._round(runs, self._label(number), reason=f"round {number + 1} of {self.asked.least}")
+        batch = self._round(runs, self._label(number), reason=f"round {number + 1} of {self.asked.least}")
+        return replace(batch, brief=frozenset(run.cell.id for run in batch.runs)) if self._is_brief(number) else batch
+
+    def _is_brief(self, number: int) -> bool:
+        """Whether the launches of a round are first looks at all versions, before any of them runs its whole budget."""
+        return not number and not self.lazy and self.asked.least > 1
 
     def _rounds_of(self, run: CellRun) -> int:
         """Count the launches of a version that count as rounds."""
@@ -198,7 +203,9 @@ class FullScheduler:
         if not missing:
             return None
         record = _record("twin", "the same image again, to measure the A/A noise: how far do two equal images differ?")
-        return Batch(runs=(self.twin,), round=min(missing), record=record)
+        number = min(missing)
+        brief = frozenset({self.twin.cell.id}) if self._is_brief(number) else frozenset[str]()
+        return Batch(runs=(self.twin,), round=number, record=record, brief=brief)
 
     def _wants_round(self) -> str | None:
         scenario = self.runs[0].cell.variant.scenario

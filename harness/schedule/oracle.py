@@ -25,10 +25,10 @@ def oracle() -> Oracle:
             return "go"  # only how it ends counts
         return stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
 
-    def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
+    def needs_whole_budget(cell: Cell, trials: Sequence[Trial], brief: bool) -> bool:
         scenario = cell.variant.scenario
         return verdict.needs_whole_budget(
-            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
+            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit, brief=brief
         )
 
     return Oracle(
@@ -82,12 +82,22 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
     if problem and found.verdict in GOOD and len(run.measured) < least:
         why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
         found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
+    if not problem and len(run.measured) < least and _is_good_so_far(cell, found, trials):
+        found = replace(found, verdict="flat", verdicts=("flat",))
     if not problem and found.verdict in GOOD and len(run.measured) < least and not run.skipped:
         why = f"so far, by {len(run.measured)} of {least} launches: {found.why}"
         found = replace(found, provisional=True, why=why)
     digest = run.prepared.digest if run.prepared else None
     return CellResult(
         cell=cell, cell_id=cell.id, verdict=found, digest=digest, trials=trials, problem=problem, skipped=run.skipped
+    )
+
+
+def _is_good_so_far(cell: Cell, found: CellVerdict, trials: Sequence[Trial]) -> bool:
+    """Whether nothing is wrong with the first launches but that none of them ran the whole budget yet."""
+    scenario = cell.variant.scenario
+    return found.verdict == "inconclusive" and verdict.quiet(
+        trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
     )
 
 
