@@ -83,7 +83,7 @@ def _cell(make: Make, rng: Generator, *, alike: bool, whole: bool) -> tuple[bool
         kib = first if alike or not number else make(rng)
         trace = Trace(step=np.arange(1.0, len(kib) + 1), columns={"rss_kib": kib})
         asked = _asks_whole(trials) if whole else needs_whole_budget(
-            trials, limits=LIMITS, steps=STEPS, brief=not number
+            trials, limits=LIMITS, steps=STEPS, depth="usual" if number else "brief"
         )  # fmt: skip
         trials.append(_launch(trace, number, whole=asked, goes_on=whole))
     verdict = judge_cell(trials, limits=LIMITS, steps=STEPS)

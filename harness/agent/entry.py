@@ -1,9 +1,9 @@
-"""The entry point for start.py. It imports all of the agent at once: later its folder is not on sys.path."""
+"""The entry point for start.py. Each of the two processes imports only its own part, which saves both a third of their
+start; it does so at once, before any of the scenario's files can be imported.
+"""
 
 import json
 import sys
-
-from . import gpu, scenario, supervisor
 
 
 def main(root, arguments):
@@ -12,8 +12,14 @@ def main(root, arguments):
     With the argument `gpus`, only print the GPU fields of `hello` as JSON.
     """
     if arguments == ["gpus"]:
+        from . import gpu
+
         sys.stdout.write(json.dumps(gpu.find().facts()) + "\n")
         return 0
     if arguments:
+        from . import scenario
+
         return scenario.main(root, [int(number) for number in arguments])
+    from . import supervisor
+
     return supervisor.main(root)

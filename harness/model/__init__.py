@@ -9,6 +9,7 @@ An unknown value is None. This package imports no other part of the harness.
 from harness.model.asked import (
     MOST_TRIALS,
     Build,
+    Depth,
     Excluded,
     Host,
     Image,
@@ -124,6 +125,7 @@ __all__ = [
     "ComponentKind",
     "Culprit",
     "CulpritKind",
+    "Depth",
     "Doubt",
     "Effect",
     "End",

@@ -17,7 +17,7 @@ from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launc
 from harness.judge.history.enough_rounds import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.trace.stopping import is_brief
-from harness.model import Noise, Skip, Trials
+from harness.model import Depth, Noise, Skip, Trials
 from harness.run.scheduler import Batch, CellRun
 from harness.schedule.confirming import to_confirm
 from harness.schedule.oracle import fails_late, judge_trials
@@ -124,11 +124,11 @@ class FullScheduler:
                 return self._round(able, self._next_round(), reason="step times differ: all versions side by side")
             runs = [*self._reference(able, runs), *runs]
         batch = self._round(runs, self._label(number), reason=f"round {number + 1} of {self.asked.least}")
-        return replace(batch, brief=frozenset(run.cell.id for run in batch.runs)) if self._is_brief(number) else batch
+        return replace(batch, depth=self._depth(number))
 
-    def _is_brief(self, number: int) -> bool:
-        """Whether the launches of a round are first looks at all versions, before any of them runs its whole budget."""
-        return not number and not self.lazy and self.asked.least > 1
+    def _depth(self, number: int) -> Depth:
+        """Return how far the launches of a round go: the first is a look at all versions before any whole budget."""
+        return "brief" if not number and not self.lazy and self.asked.least > 1 else "usual"
 
     def _rounds_of(self, run: CellRun) -> int:
         """Count the launches of a version that count as rounds."""
@@ -204,8 +204,7 @@ class FullScheduler:
             return None
         record = _record("twin", "the same image again, to measure the A/A noise: how far do two equal images differ?")
         number = min(missing)
-        brief = frozenset({self.twin.cell.id}) if self._is_brief(number) else frozenset[str]()
-        return Batch(runs=(self.twin,), round=number, record=record, brief=brief)
+        return Batch(runs=(self.twin,), round=number, record=record, depth=self._depth(number))
 
     def _wants_round(self) -> str | None:
         scenario = self.runs[0].cell.variant.scenario

@@ -11,7 +11,7 @@ from harness.judge.cell.trial_verdict import steps_of
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.verdict import judge_trace
-from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial
+from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, Depth, RunResult, RunVerdict, Trace, Trial
 from harness.run.scheduler import CellRun, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
@@ -25,10 +25,10 @@ def oracle() -> Oracle:
             return "go"  # only how it ends counts
         return stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
 
-    def needs_whole_budget(cell: Cell, trials: Sequence[Trial], brief: bool) -> bool:
+    def needs_whole_budget(cell: Cell, trials: Sequence[Trial], depth: Depth) -> bool:
         scenario = cell.variant.scenario
         return verdict.needs_whole_budget(
-            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit, brief=brief
+            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit, depth=depth
         )
 
     return Oracle(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from harness.judge.cell.own_signals import signals_of
 from harness.judge.cell.summary import cell_of, gist
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
-from harness.model import BAD, FAILURES, GOOD, GROWTHS, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
+from harness.model import BAD, FAILURES, GOOD, GROWTHS, CellVerdict, Depth, Limits, Steps, Trial, Trials, VerdictName
 
 BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
@@ -78,24 +78,25 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
 
 
 def needs_whole_budget(
-    trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, brief: bool = False
+    trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, depth: Depth = "usual"
 ) -> bool:
     """Whether the next trial must not stop early: no trial ran the whole budget, or one showed something to confirm.
     A scenario that is judged by its exit code always runs to its end.
 
     False once launches agree on what is bad, and where a leak that is clear was seen over the whole budget: a short
-    launch that shows it too is the second (`_early`). `brief`: another launch will run the whole budget.
+    launch that shows it too is the second (`_early`). `depth` is that of its batch.
     """
     if exit_only or any(trial.not_finite for trial in trials):
         return True
     launches = judge_launches(trials, limits=limits, steps=steps)
-    if any(_agreeing(launches, name) for name in BAD_NAMES):
-        return False
     whole = [launch for launch in launches if launch.whole(steps)]
     odd = [launch for launch in launches if launch.verdicts[0] not in GOOD]
-    if odd:
-        return not (len(launches) == 1 and whole and odd[0].clear)
-    return not whole and not brief
+    if not odd:
+        return not whole and depth != "brief"
+    if depth == "thorough":
+        return True
+    agree = any(_agreeing(launches, name) for name in BAD_NAMES)
+    return not agree and not (len(launches) == 1 and whole and odd[0].clear)
 
 
 def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:

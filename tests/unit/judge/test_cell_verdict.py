@@ -388,5 +388,5 @@ def test_growth_that_ends_is_no_leak_however_clear_its_beginning_was():
 
 
 def test_the_first_look_at_all_versions_is_brief_and_the_next_launch_is_whole():
-    assert not needs_whole_budget([], limits=LIMITS, steps=STEPS, brief=True)
+    assert not needs_whole_budget([], limits=LIMITS, steps=STEPS, depth="brief")
     assert needs_whole_budget([short(0, rate=0.0)], limits=LIMITS, steps=STEPS)
