@@ -27,5 +27,8 @@ class ProgressListener(Protocol):
         """Report the end of a trial. `text` is its verdict in a few words: `leak 12.1 KiB/step`, `flat to step 500`.
         `reused`: taken over from an earlier run. `twin`: a launch of the A/A replicate."""
 
+    def so_far(self, text: str) -> None:
+        """Report in one sentence what the run has found so far; it replaces the sentence before."""
+
     def note(self, text: str) -> None:
         """Report one line that must not be lost: a warning, or a lost host."""

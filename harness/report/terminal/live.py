@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -42,6 +42,7 @@ class LiveProgress:
         self._lock = threading.RLock()
         self._lanes: dict[str, LaneState] = {}
         self._pace = TrialPace(clock=clock)
+        self._found = ""
         self.display = Live(
             console=console, get_renderable=self._bars, refresh_per_second=_REFRESHES_PER_S, transient=True,
             redirect_stdout=False, redirect_stderr=False,
@@ -74,6 +75,10 @@ class LiveProgress:
         sign, style = ("✗", "bold red") if bad else ("·", "dim")
         self._say(sign, f"{cell} #{number}: {text}", style=style)
 
+    def so_far(self, text: str) -> None:
+        with self._lock:
+            self._found = text
+
     def note(self, text: str) -> None:
         self._say("!", text, style="bold yellow")
 
@@ -89,7 +94,13 @@ class LiveProgress:
 
     # ------------------------------------------------------------ the bars
 
-    def _bars(self) -> Table:
+    def _bars(self) -> Group:
+        """Return the lines of the lanes, below what is known so far."""
+        with self._lock:
+            found = self._found
+        return Group(*([Text(self._spelled(found), style="bold")] if found else []), self._lines())
+
+    def _lines(self) -> Table:
         with self._lock:
             rows = [self._row(name, state) for name, state in self._lanes.items()]
         width = self._console.width

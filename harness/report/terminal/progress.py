@@ -126,6 +126,9 @@ class PlainProgress:
             known = " (known from an earlier run)" if reused else ""
             self._say(f"{place}: {cell}, trial {number}: {text}{known}")
 
+    def so_far(self, text: str) -> None:
+        """Print nothing: a plain log has the end of each trial, and the report is in the run's directory."""
+
     def note(self, text: str) -> None:
         with self._lock:
             self._say(f"note {text}")
