@@ -65,10 +65,10 @@ def _line(some: Sequence[Provisional]) -> str:
     places = f"{words.variant_text(cell.variant)}, {words.lane_text(cell.lane)}"
     rest = f" and {numbers.count(len(some) - 1, 'more row')}" if len(some) > 1 else ""
     trials = one.bad.verdict.trials
-    launches = f"{trials} launch{'' if trials == 1 else 'es'}"
+    by = f", by {trials} launch{'' if trials == 1 else 'es'}" if one.bad.verdict.verdict not in GOOD else ""
     before = f"; {version(one.good.cell.image.version)} before it is good so far" if one.good is not None else ""
     name = f"{plain(cell.image.series)} {version(cell.image.version)}"
-    return f"provisional: {name} seems bad first ({places}{rest}), by {launches}: {_seen(one.bad)}{before}"
+    return f"provisional: {name} seems bad first ({places}{rest}){by}: {_seen(one.bad)}{before}"
 
 
 def _seen(entry: CellResult) -> str:
