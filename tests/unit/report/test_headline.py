@@ -175,4 +175,4 @@ def test_what_one_launch_shows_is_told_when_interrupted() -> None:
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
     text = sentence(replace(result, verdict="interrupted"))
     assert "So far: provisional: multidict" in text
-    assert text.endswith("step time is 300 times that of the version before, by 1 launch.")
+    assert "step time is 300 times that of the version before, by 1 launch; 6.6.3 before it is good so far." in text
