@@ -16,7 +16,7 @@ from harness.cli.interrupt import stop_on_signals
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
-    from harness.model import Plan, RunResult, SearchMode, Stop, Trials
+    from harness.model import Explanation, RunResult, SearchMode, Stop, Trials
 
 
 @click.command()
@@ -75,7 +75,7 @@ def sweep(
     """
     from harness.cli.results import print_result, run_plan
     from harness.flows import deciding
-    from harness.flows.sweep import SweepOptions, plan_sweep
+    from harness.flows.sweep import SweepOptions, explained, plan_sweep
 
     options = SweepOptions(
         only=only, hosts=hosts, series=series, trials=_trials(trials),
@@ -84,7 +84,7 @@ def sweep(
     with stop_on_signals() as stopped:
         plan = plan_sweep(matrix, options, os.environ)
         if dry_run:
-            _print_plan(plan, as_json=as_json)
+            _print_plan(explained(plan, options), as_json=as_json)
             return
         if decide and (known := deciding.settled(plan, options)) is not None:
             _print_settled(known, as_json=as_json)
@@ -137,10 +137,8 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
         print_result(result, as_json=True)
 
 
-def _print_plan(plan: Plan, *, as_json: bool) -> None:
-    from harness.plan import explain
+def _print_plan(plan: Explanation, *, as_json: bool) -> None:
     from harness.report.terminal.plan import dry_run
 
-    explained = explain(plan)
     with to_stdout():
-        click.echo(json.dumps(asdict(explained), indent=1, default=str) if as_json else dry_run(explained))
+        click.echo(json.dumps(asdict(plan), indent=1, default=str) if as_json else dry_run(plan))

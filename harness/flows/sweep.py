@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from harness.assess import findings
+from harness.assess.estimate import estimate
 from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import UsageError
 from harness.flows.parts.context import RunContext
@@ -20,8 +21,8 @@ from harness.flows.parts.hosts import OpenHost, using_hosts
 from harness.flows.parts.running import Running
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
-from harness.model import Lane, Matrix, Plan, RunResult, SearchMode, Stop, Trials
-from harness.plan import including, make_plan
+from harness.model import Explanation, Lane, Matrix, Plan, RunResult, SearchMode, Stop, Trials
+from harness.plan import explain, including, make_plan
 from harness.run.trial.payload import payload_hash
 from harness.schedule import oracle
 from harness.store import RunDirectory, inputs
@@ -63,6 +64,11 @@ def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) 
     """Read a matrix and plan its sweep. Touches nothing but the files that the matrix names and the package index."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
     return options.plan(load_matrix(matrix, environ=environ), seed=seed)
+
+
+def explained(plan: Plan, options: SweepOptions) -> Explanation:
+    """What a sweep would do, and what it will probably take if earlier runs tell. Starts nothing."""
+    return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan))
 
 
 def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -103,6 +104,15 @@ class HostCost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a sweep will probably take, by earlier runs of its matrix: launches by lane (`str(lane)`), and the time of
+    the slowest host in `seconds`, without pulls and builds."""
+
+    launches: Mapping[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """The summary of a plan. `worst_s` is that of the slowest host, since hosts run in parallel."""
 
@@ -119,3 +129,4 @@ class Explanation:
     worst_s: float
     hosts: tuple[HostCost, ...]
     left_out: tuple[str, ...] = ()
+    estimate: Estimate | None = None

@@ -9,9 +9,9 @@ from typing import Protocol
 class ProgressListener(Protocol):
     """Receives the progress of a run, from any thread. Implemented by `report/terminal/progress.py`."""
 
-    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         """Start counting: `most` is the maximum number of launches by lane (`str(lane)`); `exact`: exactly that many
-        unless something fails. Launches of a twin are not counted."""
+        unless something fails; `about`: as many are likely, where that is known. Launches of a twin are not counted."""
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         """Report how an image is being prepared: `pulling 120/900 MiB`, `installing numpy==2.0.0`."""

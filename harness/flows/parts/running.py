@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.assess.estimate import estimate
 from harness.assess.findings import find
 from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
 from harness.assess.standing import standing_of
@@ -19,7 +20,7 @@ from harness.flows.parts.needs import disk_of
 from harness.flows.parts.open_rows import OpenRows
 from harness.flows.parts.registries import open_registries
 from harness.model import Block, Host, Noise, Plan, Skip
-from harness.plan import most_launches
+from harness.plan import most_launches, typical_launches
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 from harness.run.hosts.lanes import HostRun
@@ -96,10 +97,17 @@ class Running:
         self.works.update({id(work.run): work for work in self._works()})
         trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
         exact = trials.least == trials.most and not searched
-        self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact)
+        self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
         side_by_side([functools.partial(self._run_host, each) for each in self.hosts], self.context.stopped)
         if self.ending.reached and self.only != frozenset() and not self.context.stopped.is_set():
             self._mark_unfinished(self.ending.reached)
+
+    def _about(self) -> Mapping[str, int]:
+        """How many launches each lane will probably have: as in earlier runs, else as many as clear results take."""
+        if self.only is not None:
+            return {}
+        known = estimate(self.journal.path.parent, self.plan) if self.reuse else None
+        return typical_launches(self.plan) if known is None else known.launches
 
     def _mark_unfinished(self, why: str) -> None:
         """Say of each version that lacks launches why it has no more."""

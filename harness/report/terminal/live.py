@@ -48,10 +48,10 @@ class LiveProgress:
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
 
-    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         with self._lock:
             for lane, number in most.items():
-                self._lane(lane).plan(most=number, exact=exact)
+                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
@@ -143,6 +143,9 @@ def _left(state: LaneState) -> str:
     left_s = state.left_s()
     if left_s is None:
         return "—"
+    about_s = state.about_left_s()
+    if about_s is not None:
+        return f"about {numbers.duration(about_s)} left, ≤ {numbers.duration(left_s)}"
     return f"{'' if state.exact else '≤ '}{numbers.duration(left_s)} left"
 
 

@@ -99,10 +99,10 @@ class PlainProgress:
         self._pace = TrialPace(clock=clock)
         self._prepared: set[tuple[str, str]] = set()
 
-    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         with self._lock:
             for lane, number in most.items():
-                self._lane(lane).plan(most=number, exact=exact)
+                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
