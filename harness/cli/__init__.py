@@ -29,6 +29,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor:doctor", "check the hosts, and which image can run where, before a sweep"),
     "watch": ("watch:watch", "run new images of a registry beside the last good one"),
     "compare": ("compare:compare", "compare runs of several hosts or days"),
+    "runs": ("history:runs", "list all runs"),
+    "history": ("history:history", "show verdicts and figures over images and over days"),
     "report": ("report:report", "print or write a report of an earlier run"),
     "issue": ("evidence:issue", "write a bug report on a finding, ready to paste"),
     "repro": ("evidence:repro", "write a script that runs one cell again, without the harness"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,10 +56,15 @@ Known = Annotated[Metric, AfterValidator(_known)]
 
 
 class CellEntry(BaseModel):
+    """`first_launch`: when the oldest of its launches began; `taken_over`: how many of them are an earlier run's. Both
+    are None in older files."""
+
     verdict: CellVerdict
     digest: str | None
     problem: str
     skipped: Skip | None
+    first_launch: str | None = None
+    taken_over: int | None = None
 
 
 class FindingEntry(BaseModel):
@@ -143,7 +148,7 @@ def encoded(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = 
     out.write(b",")
     _write(out, "observations", "[]", (_json(_observation_json(one, blocks)) for one in result.observations))
     out.write(b",")
-    _write(out, "cells", "{}", (f"{json.dumps(one.cell.id)}: {_json(_cell_json(one))}" for one in result.cells))
+    _write(out, "cells", "{}", _cell_lines(result))
     out.write(b"\n}\n")
     return out.getvalue()
 
@@ -168,10 +173,20 @@ def _lane_json(lane: Lane) -> dict[str, Any]:
     return {"host": lane.host.name, "gpu": lane.gpu, "gpus": [_GPU.dump_python(gpu) for gpu in lane.gpus]}
 
 
-def _cell_json(entry: CellResult) -> dict[str, Any]:
-    verdict = _VERDICT.dump_python(entry.verdict)
-    skipped = None if entry.skipped is None else asdict(entry.skipped)
-    return {"verdict": verdict, "digest": entry.digest, "problem": entry.problem, "skipped": skipped}
+def _cell_lines(result: RunResult) -> Iterator[str]:
+    return (f"{json.dumps(one.cell.id)}: {_json(_cell_json(one, began=result.started))}" for one in result.cells)
+
+
+def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
+    launches = [trial.started for trial in entry.trials if trial.measured and trial.started]
+    return {
+        "verdict": _VERDICT.dump_python(entry.verdict),
+        "digest": entry.digest,
+        "problem": entry.problem,
+        "skipped": None if entry.skipped is None else asdict(entry.skipped),
+        "first_launch": min(launches, default=None),
+        "taken_over": sum(started < began for started in launches),
+    }
 
 
 def _finding_json(finding: Finding, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:

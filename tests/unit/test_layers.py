@@ -26,6 +26,7 @@ ALLOWED = {
     "safe_files": BASE,
     "run": BASE | {"private", "safe_files"},
     "store": BASE | {"private", "run", "safe_files"},
+    "index": BASE | {"judge", "safe_files", "store"},
     "columns": set(),
     "private": set(),
     "facts": BASE,
@@ -39,7 +40,7 @@ ALLOWED = {
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"facts"},
+    | {"facts", "index"},
     "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
