@@ -166,6 +166,7 @@ class _Table:
         p = max(float(stdtr(freedom, -size / error)) for size, error, freedom in tests)
         margin = max(float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error for _, error, freedom in tests)
         length = count - 1
+        slope = tests[-1][0]  # by the launches, if they tell: each version counts by how well it is known
         return _Line(size=slope * length, interval=((slope - margin) * length, (slope + margin) * length), p=p)
 
     def _by_launches(self, start: int, turns: Floats) -> Iterator[tuple[float, float, int]]:
