@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("compare:compare", "compare runs of several hosts or days"),
     "runs": ("history:runs", "list all runs"),
     "history": ("history:history", "show verdicts and figures over images and over days"),
+    "publish": ("publish:publish", "write a static site of all runs"),
     "report": ("report:report", "print or write a report of an earlier run"),
     "issue": ("evidence:issue", "write a bug report on a finding, ready to paste"),
     "repro": ("evidence:repro", "write a script that runs one cell again, without the harness"),

@@ -51,11 +51,11 @@ class OpenIndex:
             IndexedRun(
                 id=row[0], path=row[1], matrix=row[2], kind=row[3], started=row[4], duration_s=row[5] or 0.0,
                 verdict=row[6], cells=row[7], bad=row[8], findings=row[9], warnings=tuple(json.loads(row[10])),
-                problem=row[11], sentences=tuple(sentences.get(row[0], ())),
+                problem=row[11], stamp=row[12], sentences=tuple(sentences.get(row[0], ())),
             )
             for row in self._rows(
-                "SELECT id, path, matrix, kind, started, duration_s, verdict, cells, bad, findings, warnings, problem"
-                " FROM runs WHERE ? IS NULL OR matrix = ? ORDER BY started, path",
+                "SELECT id, path, matrix, kind, started, duration_s, verdict, cells, bad, findings, warnings, problem,"
+                " stamp FROM runs WHERE ? IS NULL OR matrix = ? ORDER BY started, path",
                 (matrix, matrix),
             )
         ]  # fmt: skip
@@ -63,6 +63,13 @@ class OpenIndex:
     def run_ids(self) -> list[int]:
         """Return the ids of all runs."""
         return [row[0] for row in self._rows("SELECT id FROM runs ORDER BY started, path")]
+
+    def series_of(self) -> dict[int, frozenset[str]]:
+        """Return the names of the series of each run, by its id."""
+        found: dict[int, set[str]] = {}
+        for run, series in self._rows("SELECT DISTINCT run, series FROM images"):
+            found.setdefault(run, set()).add(series)
+        return {run: frozenset(series) for run, series in found.items()}
 
     # ------------------------------------------------------------ histories
 
@@ -103,11 +110,12 @@ class OpenIndex:
         signals: Sequence[str] | None = None,
         versions: Sequence[str] | None = None,
         since: str = "",
+        run: int | None = None,
     ) -> list[Measurement]:
         """Return the cells of these histories in all runs, from old to new: those of `versions` (None: of all), in runs
-        that began at `since` or later, with the figures of `signals` (None: of all).
+        that began at `since` or later or in one run, with the figures of `signals` (None: of all).
         """
-        chosen = _Chosen(histories=tuple(histories), signals=signals, versions=versions, since=since)
+        chosen = _Chosen(histories=tuple(histories), signals=signals, versions=versions, since=since, run=run)
         figures = self._figures(chosen)
         rows = self._rows_of(
             "SELECT cells.id, history, runs.id, path, started, first_launch, version, digest, cells.verdict, state,"
@@ -144,6 +152,15 @@ class OpenIndex:
         """Return the findings of a history in all runs."""
         query = f"SELECT {_FINDING} FROM findings WHERE history = ? ORDER BY run, number"
         return [_finding(row) for row in self._rows(query, (history,))]
+
+    def findings_of(self, run: int) -> list[tuple[int, SeenFinding]]:
+        """Return the findings of a run, each with the id of its history."""
+        query = f"SELECT history, {_FINDING} FROM findings WHERE run = ? ORDER BY number"
+        return [(row[0], _finding(row[1:])) for row in self._rows(query, (run,))]
+
+    def histories_of(self, run: int) -> list[int]:
+        """Return the ids of the histories that a run has cells of."""
+        return [row[0] for row in self._rows("SELECT DISTINCT history FROM cells WHERE run = ?", (run,))]
 
     def lives(self, histories: Iterable[int]) -> list[FindingLife]:
         """Return the findings of these histories over all runs, with their life."""
@@ -206,11 +223,13 @@ class _Chosen:
     signals: Sequence[str] | None
     versions: Sequence[str] | None
     since: str
+    run: int | None
 
     @property
     def condition(self) -> str:
         only = "" if self.versions is None else f" AND version IN ({_listed(self.versions)})"
-        return f"history IN (?){only} AND started >= {_quoted(self.since)}"
+        in_run = "" if self.run is None else f" AND cells.run = {self.run:d}"
+        return f"history IN (?){only}{in_run} AND started >= {_quoted(self.since)}"
 
 
 def _listed(names: Iterable[str]) -> str:

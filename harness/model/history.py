@@ -21,7 +21,8 @@ class IndexedRun:
     """A run. `path` is its folder below that of the runs, `MATRIX/TIME-ID`. `started` is UTC, ISO 8601.
 
     `verdict` is None for a probe. `bad` counts its cells that are bad, `findings` those that no other one explains.
-    `sentences` say whose fault its findings are. `problem`: why its directory cannot be read, else "".
+    `sentences` say whose fault its findings are. `problem`: why its directory cannot be read, else "". `stamp` changes
+    when its files do.
     """
 
     id: int
@@ -37,6 +38,7 @@ class IndexedRun:
     sentences: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     problem: str = ""
+    stamp: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ ALLOWED = {
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"facts", "index"},
+    | {"facts", "index", "safe_files"},
     "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
@@ -59,7 +59,14 @@ ROOMS = {
         ("attribution",),
         ("signal_verdicts", "unpaired"),
     ),
-    "report": (("text", "bad_ranges"), ("content",), ("charts",), ("exports",), ("issue", "page", "terminal")),
+    "report": (
+        ("text", "bad_ranges"),
+        ("content",),
+        ("charts",),
+        ("exports",),
+        ("issue", "page", "terminal"),
+        ("site",),
+    ),
     "schedule": (("bisect",), ("compatibility", "oracle"), ("full_scheduler", "bisect_scheduler", "bisect_changes")),
     "flows": (("parts",), ("",)),
 }

@@ -69,3 +69,12 @@ def drift(one: Drift) -> str:
     size = f"{numbers.effect(one.effect)} over {one.versions} versions in {one.runs} runs"
     title = plain(signal_of(one.signal).title)
     return f"{title} drifts from {version(one.first)} to {version(one.last)}: {size}, {numbers.probability(one.p)}"
+
+
+def seen(one: SeenFinding) -> str:
+    """Return a finding of one run: `memory leak since 1.15 (last good 1.14): 7.84 KiB/step (7.83 to 7.85)`."""
+    size = "" if one.effect is None else f": {numbers.effect(one.effect)}"
+    what = words.symptom_of(one.signal, one.verdict)
+    where = f"fixed in {_between(one)}" if one.kind == "first_fixed" else _since(one)
+    cause = f"; a consequence of {plain(signal_of(one.consequence_of).title)}" if one.consequence_of else ""
+    return f"{what} {where}{size}{cause}"
