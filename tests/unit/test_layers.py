@@ -60,7 +60,11 @@ ROOMS = {
         ("signal_verdicts", "unpaired"),
     ),
     "report": (("text", "bad_ranges"), ("content",), ("charts",), ("exports",), ("issue", "page", "terminal")),
-    "schedule": (("bisect",), ("compatibility", "oracle"), ("full_scheduler", "bisect_scheduler", "bisect_changes")),
+    "schedule": (
+        ("bisect", "priority", "confirming"),
+        ("compatibility", "oracle", "row_queue"),
+        ("full_scheduler", "bisect_scheduler", "bisect_changes"),
+    ),
     "narrow": (("search",), ("",)),
     "flows": (("parts",), ("",)),
 }
