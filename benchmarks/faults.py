@@ -10,6 +10,7 @@ Each time, one fault meets a sweep of four versions, of which the newer two cras
     agent     SIGKILL to the agent of the trial that runs
     scenario  SIGKILL to the scenario
     full      the file system of the run's directory is full for a while
+    beside    a second sweep, and `harness clean --images --runs 1h`, on the same host at the same time
     engine    the Docker Engine is stopped for 5 s (SIGSTOP); only with `--engine docker --pid PID of dockerd`
 
 Afterwards the sweep is called once more, and its result is compared with that of a sweep that nothing disturbed.
@@ -199,11 +200,25 @@ def fill(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
     filler.unlink()
 
 
+def beside(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Let another sweep and removals of what is old work beside the sweep."""
+    other = at.start()
+    while process.poll() is None or other.poll() is None:
+        subprocess.run(
+            [sys.executable, "-m", "harness", "clean", "matrix.yaml", "--images", "--runs", "1h"],
+            cwd=at.folder, env=dict(at.environ), stdin=subprocess.DEVNULL, capture_output=True, check=True,
+            timeout=ENDS_S,
+        )  # fmt: skip
+        time.sleep(rng.uniform(0.1, 1))
+    other.communicate()
+
+
 FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], None]] = {
     "harness": kill_harness,
     "agent": kill_agent,
     "scenario": kill_scenario,
     "full": fill,
+    "beside": beside,
 }
 
 
