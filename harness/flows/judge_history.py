@@ -25,8 +25,8 @@ TOLD = 5
 def judge_histories(
     paths: Sequence[Path], *, limit: float, falls: bool, refused: Callable[[UsageError], None]
 ) -> Iterator[SeriesVerdict]:
-    """The verdict on each history, in the order given. `limit` is a share, of a fall less than 1 where `falls`: then
-    less is worse. `refused` is told of each file that cannot be judged; the others are.
+    """Yield the verdict on each history, in the order given. `limit` is a share, of a fall less than 1 where `falls`:
+    then less is worse. `refused` is told of each file that cannot be judged; the others are.
     """
     for path in paths:
         try:
@@ -170,7 +170,7 @@ def _described(change: SeriesChange) -> Mapping[str, Any]:
 
 
 def too_few(found: SeriesVerdict) -> str:
-    """What is missing where nothing could be judged."""
+    """Return what is missing where nothing could be judged."""
     return (
         f"{len(found.versions)} versions of one value each tell no noise: measure all of them again in a second and a "
         f"third round, or give {FEWEST_ALONE} versions"
