@@ -103,7 +103,7 @@ def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
 
 
 def _causes(run: StoredRun, finding: Finding) -> tuple[str, ...]:
-    """The sentences of the reports that say whose fault it is."""
+    """Return the sentences of the reports that say whose fault it is."""
     number = run.findings.index(finding) + 1
     return tuple(one.sentence for one in run.causes if number in one.findings)
 

@@ -201,7 +201,7 @@ def verdict_of(entry: CellEntry) -> CellVerdict:
 
 
 def findings_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, ...]:
-    """Return the findings, with their places in the plan. Raises UsageError if the plan does not have one's versions."""
+    """Return the findings with their places in the plan. Raises UsageError if the plan lacks the version of one."""
     found = []
     for number, entry in enumerate(told.findings, start=1):
         block = _block(entry.block, plan, what=f"{path}: finding {number}")
