@@ -12,6 +12,7 @@ import click
 
 from harness.cli.common import Terminal, say, to_stdout
 from harness.cli.so_far import SoFar
+from harness.flows.history import remember
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
 from harness.model import Plan, RunResult
@@ -79,4 +80,5 @@ def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> Run
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
         result, directory = sweep(plan, options, context)
         write_reports(result, directory)
+        remember(options.out, say=say)
     return result
