@@ -46,6 +46,8 @@ class _Work:
     scheduler: FullScheduler | BisectScheduler
     run: BlockRun
     judged: JudgedBlock | None = None
+    blank: JudgedBlock | None = None
+    """The verdict while nothing was launched."""
     seen: tuple[object, ...] = ()
     """What the verdict rests on."""
     finished: bool = False
@@ -203,10 +205,12 @@ class Running:
 
     def _known(self, work: _Work) -> JudgedBlock:
         """The verdict on a block as of its last turn; nothing is known of one that had none."""
-        if work.judged is not None:
-            return work.judged
-        fresh = [CellRun(cell=cell) for cell in work.block.cells]
-        return judge_block(work.block, fresh, least=self.plan.trials.least, seed=self.plan.seed)
+        if work.judged is None and work.blank is None:
+            fresh = [CellRun(cell=cell) for cell in work.block.cells]
+            work.blank = judge_block(work.block, fresh, least=self.plan.trials.least, seed=self.plan.seed)
+        found = work.judged or work.blank
+        assert found is not None, "one of them is known"
+        return found
 
     def _judge(self, work: _Work) -> JudgedBlock:
         place = place_of(work.block)
