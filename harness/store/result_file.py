@@ -123,7 +123,8 @@ _VERDICT, _EFFECT, _GPU = TypeAdapter(CellVerdict), TypeAdapter(Effect | None), 
 
 
 def encoded(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = ()) -> bytes:
-    """The file's content in UTF-8: an entry a line, made one at a time, because 10,000 cells at once fill the memory.
+    """Return the file's content in UTF-8: an entry a line, made one at a time, because 10,000 cells at once fill the
+    memory.
 
     Findings stand in the order in which reports number them, which is that of `result.findings`. `causes` are
     (numbers of findings, sentence). A number that is not finite is written as Python's `json` writes it.
@@ -204,18 +205,18 @@ def _observation_json(one: Observation, blocks: Mapping[tuple[object, ...], int]
 
 
 def read(folder: Path) -> ResultFile:
-    """The result of the run in a directory. Raises UsageError if it has none, or one of another kind."""
+    """Return the result of the run in a directory. Raises UsageError if it has none, or one of another kind."""
     return read_json(folder / FILE, ResultFile.model_validate, absent=UNENDED, wrong=WRONG)
 
 
 def verdict_of(entry: CellEntry) -> CellVerdict:
-    """The verdict on a cell. A copied file may name signals that this version of the harness does not have."""
+    """Return the verdict on a cell. A copied file may name signals that this version of the harness does not have."""
     signals = {name: one for name, one in entry.verdict.signals.items() if _is_signal(name)}
     return CellVerdict(**{**vars(entry.verdict), "signals": signals})
 
 
 def findings_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, ...]:
-    """The findings, with their places in the plan. Raises UsageError if the plan does not have one's versions."""
+    """Return the findings with their places in the plan. Raises UsageError if the plan lacks the version of one."""
     found = []
     for number, entry in enumerate(told.findings, start=1):
         block = _block(entry.block, plan, what=f"{path}: finding {number}")
@@ -228,7 +229,7 @@ def findings_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, .
 
 
 def observations_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Observation, ...]:
-    """The observations, with their places in the plan."""
+    """Return the observations, with their places in the plan."""
     found = []
     for entry in told.observations:
         block = _block(entry.block, plan, what=f"{path}: an observation")

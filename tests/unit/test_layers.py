@@ -50,6 +50,7 @@ ALLOWED = {
 # Inside a part: each room may import the rooms before it, and none after it. "" is what lies in the part's own folder.
 ROOMS = {
     "judge": (
+        ("logs",),
         ("intervals", "comparable"),
         ("trace.growth",),
         ("trace",),
