@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +86,33 @@ class Series:
     baseline: str | None = None
 
 
+ContainerKind = Literal["none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmRequest:
+    """The node that a host with `engine: slurm` asks of the queue, and how a trial is started on it.
+
+    `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
+    long names. `node`: this one alone. `time_s`: how long an allocation may last; `wait_s`: how long the harness waits
+    for one. `images`: a folder that this machine shares with the nodes.
+    """
+
+    container: ContainerKind
+    select: tuple[tuple[str, str], ...] = ()
+    node: str | None = None
+    time_s: float = 4 * 3600.0
+    wait_s: float = 24 * 3600.0
+    exclusive: bool = True
+    images: Path | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One engine. `engine` is `docker`, `process`, `context:NAME`, `ssh://…` or `tcp://…`."""
+    """One engine. `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`.
+
+    `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
+    """
 
     name: str
     engine: str
@@ -95,10 +120,15 @@ class Host:
     where: Where
     parallel: bool = False
     disk_bytes: int | None = None
+    slurm: SlurmRequest | None = None
 
     @property
     def is_process(self) -> bool:
         return self.engine == "process"
+
+    @property
+    def in_environments(self) -> bool:
+        return self.is_process or (self.slurm is not None and self.slurm.container == "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,10 +186,14 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps."""
+    """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps, nor more than `time_s` seconds in
+    steps (None: as long as they take). A look is due after its steps or after its share of the time, whichever comes
+    first.
+    """
 
     first: int = 500
     budget: int = 4000
+    time_s: float | None = None
 
     def looks(self) -> tuple[int, ...]:
         """Return the step counts of the looks; the last is the budget itself."""
@@ -169,6 +203,19 @@ class Steps:
             counts.append(n)
             n *= 2
         return (*counts, self.budget)
+
+    def look_times_s(self) -> tuple[float, ...]:
+        """Return the seconds in steps after which each look is due at the latest; () without a limit of time."""
+        return () if self.time_s is None else tuple(self.time_s * count / self.budget for count in self.looks())
+
+    def ended_at(self, step: int) -> Steps:
+        """Return the settings of a trial whose time ended at `step`: as many looks, and `step` is the budget."""
+        if self.time_s is None or step >= self.budget:
+            return self
+        return Steps(first=math.ceil(step * self.first / self.budget), budget=max(1, step))
+
+    def __str__(self) -> str:
+        return f"{self.budget} steps" if self.time_s is None else f"{self.budget} steps or {self.time_s:g} s"
 
 
 ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.round_tables import (
@@ -46,6 +47,9 @@ def wants_round(
     nothing.
     """
     alike, _ = set_apart(trials)
+    unsure = _to_confirm(alike, limits=limits, steps=steps, most=trials_asked.most)
+    if unsure is not None:
+        return unsure
     for metric, limit in _asking(limits).items():
         if metric == "step_time" and acquitted(step_time_launches(alike, steps=steps), limit=limit) is not None:
             continue
@@ -58,6 +62,24 @@ def wants_round(
         reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise, blocks=blocks)
         if reason is not None:
             return reason
+    return None
+
+
+def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps, most: int) -> str | None:
+    """Return why a change that seems to be there takes more rounds than most changes do before it is named, or None.
+
+    What changes as much as the step time is the step time's own change, which needs no more rounds.
+    """
+    for metric, limit in compared_limits(limits).items():
+        if SIGNALS[metric].rounds <= FEWEST_ROUNDS:
+            continue
+        table, step_times = (level_table(name, trials, steps=steps) for name in (metric, "step_time"))
+        if table is None or step_times is None or table.values.shape != step_times.values.shape:
+            continue
+        if len(table.values) >= SIGNALS[metric].rounds or any(len(trials[place]) >= most for place in table.positions):
+            continue
+        if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, limit):
+            return f"{SIGNALS[metric].title} seems to differ, which takes {SIGNALS[metric].rounds} rounds to show"
     return None
 
 
@@ -99,7 +121,7 @@ def too_wide(
     width = least_detectable(metric, table, noise=noise, blocks=blocks)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
-    if math.exp(float(table.values.mean())) * math.expm1(width) <= SIGNALS[metric].least:
+    if logs.ratio_of(float(table.values.mean())) * logs.share_of(width) <= SIGNALS[metric].least:
         return None
     return f"{SIGNALS[metric].title} is known to ±{share_of(metric, width):.1%}, and the limit is {limit:.1%}"
 
