@@ -41,7 +41,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character: no Python runs it")
     return Recipe(
         result=result,
-        run=_machine(cell, trial) if cell.lane.host.is_process else _container(cell, trial),
+        run=_machine(cell, trial) if cell.lane.host.in_environments else _container(cell, trial),
         script=text,
         files=files,
         missing=missing,
@@ -82,7 +82,7 @@ def _container(cell: Cell, trial: Trial) -> Container:
 def _client(host: Host) -> tuple[str, ...]:
     if host.engine.startswith("context:"):
         return "docker", "--context", host.engine.removeprefix("context:")
-    return ("docker",) if host.engine == "docker" else ("docker", "--host", host.engine)
+    return ("docker",) if host.engine in ("docker", "slurm") else ("docker", "--host", host.engine)
 
 
 def _image(source: Source, trial: Trial) -> str:

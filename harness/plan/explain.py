@@ -81,7 +81,7 @@ def _images(blocks: Sequence[Block]) -> list[Image]:
 
 
 def _told(image: Image, host: Host) -> str:
-    return f"{image.series} {image.version}: {_source_text(image, process=host.is_process)}"
+    return f"{image.series} {image.version}: {_source_text(image, process=host.in_environments)}"
 
 
 def _expected(block: Block, plan: Plan) -> Expected:

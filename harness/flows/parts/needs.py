@@ -137,7 +137,7 @@ def disk_of(
     missing = [image for image in images if not engine.at_hand(image)]
     told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
     expected = _expected([image for image in missing if isinstance(image.source, Pull)], told, architecture)
-    bases = bases_of(images) if host.is_process else ()
+    bases = bases_of(images) if host.in_environments else ()
     needs = wanted(images, missing, told, architecture=architecture, at_hand=bases)
     all_bytes = total_bytes(engine.kept()) + needs.unpacked_bytes
     if all_bytes > host.disk_bytes:
