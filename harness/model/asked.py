@@ -51,12 +51,13 @@ class Install:
     """Packages laid over `base` (container engines) or into a virtual environment of `python` (process engine).
 
     `packages` are requirement strings with the version filled in; `python` is a version such as "3.7" or None
-    for the interpreter that runs the harness.
+    for the interpreter that runs the harness. `exact`: nothing but these is installed, whatever they require.
     """
 
     base: str
     python: str | None
     packages: tuple[str, ...]
+    exact: bool = False
 
 
 Source = Pull | Build | Install

@@ -99,7 +99,8 @@ def known(client: docker.DockerClient, source: Install) -> Found | None:
 
 
 def _tag(base: Found, source: Install) -> str:
-    named = json.dumps([FORMAT, base.id, base.digest, source.packages, source.python])
+    exact = ["exact"] if source.exact else []
+    named = json.dumps([FORMAT, base.id, base.digest, source.packages, source.python, *exact])
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
@@ -144,7 +145,8 @@ def _fill(
         version = _checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
         _check_python(source.python, version, place=place)
     with _with_ca(client, container_id, environ) as settings:
-        pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--"]
+        pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
+        pip += [*(["--no-deps"] if source.exact else []), "--"]
         environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
         code, output = _execute(
             client, container_id, [*pip, *source.packages], environment=environment, place=place, say=say
