@@ -27,7 +27,7 @@ from harness.run.hosts.lanes import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule import oracle
-from harness.schedule.narrow_scheduler import NarrowScheduler
+from harness.schedule.narrow_scheduler import NarrowScheduler, OneRow
 from harness.store import RunDirectory
 
 INSPECTED_STEPS = 50
@@ -136,10 +136,10 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     question = narrowing.question
     journal = RunDirectory.create(out=out, matrix=question.journal, now=narrowing.context.now())
     made = _scheduler(narrowing, journal)
-    block = BlockRun(cells=(), scheduler=made)
+    row = OneRow(block=BlockRun(cells=(made.run_of_a(),), scheduler=made))
     interrupted = False
     try:
-        _host_run(narrowing, journal, reuse=not fresh).run([block])
+        _host_run(narrowing, journal, reuse=not fresh).run(row)
     except Interrupted:
         interrupted = True
     if not interrupted:
@@ -170,6 +170,7 @@ def _host_run(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> Ho
     )
     return HostRun(
         engine=narrowing.engine,
+        worker=host.name,
         lease=narrowing.lease,
         images=images,
         run_id=journal.id,

@@ -9,7 +9,7 @@ from harness.judge.cell.trial_verdict import JudgedTrial
 from harness.model import Cell, Finding, Image
 from harness.model.narrowed import Hybrid, HybridOutcome
 from harness.narrow.search import ComponentSearch, NextHybrids
-from harness.run.scheduler import Batch, CellRun
+from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.narrow_launches import Measured, outcomes
 
 
@@ -66,6 +66,10 @@ class NarrowScheduler:
         ]
         return (*told, *without)
 
+    def run_of_a(self) -> CellRun:
+        """Return the run of A, which is launched in any case."""
+        return self.runs.setdefault(self.search.a, CellRun(cell=self.like))
+
     def _run(self, hybrid: Hybrid) -> CellRun | None:
         """Return the hybrid's run; None if it is refused without a launch."""
         if hybrid not in self.runs and (why := self.refused(hybrid)):
@@ -84,3 +88,37 @@ class NarrowScheduler:
         trials = [] if run.problem else run.measured
         rounds = [self._rounds.setdefault((trial.run, trial.round), len(self._rounds)) for trial in trials]
         return Measured(hybrid=hybrid, trials=trials, rounds=rounds, problem=run.problem or run.incompatible)
+
+
+@dataclass(kw_only=True)
+class OneRow:
+    """The row of a search as the only one of its host."""
+
+    block: BlockRun
+    _begun: bool = False
+    _done: bool = False
+
+    def take(self, worker: str) -> Turn | None:
+        """Return the next launches; at first, None for a batch: the row is prepared."""
+        if self._done:
+            return None
+        begun, self._begun = self._begun, True
+        return Turn(block=self.block, batch=self.block.scheduler.next() if begun else None)
+
+    def put_back(self, block: BlockRun) -> None:
+        """Do nothing: the search judges by itself."""
+
+    def close(self, block: BlockRun) -> None:
+        self._done = True
+
+    def ahead(self, worker: str) -> Sequence[BlockRun]:
+        return [] if self._done else [self.block]
+
+    def claim(self, block: BlockRun, worker: str) -> bool:
+        return True
+
+    def again(self, block: BlockRun) -> None:
+        """Do nothing: nothing is launched ahead of its turn."""
+
+    def stopped(self) -> bool:
+        return False

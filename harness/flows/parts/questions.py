@@ -74,9 +74,7 @@ def _check_values(run: StoredRun, *cells: Cell) -> None:
         given = (*cell.image.environment, *cell.variant.scenario.environment)
         names = [name for name, value in given if value == WITHHELD]
         if names:
-            raise UsageError(
-                f"{run.path}: the value of {', '.join(names)} is withheld in it, so it cannot be launched"
-            )
+            raise UsageError(f"{run.path}: the value of {', '.join(names)} is withheld in it, so it cannot be launched")
 
 
 def _host(lane: Lane) -> Host:
