@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.errors import InfrastructureError, Interrupted, UsageError
+from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, using_hosts
 from harness.flows.parts.looking_inside import Looking
 from harness.flows.parts.questions import Question
 from harness.model import Cell, Image, Lane, Trials
-from harness.model.narrowed import Narrowed, Side
+from harness.model.narrowed import Hybrid, Narrowed, Side
 from harness.narrow.components import components
 from harness.narrow.coupling import Coupling, asked_extras, couple
-from harness.narrow.hybrids import Sides, installed
+from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
 from harness.narrow.inventory import FILE, Inventory, read_inventory
 from harness.narrow.search import ComponentSearch, NarrowRules
-from harness.run.engine import Engine, Kept, Lease
+from harness.run.engine import Engine, Kept, Lease, Prepared
 from harness.run.hosts import other_sweeps
 from harness.run.hosts.lanes import HostRun
 from harness.run.images.prefetch import HostImages
@@ -58,7 +58,8 @@ def narrowing(question: Question, context: RunContext) -> Iterator[Narrowing]:
         engine, lane = _opened(opened, question.a.lane, context)
         with _leased(opened, engine, context) as lease:
             cells: Mapping[Side, Cell] = {"A": replace(question.a, lane=lane), "B": replace(question.b, lane=lane)}
-            looked = {side: _inventory(cell, engine, context) for side, cell in cells.items()}
+            had = {side: _prepared(cell, engine, context) for side, cell in cells.items()}
+            looked = {side: _inventory(cell, had[side], engine, context) for side, cell in cells.items()}
             found = components(looked["A"], looked["B"])
             if not found:
                 raise UsageError(_equal(question))
@@ -71,7 +72,12 @@ def narrowing(question: Question, context: RunContext) -> Iterator[Narrowing]:
                 lane=lane,
                 lease=lease,
                 context=context,
-                sides=Sides(images=images, inventories=looked, groups=coupling.groups),
+                sides=Sides(
+                    images=images,
+                    references={side: each.reference for side, each in had.items()},
+                    inventories=looked,
+                    groups=coupling.groups,
+                ),
                 coupling=coupling,
             )
 
@@ -108,15 +114,19 @@ def _leased(opened: OpenHost, engine: Engine, context: RunContext) -> Iterator[L
         yield lease
 
 
-def _inventory(cell: Cell, engine: Engine, context: RunContext) -> Inventory:
-    """Make the image of a cell, and look in one launch what it consists of. Raises InfrastructureError."""
+def _prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
+    """Make the image of a cell. Raises InfrastructureError, Interrupted."""
 
     def say(text: str) -> None:
         if context.stopped.is_set():
             raise Interrupted("interrupted")
         context.progress.preparing(lane=str(cell.lane), image=cell.image.version, text=text)
 
-    prepared = engine.prepare(cell.image, say)
+    return engine.prepare(cell.image, say)
+
+
+def _inventory(cell: Cell, prepared: Prepared, engine: Engine, context: RunContext) -> Inventory:
+    """Look in one launch what an image consists of. Raises InfrastructureError, Interrupted."""
     looking = Looking(engine=engine, cell=cell, context=context, prepared=prepared)
     steps = min(INSPECTED_STEPS, cell.variant.scenario.steps.budget)
     looked = looking.launch(cell.variant, steps=steps, probe={"name": "components"})
@@ -149,15 +159,29 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
 
 
 def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
+    make = installed if narrowing.lane.host.is_process else grafted
     return NarrowScheduler(
         search=ComponentSearch(narrowing.coupling.groups, narrowing.rules),
         like=replace(narrowing.question.a, lane=narrowing.lane),
         finding=narrowing.question.finding,
-        image_of=functools.partial(installed, narrowing.sides),
+        image_of=functools.partial(make, narrowing.sides),
         refused=narrowing.coupling.refused,
-        checked=lambda hybrid, run: "",
+        checked=functools.partial(_checked, narrowing),
         log=journal.write_decision,
     )
+
+
+def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
+    """Look into a hybrid with a library of the other side: a library's own path wins over LD_LIBRARY_PATH."""
+    if not narrowing.sides.swapped(hybrid, "library") or run.prepared is None:
+        return ""
+    try:
+        seen = _inventory(run.cell, run.prepared, narrowing.engine, narrowing.context)
+    except (EngineUnreachable, Interrupted):
+        raise
+    except InfrastructureError as error:
+        return str(error)
+    return not_loaded(narrowing.sides, hybrid, seen)
 
 
 def _host_run(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:

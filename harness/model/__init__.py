@@ -7,9 +7,11 @@ An unknown value is None. This package imports no other part of the harness.
 """
 
 from harness.model.asked import (
+    LIBRARIES,
     MOST_TRIALS,
     Build,
     Excluded,
+    Graft,
     Host,
     Image,
     Install,
@@ -104,6 +106,7 @@ __all__ = [
     "GROWTHS",
     "LARGEST",
     "LEVELS",
+    "LIBRARIES",
     "LIMITED",
     "METRIC_PREFIX",
     "MOST_TRIALS",
@@ -132,6 +135,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "Floats",
+    "Graft",
     "Group",
     "Host",
     "HostCost",

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from posixpath import normpath
 
-from harness.model import Image, Install
-from harness.model.narrowed import ComponentGroup, Hybrid, Side
-from harness.narrow.inventory import Inventory
+from harness.model import LIBRARIES, Graft, Image, Install
+from harness.model.narrowed import ComponentGroup, ComponentKind, Hybrid, Side
+from harness.narrow.components import libraries
+from harness.narrow.inventory import Distribution, Inventory
 
 MOST_NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """A and B as images, what they consist of, and the groups in which they differ."""
+    """A and B as images, what the engine launches for them (`references`), what they consist of, and the groups in
+    which they differ.
+    """
 
     images: Mapping[Side, Image]
+    references: Mapping[Side, str]
     inventories: Mapping[Side, Inventory]
     groups: tuple[ComponentGroup, ...]
 
@@ -60,6 +65,14 @@ class Sides:
         found = (self.inventories[side].distributions.get(name) for name, side in sorted(sides.items()))
         return tuple(each.pin for each in found if each is not None)
 
+    def swapped(self, hybrid: Hybrid, kind: ComponentKind) -> tuple[str, ...]:
+        """Return the components of a kind that are put into the base of a hybrid: the other side's, or its own."""
+        foreign = {group.id for group in self.groups if (group.id in hybrid.from_b) == (hybrid.base == "A")}
+        wanted = foreign | hybrid.sham
+        return tuple(
+            each.name for group in self.groups if group.id in wanted for each in group.components if each.kind == kind
+        )
+
     def _names(self, what: str) -> set[str]:
         return {name for each in self.inventories.values() for name in getattr(each, what)}
 
@@ -73,3 +86,64 @@ def installed(sides: Sides, hybrid: Hybrid) -> Image:
     source = replace(image.source, packages=sides.pins(hybrid), exact=True)
     environment = tuple(sides.variables(hybrid).items())
     return replace(image, version=sides.label(hybrid), source=source, environment=environment)
+
+
+def grafted(sides: Sides, hybrid: Hybrid) -> Image:
+    """Return the hybrid as its base's image with files of the other side's in it; A and B are their own images."""
+    image = sides.images[hybrid.base]
+    if sides.is_end(hybrid):
+        return image
+    giver: Side = hybrid.base if hybrid.sham else "B" if hybrid.base == "A" else "A"
+    own, others = sides.inventories[hybrid.base], sides.inventories[giver]
+    names = sides.swapped(hybrid, "distribution")
+    gone = [each for name in names if (each := own.distributions.get(name)) is not None]
+    new = [each for name in names if (each := others.distributions.get(name)) is not None]
+    found = libraries(others)
+    mapped = tuple(found[name] for name in sides.swapped(hybrid, "library"))
+    source = Graft(
+        reference=sides.references[hybrid.base],
+        other=sides.references[giver],
+        remove=tuple(path for each in gone for path, _ in _places(each, each.place)),
+        copy=tuple(pair for each in new for pair in _places(each, _place(own, each))),
+        libraries=mapped,
+        environment=tuple(_environment(sides.variables(hybrid), with_libraries=bool(mapped)).items()),
+    )
+    return replace(image, version=sides.label(hybrid), source=source, environment=())
+
+
+def _place(base: Inventory, each: Distribution) -> str:
+    """Return the site-packages of the base into which a distribution goes: that of its own version there, if any."""
+    there = base.distributions.get(each.name)
+    if there is not None:
+        return there.place
+    places = [one.place for one in base.distributions.values()]
+    return each.place if each.place in places or not places else max(set(places), key=places.count)
+
+
+def _places(each: Distribution, place: str) -> Iterator[tuple[str, str]]:
+    """Yield where each file of a distribution is, and where it goes; its folder of metadata as a whole."""
+    for path in (*each.files, each.folder):
+        if not path.startswith(f"{each.folder}/"):
+            yield normpath(f"{each.place}/{path}"), normpath(f"{place}/{path}")
+
+
+def _environment(variables: Mapping[str, str], *, with_libraries: bool) -> dict[str, str]:
+    """Return the variables; the folder of swapped libraries comes first on the loader's path."""
+    if not with_libraries:
+        return dict(variables)
+    rest = variables.get("LD_LIBRARY_PATH")
+    return {**variables, "LD_LIBRARY_PATH": f"{LIBRARIES}:{rest}" if rest else LIBRARIES}
+
+
+def not_loaded(sides: Sides, hybrid: Hybrid, seen: Inventory) -> str:
+    """Return which library a hybrid mapped instead of the one that was asked for; "" if it mapped what was asked."""
+    wrong = []
+    there = libraries(seen)
+    for group in sides.groups:
+        for each in group.components:
+            side: Side = "B" if group.id in hybrid.from_b else "A"
+            wanted = each.new_hash if side == "B" else each.old_hash
+            if each.kind == "library" and seen.mapped.get(there.get(each.name, "")) != wanted:
+                loaded = there.get(each.name, "none")
+                wrong.append(f"{each.name} of {sides.images[side].version} was asked for, and {loaded} was mapped")
+    return "; ".join(wrong)
