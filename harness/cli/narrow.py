@@ -17,7 +17,7 @@ from harness.errors import Interrupted, UsageError
 if TYPE_CHECKING:
     import threading
 
-    from harness.flows.parts.questions import Question
+    from harness.flows.parts.questions import NarrowQuestion
     from harness.model.narrowed import Narrowed
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
@@ -120,7 +120,7 @@ def _of_files(
 
 
 def _narrow(
-    question: Question, *, run: Path, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
+    question: NarrowQuestion, *, run: Path, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
 ) -> Narrowed | None:
     from harness.flows import narrow as flow
     from harness.flows.parts.context import RunContext

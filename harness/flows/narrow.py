@@ -13,7 +13,7 @@ from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, 
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, using_hosts
 from harness.flows.parts.looking_inside import Looking
-from harness.flows.parts.questions import Question
+from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Cell, Image, Lane, Trials
 from harness.model.narrowed import Hybrid, Narrowed, Side
 from harness.narrow.components import components
@@ -38,7 +38,7 @@ INSPECTED_STEPS = 50
 class Narrowing:
     """A question on its way: everything that is known before the first hybrid is made."""
 
-    question: Question
+    question: NarrowQuestion
     engine: Engine
     lane: Lane
     lease: Lease
@@ -49,7 +49,7 @@ class Narrowing:
 
 
 @contextmanager
-def narrowing(question: Question, context: RunContext) -> Iterator[Narrowing]:
+def narrowing(question: NarrowQuestion, context: RunContext) -> Iterator[Narrowing]:
     """Open and lease the host, make A and B, and look what they consist of.
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
@@ -82,7 +82,7 @@ def narrowing(question: Question, context: RunContext) -> Iterator[Narrowing]:
             )
 
 
-def _equal(question: Question) -> str:
+def _equal(question: NarrowQuestion) -> str:
     return (
         f"{question.a.image.version} and {question.b.image.version}: no distribution, mapped library or variable "
         "differs between them, so there is nothing to swap"

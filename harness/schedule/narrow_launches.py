@@ -23,7 +23,7 @@ Told = tuple[HybridState | None, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class HybridLaunches:
     """The launches of one hybrid, oldest first, with the number of the round of each. `problem`: why it could not be
     made or launched; "" if it could."""
 
@@ -34,7 +34,7 @@ class Measured:
 
 
 def outcomes(
-    measured: Sequence[Measured],
+    measured: Sequence[HybridLaunches],
     *,
     ends: tuple[Hybrid, Hybrid],
     finding: Finding,
@@ -59,7 +59,7 @@ def outcomes(
 
 
 def _of_hybrid(
-    each: Measured, reader: _Reader, figures: Mapping[int, float] | None, *, is_b: bool
+    each: HybridLaunches, reader: _Reader, figures: Mapping[int, float] | None, *, is_b: bool
 ) -> Iterator[HybridOutcome]:
     setups = sum(trial.end == "setup" for trial in each.trials)
     for trial, number in zip(each.trials, each.rounds, strict=True):
@@ -79,7 +79,7 @@ def _of_hybrid(
         yield HybridOutcome(hybrid=each.hybrid, state="unresolved", reason=each.problem, lasting=True)
 
 
-def _figures(measured: Sequence[Measured], *, finding: Finding, scenario: Scenario) -> Mapping[int, float] | None:
+def _figures(measured: Sequence[HybridLaunches], *, finding: Finding, scenario: Scenario) -> Mapping[int, float] | None:
     """Return the figure of each launch (by its id) over the steps that all have; None where no level decides."""
     if finding.metric not in RULES or finding.verdict == "slowdown":
         return None

@@ -10,7 +10,7 @@ from harness.model import Cell, Finding, Image
 from harness.model.narrowed import Hybrid, HybridOutcome
 from harness.narrow.search import ComponentSearch, NextHybrids
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
-from harness.schedule.narrow_launches import Measured, outcomes
+from harness.schedule.narrow_launches import HybridLaunches, outcomes
 
 
 @dataclass(kw_only=True)
@@ -81,13 +81,13 @@ class NarrowScheduler:
             self.runs[hybrid] = CellRun(cell=Cell(image=image, lane=self.like.lane, variant=self.like.variant))
         return self.runs[hybrid]
 
-    def _measured(self, hybrid: Hybrid, run: CellRun) -> Measured:
+    def _measured(self, hybrid: Hybrid, run: CellRun) -> HybridLaunches:
         if run.measured and hybrid not in self._checked:
             self._checked.add(hybrid)
             run.problem = run.problem or self.checked(hybrid, run)
         trials = [] if run.problem else run.measured
         rounds = [self._rounds.setdefault((trial.run, trial.round), len(self._rounds)) for trial in trials]
-        return Measured(hybrid=hybrid, trials=trials, rounds=rounds, problem=run.problem or run.incompatible)
+        return HybridLaunches(hybrid=hybrid, trials=trials, rounds=rounds, problem=run.problem or run.incompatible)
 
 
 @dataclass(kw_only=True)

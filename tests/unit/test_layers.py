@@ -63,7 +63,7 @@ ROOMS = {
     "schedule": (
         ("bisect", "priority", "confirming"),
         ("compatibility", "oracle", "row_queue"),
-        ("full_scheduler", "bisect_scheduler", "bisect_changes"),
+        ("full_scheduler", "bisect_scheduler", "bisect_changes", "narrow_launches", "narrow_scheduler"),
     ),
     "narrow": (("search",), ("",)),
     "flows": (("parts",), ("",)),

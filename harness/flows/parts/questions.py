@@ -23,7 +23,7 @@ SERIES = "files"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class NarrowQuestion:
     """What is narrowed: the cells of A (good) and of B (bad), and the finding between them. `number`: that of the
     finding in its run's reports. `plan` has A's and B's cells alone, in one block. `journal` is the folder that keeps
     the launches.
@@ -38,14 +38,14 @@ class Question:
 
 
 @contextmanager
-def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[Question]:
+def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQuestion]:
     """Yield the question after a finding of a run, with its scripts in a temporary folder. Raises UsageError."""
     _check(finding)
     with TemporaryDirectory(prefix="harness-narrow-") as folder:
         yield _of_run(run, number, finding, folder=Path(folder))
 
 
-def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> Question:
+def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> NarrowQuestion:
     cells = [cell_of(run, finding, version) for version in (finding.before or "", finding.after)]
     if cells[0] is None or cells[1] is None:
         raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were had; sweep again")
@@ -57,7 +57,7 @@ def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> Q
     _check_values(run, a, b)
     block = next(block for block in run.plan.blocks if cells[0] in block.cells)
     plan = replace(run.plan, blocks=(replace(block, lane=lane, variant=variant, cells=(a, b)),))
-    return Question(a=a, b=b, finding=finding, plan=plan, number=number, journal=f"{run.plan.matrix.name}-narrow")
+    return NarrowQuestion(a=a, b=b, finding=finding, plan=plan, number=number, journal=f"{run.plan.matrix.name}-narrow")
 
 
 def _check(finding: Finding) -> None:
@@ -168,7 +168,7 @@ def _safe(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name)[:48].strip(".-") or "it"
 
 
-def question_of(result: RunResult, findings: Sequence[Finding]) -> Question:
+def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestion:
     """The question after a sweep of two files: its first finding, in the order of reports. Raises UsageError where
     there is none, InfrastructureError where one of them could not be measured.
     """
@@ -181,7 +181,7 @@ def question_of(result: RunResult, findings: Sequence[Finding]) -> Question:
     if not worse:
         raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings)}")
     number, finding = min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
-    return Question(a=a, b=b, finding=finding, plan=result.plan, number=number, journal=result.matrix)
+    return NarrowQuestion(a=a, b=b, finding=finding, plan=result.plan, number=number, journal=result.matrix)
 
 
 def _is_between(finding: Finding, a: Cell, b: Cell) -> bool:
