@@ -108,8 +108,7 @@ def test_a_library_comes_first_on_the_loader_s_path() -> None:
 def test_a_hybrid_that_loaded_another_library_than_asked_for_is_not_believed() -> None:
     hybrid = Hybrid(base="A", from_b=frozenset({"libx.so"}))
     assert not not_loaded(sides(), hybrid, B)
-    assert not_loaded(sides(), hybrid, A) == "libx.so of 2 was asked for,
-    assert /cuda/libx.so.1.0 was mapped"
+    assert not_loaded(sides(), hybrid, A) == "libx.so of 2 was asked for, and /cuda/libx.so.1.0 was mapped"
 
 
 def test_a_package_goes_where_the_base_has_its_packages() -> None:
