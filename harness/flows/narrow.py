@@ -159,7 +159,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
 
 
 def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
-    make = installed if narrowing.lane.host.is_process else grafted
+    make = installed if narrowing.lane.host.in_environments else grafted
     return NarrowScheduler(
         search=ComponentSearch(narrowing.coupling.groups, narrowing.rules),
         like=replace(narrowing.question.a, lane=narrowing.lane),

@@ -64,6 +64,8 @@ def _check(finding: Finding) -> None:
     place = f"{finding.series} {finding.after}"
     if finding.kind == "first_fixed":
         raise UsageError(f"{place}: is where it was fixed; narrow takes a finding that something became worse")
+    if finding.lane.host.engine == "slurm":
+        raise UsageError(f"{place}: narrow makes no hybrids on hosts of Slurm yet; give --good and --bad on a node")
     if finding.before is None:
         raise UsageError(f"{place}: bad from the start, so there is no good version to make hybrids with")
 
