@@ -77,7 +77,7 @@ def _settings(image: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
-    """By content: layers that both have at the bottom are the same, whatever they are called."""
+    """Compare the layers by content: those that both have at the bottom are the same, whatever they are called."""
     before, after = (list((image.get("RootFS") or {}).get("Layers") or ()) for image in asked)
     same = 0
     for one, other in zip(before, after, strict=False):

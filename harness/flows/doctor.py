@@ -152,7 +152,7 @@ def _there(image: Image, seen: _Seen) -> Prepared | None:
 def _facts(
     image: Image, there: Prepared | None, told: RegistryAnswers | None, architecture: str
 ) -> compat.DescribedImage:
-    """By the image where it is at hand, else by the registry, else by its name alone."""
+    """Return the facts of the image where it is at hand, else those told by the registry, else by its name alone."""
     environment: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
     reference = reference_of(image)

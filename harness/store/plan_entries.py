@@ -123,12 +123,12 @@ class PlanFile(BaseModel):
 
 
 def read_plan_file(folder: Path) -> PlanFile:
-    """The plan.json of a run's directory. Raises UsageError."""
+    """Return the plan.json of a run's directory. Raises UsageError."""
     return read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
 
 
 def plan_of(file: PlanFile, *, where: Where) -> Plan:
-    """The plan that was written. Raises UsageError where it does not hold together."""
+    """Return the plan that was written. Raises UsageError where it does not hold together."""
     series = {one.name: _series(one, where) for one in file.series}
     hosts = {
         one.name: Host(name=one.name, engine=one.engine, gpus="none", where=where, slurm=one.slurm)
