@@ -117,6 +117,12 @@ class SlurmEngine:
         visible = self._on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
         return ours(parse(output, place=place) or (), visible.strip(), place=place)
 
+    def cpu(self, images: Sequence[Image], say: Say) -> str | None:
+        """Return the model of the node's CPU; a node is asked for if none is held."""
+        self._node(say)
+        found = self.facts["cpu"]
+        return None if found is None else str(found)
+
     def _probe(self, name: str, prepared: Prepared) -> list[str]:
         """Return the command of a container with all GPUs."""
         scenario = Scenario(name="gpus", where=self._host.where, shm_bytes=64 << 20)
