@@ -277,9 +277,10 @@ def test_a_leak_stops_only_when_it_is_large(rate, answer):
     assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=True) == answer
 
 
-def test_a_leak_at_its_first_look_goes_on():
+def test_a_leak_at_its_first_look_goes_on_where_no_other_launch_tells_whether_it_ends():
     leak = trace_of(memory(1000, steps=500), step_s=times(steps=500))
-    assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=False) == "go"
+    assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=True) == "go"
+    assert decide(leak, limits=LIMITS, steps=STEPS, whole_budget=False) == "stop"
 
 
 def test_the_past_is_what_was_seen_then():
