@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.judge.cell.verdict import AGREE
-from harness.model import BAD, CellVerdict, Trials
+from harness.model import BAD, GOOD, CellVerdict, Trials
 
 
 def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
@@ -26,7 +26,7 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
         if sides:
             return sides
         was_bad = is_bad
-        good = good if is_bad else place
+        good = place if cell.verdict in GOOD else good
     return ()
 
 

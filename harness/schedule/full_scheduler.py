@@ -20,7 +20,7 @@ from harness.judge.trace.stopping import is_brief
 from harness.model import Depth, Noise, Skip, Trials
 from harness.run.scheduler import Batch, CellRun
 from harness.schedule.confirming import to_confirm
-from harness.schedule.oracle import fails_late, judge_trials
+from harness.schedule.oracle import fails_late, judge_so_far, judge_trials
 
 MANY_VERSIONS = 4
 """Fewest versions that show the noise themselves if their steps are brief."""
@@ -100,7 +100,7 @@ class FullScheduler:
         """
         if self.only is not None or self.asked.least < 2 or any(not run.measured for run in able):
             return None
-        sides = to_confirm([judge_trials(run.cell, run.trials) for run in self.runs], asked=self.asked)
+        sides = to_confirm([judge_so_far(run.cell, run.trials) for run in self.runs], asked=self.asked)
         if not sides or self.runs[sides[-1]] not in able:
             return None
         spare = self.asked.most - self.asked.least

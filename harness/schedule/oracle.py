@@ -42,6 +42,12 @@ def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     return verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
 
 
+def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
+    """Return the verdict on a cell, which is flat if nothing is wrong but that no launch ran the whole budget yet."""
+    found = judge_trials(cell, trials)
+    return replace(found, verdict="flat", verdicts=("flat",)) if _is_good_so_far(cell, found, trials) else found
+
+
 def fails_late(runs: Sequence[CellRun]) -> bool:
     """Whether further launches of a block have to run their whole budget: one failed later than quiet launches stop, or
     returned NaN, and the others must get as far.
@@ -82,8 +88,8 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
     if problem and found.verdict in GOOD and len(run.measured) < least:
         why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
         found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
-    if not problem and len(run.measured) < least and _is_good_so_far(cell, found, trials):
-        found = replace(found, verdict="flat", verdicts=("flat",))
+    if not problem and len(run.measured) < least and run.measured:
+        found = judge_so_far(cell, trials)
     stopped = run.skipped.why if run.skipped is not None and run.skipped.by == "stop" else ""
     if not problem and found.verdict in GOOD and len(run.measured) < least and (stopped or not run.skipped):
         ended = f" ({stopped})" if stopped else ""
