@@ -259,6 +259,8 @@ class SlurmEngine:
         return jobs + left_behind.remove_folders(allocation, NODE_FOLDER, place=self._place)
 
     def condition(self, say: Say) -> HostCondition:
+        if self._in_containers:  # only the node knows which images it has
+            self._node(say)
         held = self._hold.allocation
         return HostCondition(
             engine=f"{self._hold.version}, container: {self._request.container}",
