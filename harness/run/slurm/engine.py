@@ -261,7 +261,7 @@ class SlurmEngine:
     def condition(self, say: Say) -> HostCondition:
         if self._in_containers:  # only the node knows which images it has
             self._node(say)
-        held = self._hold.allocation
+        held = self._hold.allocation if self._hold.lease.locked() else None
         return HostCondition(
             engine=f"{self._hold.version}, container: {self._request.container}",
             holder=None if held is None else f"{owner.in_words()}, has node {held.node} as job {held.job}",
