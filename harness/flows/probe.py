@@ -96,7 +96,8 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: R
     searched: set[str] = set()
     images: Images = {}
     for cell in plan.cells:
-        (host,) = (each for each in hosts if each.host == cell.lane.host)
+        machines = [each for each in hosts if each.part_of == cell.lane.host]
+        host = next((each for each in machines if each.usable), machines[0])
         for each in _probes(cell.variant, names):
             if cell.excluded:
                 continue
@@ -119,7 +120,10 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: I
         return replace(blank, problem=host.problem or "the host could not be opened")
     try:
         looking = _Looking(
-            engine=host.engine, cell=cell, context=context, prepared=_prepared(host.engine, cell, context, images)
+            engine=host.engine,
+            cell=host.own(cell),
+            context=context,
+            prepared=_prepared(host.engine, cell, context, images),
         )
         with host.engine.lease(say, context.stopped.is_set):
             return FINDERS[each.name](looking, blank)

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.assess import findings
 from harness.errors import UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, using_hosts
+from harness.flows.parts.hosts import OpenHost, lanes_of, states_of, troubles_of, using_hosts
 from harness.flows.parts.running import Running
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
@@ -93,13 +93,13 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
         verdict="ok",
         started=began.isoformat(timespec="seconds"),
         duration_s=round(time.monotonic() - clock, 1),
-        hosts=tuple(each.state for each in opened),
+        hosts=states_of(opened),
         plan=plan,
         cells=cells,
         findings=found,
         attribution=attribute(plan, cells, found),
         directory=directory.path,
-        warnings=tuple(warning for block in judged.blocks for warning in block.warnings),
+        warnings=(*troubles_of(opened), *(warning for block in judged.blocks for warning in block.warnings)),
         observations=findings.observations(judged.blocks),
     )
     return replace(result, verdict=oracle.run_verdict(result, interrupted=context.stopped.is_set())), directory
@@ -107,7 +107,7 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
 
 def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
     """The plan with the lanes that the hosts were found to have."""
-    lanes = {each.host.name: each.lanes for each in opened if each.lanes}
+    lanes = lanes_of(opened)
     return replace(options, trials=plan.trials, search=plan.search).plan(plan.matrix, seed=plan.seed, lanes=lanes)
 
 

@@ -29,6 +29,7 @@ from harness.model.asked import (
     Trials,
     Variant,
     Where,
+    machine_name,
     written,
 )
 from harness.model.compared import Column, Comparison, Measured, Pair, Standing
@@ -168,6 +169,7 @@ __all__ = [
     "Variant",
     "VerdictName",
     "Where",
+    "machine_name",
     "signal_of",
     "written",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,7 +87,11 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One engine. `engine` is `docker`, `process`, `context:NAME`, `ssh://…` or `tcp://…`."""
+    """One engine. `engine` is `docker`, `process`, `context:NAME`, `ssh://…` or `tcp://…`.
+
+    Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
+    words. `machine`: the name of the machine, where one of a pool is meant.
+    """
 
     name: str
     engine: str
@@ -95,10 +99,25 @@ class Host:
     where: Where
     parallel: bool = False
     disk_bytes: int | None = None
+    pool: tuple[str, ...] = ()
+    machine: str = ""
+
+    @property
+    def machines(self) -> tuple[Host, ...]:
+        """Each machine as a host of its own; a host that is no pool is one machine."""
+        if not self.pool:
+            return (self,)
+        return tuple(replace(self, engine=one, pool=(), machine=machine_name(one)) for one in self.pool)
 
     @property
     def is_process(self) -> bool:
         return self.engine == "process"
+
+
+def machine_name(engine: str) -> str:
+    """Return the name of a pool's machine, by the address of its engine: `gpu1` for `ssh://root@gpu1`."""
+    name = engine.removeprefix("context:").rpartition("://")[2].rpartition("@")[2]
+    return name if name.startswith("/") else name.partition("/")[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,8 @@ def _dockerfiles(plan: Plan, dockerfile: Callable[[Build], str | None]) -> dict[
 
 def _host_json(host: Host) -> dict[str, Any]:
     gpus = host.gpus if isinstance(host.gpus, str) else list(host.gpus)
-    return {"name": host.name, "engine": host.engine, "gpus": gpus, "parallel": host.parallel}
+    engine = list(host.pool) or host.engine
+    return {"name": host.name, "engine": engine, "gpus": gpus, "parallel": host.parallel}
 
 
 def _series_json(series: Series) -> dict[str, Any]:

@@ -54,6 +54,9 @@ class ProcessEngine:
         say("asking for its GPUs")
         return gpus.of_this_machine(place=f"{self._host.where}.gpus")
 
+    def cpu(self, images: Sequence[Image], say: Say) -> str | None:
+        return cpu_model()
+
     def prepare(self, image: Image, say: Say) -> Prepared:
         if not isinstance(image.source, Install):
             raise ImageUnavailable(f"{image.where}: needs a container engine; this host is engine: process")
