@@ -48,7 +48,8 @@ def test_the_schema_refuses_what_is_missing_or_new(schema: dict[str, Any]) -> No
 def test_a_cell() -> None:
     assert through_json(build.quickstart())["cells"][3] == {
         "series": "multidict", "image": "6.3.0", "digest": "sha256:" + "ab" * 32, "host": "local", "gpu": None,
-        "scenario": "multidict_pop", "params": {}, "machine": None, "trials": 3, "failed": 0, "signal": None, "steps": 4000,
+        "scenario": "multidict_pop", "params": {}, "machine": None, "trials": 3,
+        "failed": 0, "signal": None, "steps": 4000,
         "verdict": "leak", "verdicts": ["leak"], "layer": "native heap", "plateau_mib": None,
         "smallest_visible": None, "metrics": {}, "rate_kib_per_step": 7.838,
         "rate_ci": [7.838 * 0.998, 7.838 * 1.002], "excluded_kib_per_step": None, "step_ms": 0.0181,
