@@ -60,6 +60,23 @@ from harness.model.judged import (
     VerdictName,
 )
 from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
+from harness.model.narrowed import (
+    BOTH_SIDES,
+    Component,
+    ComponentGroup,
+    ComponentKind,
+    Culprit,
+    CulpritKind,
+    Hybrid,
+    HybridOutcome,
+    HybridResult,
+    HybridState,
+    Narrowed,
+    NarrowedVerdict,
+    ProofCell,
+    ProofRole,
+    Side,
+)
 from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode, Skip
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
@@ -80,6 +97,7 @@ from harness.model.watching import ProgressListener
 
 __all__ = [
     "BAD",
+    "BOTH_SIDES",
     "EXIT_CODES",
     "FAILURES",
     "GOOD",
@@ -102,6 +120,11 @@ __all__ = [
     "Change",
     "Column",
     "Comparison",
+    "Component",
+    "ComponentGroup",
+    "ComponentKind",
+    "Culprit",
+    "CulpritKind",
     "Doubt",
     "Effect",
     "End",
@@ -114,6 +137,10 @@ __all__ = [
     "Host",
     "HostCost",
     "HostState",
+    "Hybrid",
+    "HybridOutcome",
+    "HybridResult",
+    "HybridState",
     "Image",
     "Install",
     "Interval",
@@ -130,6 +157,8 @@ __all__ = [
     "Metric",
     "MetricLimit",
     "MetricRule",
+    "Narrowed",
+    "NarrowedVerdict",
     "Noise",
     "Observation",
     "Observed",
@@ -142,6 +171,8 @@ __all__ = [
     "ProbeName",
     "Probed",
     "ProgressListener",
+    "ProofCell",
+    "ProofRole",
     "Pull",
     "Rule",
     "RunResult",
@@ -153,6 +184,7 @@ __all__ = [
     "SeriesChange",
     "SeriesVerdict",
     "Setting",
+    "Side",
     "Signal",
     "SignalKind",
     "SignalState",
