@@ -38,6 +38,17 @@ def _state(block: BlockRun, proposal: Batch, standing: Standing, *, group: int) 
     )
 
 
+def _first_of_each_series(rows: Sequence[_Row]) -> list[_Row]:
+    """Return the rows that were begun, and of the others the first of each series: they show which images are needed,
+    and there may be ten thousand.
+    """
+    waiting: dict[str, _Row] = {}
+    for row in rows:
+        if row.worker is None:
+            waiting.setdefault(row.block.cells[0].cell.image.series, row)
+    return [*(row for row in rows if row.worker is not None), *waiting.values()]
+
+
 @dataclass(kw_only=True)
 class RowQueue:
     """Rows that are worked on side by side by one worker or several. Thread-safe.
@@ -46,13 +57,16 @@ class RowQueue:
     has begun goes to whoever asks first, in the order of the first rounds.
 
     `standing`: judges a row after its launches. `recall`: brings what a row measured back into memory. `may`: whether a
-    worker can run a row. `stop`: why nothing more is to be launched, or "".
+    worker can run a row. `stop`: why nothing more is to be launched, or "". `begin`: is told who began a row. `most`:
+    rows that a worker may have begun and not ended; the others wait for whoever is free first.
     """
 
     standing: Callable[[BlockRun], Standing]
     recall: Callable[[BlockRun], None]
     may: Callable[[Worker, BlockRun], bool] = lambda worker, block: True
     stop: Callable[[RowState | None], str] = lambda state: ""
+    begin: Callable[[Worker, BlockRun], None] = lambda worker, block: None
+    most: int | None = None
     _rows: list[_Row] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -68,7 +82,9 @@ class RowQueue:
             if choice is None or self.stop(rows[choice.place].state):
                 return None
             row = rows[choice.place]
-            row.worker, row.busy = worker, True
+            is_new, row.worker, row.busy = row.worker is None, worker, True
+        if is_new:
+            self.begin(worker, row.block)
         self.recall(row.block)
         return Turn(block=row.block, batch=row.proposal, urgency=choice.urgency, why=choice.reason)
 
@@ -89,6 +105,8 @@ class RowQueue:
         """Return the rows that a worker has or may begin, the most urgent first; the row of its turn is among them."""
         with self._lock:
             rows = [row for row in self._rows if not row.done and self._is_open_to(worker, row)]
+            if self.most is not None:
+                rows = _first_of_each_series(rows)
             return [rows[place].block for place in in_order([row.state for row in rows])]
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
@@ -97,7 +115,9 @@ class RowQueue:
         with self._lock:
             if row.worker not in (None, worker):
                 return False
-            row.worker = worker
+            is_new, row.worker = row.worker is None, worker
+        if is_new:
+            self.begin(worker, block)
         self.recall(block)
         return True
 
@@ -107,11 +127,28 @@ class RowQueue:
         if row.proposal is not None and not row.busy:
             self.put_back(block)
 
+    def resume(self, worker: Worker) -> None:
+        """Go on with the rows that a worker had in its hands when it was lost."""
+        for row in [row for row in self._rows if row.worker == worker and row.busy and not row.done]:
+            if row.proposal is None:
+                row.busy = False
+            else:
+                self.put_back(row.block)
+
+    def begun(self, worker: Worker) -> list[tuple[BlockRun, Batch | None]]:
+        """Return the rows that a worker began and did not end, each with what was last to be launched."""
+        with self._lock:
+            return [(row.block, row.proposal) for row in self._rows if row.worker == worker and not row.done]
+
     def stopped(self) -> bool:
         """Whether nothing more is to be launched, also not of a batch that was begun."""
         return bool(self.stop(None))
 
     def _open_to(self, worker: Worker) -> list[_Row]:
+        if self.most is not None:
+            own = [row for row in self._rows if row.worker == worker and not row.done]
+            if len(own) >= self.most:
+                return [row for row in own if not row.busy]
         return [row for row in self._rows if not (row.done or row.busy) and self._is_open_to(worker, row)]
 
     def _is_open_to(self, worker: Worker, row: _Row) -> bool:
