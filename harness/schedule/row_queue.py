@@ -13,7 +13,7 @@ Worker = str
 """The name of a machine, or of a connection to one."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class _Row:
     """`worker`: who began it; nobody else continues it. `proposal`: what is launched next; None until it is begun."""
 
@@ -21,7 +21,6 @@ class _Row:
     state: RowState
     worker: Worker | None = None
     busy: bool = False
-    done: bool = False
     proposal: Batch | None = None
 
 
@@ -97,14 +96,14 @@ class RowQueue:
             row.proposal, row.busy = proposal, False
 
     def close(self, block: BlockRun) -> None:
-        """Mark a row as done: nobody takes it again."""
+        """Let go of a row that is done: nobody takes it again."""
         with self._lock:
-            self._row(block).done = True
+            self._rows.remove(self._row(block))
 
     def ahead(self, worker: Worker) -> Sequence[BlockRun]:
         """Return the rows that a worker has or may begin, the most urgent first; the row of its turn is among them."""
         with self._lock:
-            rows = [row for row in self._rows if not row.done and self._is_open_to(worker, row)]
+            rows = [row for row in self._rows if self._is_open_to(worker, row)]
             if self.most is not None:
                 rows = _first_of_each_series(rows)
             return [rows[place].block for place in in_order([row.state for row in rows])]
@@ -129,7 +128,7 @@ class RowQueue:
 
     def resume(self, worker: Worker) -> None:
         """Go on with the rows that a worker had in its hands when it was lost."""
-        for row in [row for row in self._rows if row.worker == worker and row.busy and not row.done]:
+        for row in [row for row in self._rows if row.worker == worker and row.busy]:
             if row.proposal is None:
                 row.busy = False
             else:
@@ -138,7 +137,7 @@ class RowQueue:
     def begun(self, worker: Worker) -> list[tuple[BlockRun, Batch | None]]:
         """Return the rows that a worker began and did not end, each with what was last to be launched."""
         with self._lock:
-            return [(row.block, row.proposal) for row in self._rows if row.worker == worker and not row.done]
+            return [(row.block, row.proposal) for row in self._rows if row.worker == worker]
 
     def stopped(self) -> bool:
         """Whether nothing more is to be launched, also not of a batch that was begun."""
@@ -146,10 +145,10 @@ class RowQueue:
 
     def _open_to(self, worker: Worker) -> list[_Row]:
         if self.most is not None:
-            own = [row for row in self._rows if row.worker == worker and not row.done]
+            own = [row for row in self._rows if row.worker == worker]
             if len(own) >= self.most:
                 return [row for row in own if not row.busy]
-        return [row for row in self._rows if not (row.done or row.busy) and self._is_open_to(worker, row)]
+        return [row for row in self._rows if not row.busy and self._is_open_to(worker, row)]
 
     def _is_open_to(self, worker: Worker, row: _Row) -> bool:
         return row.worker == worker or (row.worker is None and self.may(worker, row.block))

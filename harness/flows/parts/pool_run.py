@@ -49,10 +49,9 @@ class PoolRun:
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
         """Run the rows. Each that could not be run has a problem in its cells."""
-        left = sorted(blocks, key=_length, reverse=True)
+        left = sorted(blocks, key=length, reverse=True)
         while left and (usable := [each for each in self.machines if each.usable]):
-            queue = self.rows(left)
-            queue.most, queue.begin, queue.may = 1, self._begin, self._may
+            queue = self.queue(left)
             at_once([functools.partial(self._work, each, queue) for each in usable])
             if self.context.stopped.is_set():
                 raise Interrupted("interrupted")
@@ -64,6 +63,12 @@ class PoolRun:
             ]
         for block in left:
             _give_up(block, "; ".join(str(each.problem) for each in self.machines if each.problem is not None))
+
+    def queue(self, blocks: Sequence[BlockRun]) -> RowQueue:
+        """Return the queue of these rows: a machine ends its row before it begins another."""
+        queue = self.rows(blocks)
+        queue.most, queue.begin, queue.may = 1, self._begin, self._may
+        return queue
 
     def _begin(self, machine: str, block: BlockRun) -> None:
         """Bind the cells of a row to the machine that begins it."""
@@ -169,7 +174,7 @@ def _ran(run: CellRun, number: int) -> bool:
     return any(trial.round == number for trial in run.trials[run.adopted :])
 
 
-def _length(block: BlockRun) -> float:
+def length(block: BlockRun) -> float:
     """Return how long a row may take, as far as that is known before: what each launch may take, for all versions."""
     scenario = block.cells[0].cell.variant.scenario
     launched = sum(run.cell.excluded is None for run in block.cells)
