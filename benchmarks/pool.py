@@ -305,12 +305,11 @@ def scale(options: argparse.Namespace) -> int:
     tracemalloc.stop()
     busy, whole = (seen.busy(until_s) / (machines * until_s) for until_s in (seen.emptied_s, seen.ended_s))
     decision_s, growth = seen.decided_s / seen.launches, seen.memory[-1] / seen.memory[0]
-    print(
-        f"{machines} machines, {rows:,} rows, {seen.launches:,} launches: {busy:.1%} busy until the queue is empty "
-        f"(bound {BUSY:.0%}), {whole:.1%} until the last row ends; a launch's decisions take {1000 * decision_s:.2f} ms "
-        f"(bound {1000 * DECISION_S:.0f} ms), the longest turn's {1000 * seen.longest_s:.0f} ms; memory at the end is "
-        f"{growth:.2f} times that after a tenth of the rows (bound {GROWTH})"
-    )
+    print(f"{machines} machines, {rows:,} rows, {seen.launches:,} launches")
+    print(f"busy until the queue is empty: {busy:.1%} (bound {BUSY:.0%}); until the last row ends: {whole:.1%}")
+    print(f"decisions of a launch: {1000 * decision_s:.2f} ms (bound {1000 * DECISION_S:.0f} ms)", end="; ")
+    print(f"longest turn: {1000 * seen.longest_s:.0f} ms")
+    print(f"memory at the end, relative to that after a tenth of the rows: {growth:.2f} (bound {GROWTH})")
     return 0 if busy >= BUSY and decision_s <= DECISION_S and growth <= GROWTH else 1
 
 
