@@ -19,7 +19,7 @@ from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 
 RETRIES = 2
-"""How often a row starts again on another machine."""
+"""How often a row starts again on another machine, and how often a machine that was lost is waited for."""
 ASK_EVERY_S = 3.0
 BROKEN = "the machine was lost in the middle of its round"
 
@@ -55,6 +55,8 @@ class PoolRun:
             at_once([functools.partial(self._work, each, queue) for each in usable])
             if self.context.stopped.is_set():
                 raise Interrupted("interrupted")
+            if all(each.usable for each in usable):  # nothing is left, or nothing more is to be launched
+                return
             lost = [block for each in usable for block, _ in queue.begun(each.host.machine)]
             begun = {id(block) for block in lost}
             left = [
@@ -85,34 +87,37 @@ class PoolRun:
     def _work(self, each: OpenHost, queue: RowQueue) -> None:
         """Let a machine take rows until none is left for it, or until it is lost."""
         name = each.host.machine
-        lost_s = float("inf")
+        lost_s: list[float] = []
 
         def over() -> bool:
-            is_late = time.monotonic() > lost_s + self.context.pool_wait_s
+            is_late = bool(lost_s) and time.monotonic() > lost_s[-1] + self.context.pool_wait_s
             return self.context.stopped.is_set() or is_late or not queue.ahead(name)
 
-        while queue.ahead(name):
+        while True:
             try:
-                self.use(each, queue, over)
+                return self.use(each, queue, over)
             except Interrupted:  # or nothing is left for it to do, while it waited for its lease
                 if self.context.stopped.is_set():
                     raise
                 if queue.begun(name):
                     each.problem = f"{each.host.where}: {name} was lost, and somebody else uses it now"
-                return
+                return None
             except HarnessError as error:  # the other machines go on
-                lost_s = time.monotonic()
-                if not self._is_back(each, queue, error):
-                    return
+                lost_s.append(time.monotonic())
+                if not self._is_back(each, queue, error, again=len(lost_s) <= RETRIES):
+                    return None
 
-    def _is_back(self, each: OpenHost, queue: RowQueue, error: HarnessError) -> bool:
-        """Wait for a machine that was lost; return whether it is there again. If it is not, it has a problem."""
+    def _is_back(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
+        """Wait for a machine that was lost, if it may have its row `again`; return whether it is there. Else it has a
+        problem.
+        """
         name, where = each.host.machine, each.host.where
         told = f"{name} was lost: {str(error).removeprefix(f'{where}: ')}"
-        self.context.progress.note(f"{where}: {told}; its row waits for it, {self.context.pool_wait_s:.0f} s at most")
+        wait_s = self.context.pool_wait_s if again else 0.0
+        self.context.progress.note(f"{where}: {told}; its row waits for it, {wait_s:.0f} s at most")
         self._break_rounds(name, queue)
-        until_s = time.monotonic() + self.context.pool_wait_s
-        while time.monotonic() < until_s and not self.context.stopped.wait(min(ASK_EVERY_S, self.context.pool_wait_s)):
+        until_s = time.monotonic() + wait_s
+        while time.monotonic() < until_s and not self.context.stopped.wait(min(ASK_EVERY_S, wait_s)):
             try:
                 difference = _reopened(each, self.context)
             except EngineUnreachable:
