@@ -9,6 +9,7 @@ An unknown value is None. This package imports no other part of the harness.
 from harness.model.asked import (
     MOST_TRIALS,
     Build,
+    ContainerKind,
     Excluded,
     Host,
     Image,
@@ -24,8 +25,10 @@ from harness.model.asked import (
     Scalar,
     Scenario,
     Series,
+    SlurmRequest,
     Source,
     Steps,
+    Stop,
     Trials,
     Variant,
     Where,
@@ -77,7 +80,7 @@ from harness.model.narrowed import (
     ProofRole,
     Side,
 )
-from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode, Skip
+from harness.model.planned import Block, Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.series import SeriesChange, SeriesVerdict
@@ -123,12 +126,14 @@ __all__ = [
     "Component",
     "ComponentGroup",
     "ComponentKind",
+    "ContainerKind",
     "Culprit",
     "CulpritKind",
     "Doubt",
     "Effect",
     "End",
     "Episode",
+    "Estimate",
     "Excluded",
     "Explanation",
     "Finding",
@@ -191,9 +196,11 @@ __all__ = [
     "SignalVerdict",
     "SizeTry",
     "Skip",
+    "SlurmRequest",
     "Source",
     "Standing",
     "Steps",
+    "Stop",
     "Trace",
     "TraceVerdict",
     "Trial",

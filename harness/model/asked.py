@@ -86,9 +86,32 @@ class Series:
     baseline: str | None = None
 
 
+ContainerKind = Literal["none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmRequest:
+    """The node that a host with `engine: slurm` asks of the queue, and how a trial is started on it.
+
+    `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
+    long names. `node`: this one alone. `time_s`: how long an allocation may last; `wait_s`: how long the harness waits
+    for one. `images`: a folder that this machine shares with the nodes.
+    """
+
+    container: ContainerKind
+    select: tuple[tuple[str, str], ...] = ()
+    node: str | None = None
+    time_s: float = 4 * 3600.0
+    wait_s: float = 24 * 3600.0
+    exclusive: bool = True
+    images: Path | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One engine. `engine` is `docker`, `process`, `context:NAME`, `ssh://…` or `tcp://…`.
+    """One engine. `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`.
+
+    `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
 
     Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
     words. `machine`: the name of the machine, where one of a pool is meant.
@@ -100,6 +123,7 @@ class Host:
     where: Where
     parallel: bool = False
     disk_bytes: int | None = None
+    slurm: SlurmRequest | None = None
     pool: tuple[str, ...] = ()
     machine: str = ""
 
@@ -113,6 +137,10 @@ class Host:
     @property
     def is_process(self) -> bool:
         return self.engine == "process"
+
+    @property
+    def in_environments(self) -> bool:
+        return self.is_process or (self.slurm is not None and self.slurm.container == "none")
 
 
 def machine_name(engine: str) -> str:
@@ -289,6 +317,18 @@ class Trials:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When a sweep ends before every result is as certain as it can be. `first_bad`: after the first finding that is
+    confirmed. `quick`: after one round and what confirms things that look bad. `time_s`: after this time; a launch that
+    goes on is not cut off.
+    """
+
+    first_bad: bool = False
+    quick: bool = False
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matrix:
     """A whole matrix file, checked. `exclude` are predicates: mappings from axis to value, with a `why`."""
 
@@ -300,3 +340,4 @@ class Matrix:
     include: tuple[Mapping[str, Any], ...] = ()
     exclude: tuple[Mapping[str, Any], ...] = ()
     trials: Trials = Trials()
+    stop: Stop = Stop()

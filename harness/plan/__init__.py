@@ -1,7 +1,7 @@
 """From a matrix to a plan: which cells there are, in which order, and what running them can cost. Pure."""
 
 from harness.plan.cells import including, make_plan, matches, variants
-from harness.plan.explain import explain, most_launches
+from harness.plan.explain import explain, most_launches, typical_launches
 from harness.plan.lanes import choose_lanes
 from harness.plan.pools import MachineSeen, odd_ones, unlike
 
@@ -14,6 +14,7 @@ __all__ = [
     "matches",
     "most_launches",
     "odd_ones",
+    "typical_launches",
     "unlike",
     "variants",
 ]

@@ -44,6 +44,14 @@ def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, 
     return found
 
 
+def typical_launches(plan: Plan) -> dict[str, int]:
+    """Return the number of launches by lane if every result is clear at once. A/A replicates are not counted."""
+    found = {str(block.lane): 0 for block in plan.blocks}
+    for block in plan.blocks:
+        found[str(block.lane)] += round(_expected(block, plan).typical)
+    return found
+
+
 def _host_cost(host: Host, plan: Plan) -> HostCost:
     blocks = [block for block in plan.blocks if block.lane.host == host]
     cells = [cell for block in blocks for cell in block.cells if not cell.excluded]
@@ -73,7 +81,7 @@ def _images(blocks: Sequence[Block]) -> list[Image]:
 
 
 def _told(image: Image, host: Host) -> str:
-    return f"{image.series} {image.version}: {_source_text(image, process=host.is_process)}"
+    return f"{image.series} {image.version}: {_source_text(image, process=host.in_environments)}"
 
 
 def _expected(block: Block, plan: Plan) -> Expected:
@@ -94,7 +102,7 @@ def _left_out(cells: Sequence[Cell]) -> list[str]:
 
 
 def _source_text(image: Image, *, process: bool = False) -> str:
-    """How an image is had, in a few words; `process`: on a host without containers."""
+    """Return in a few words how an image is had; `process`: on a host without containers."""
     mark = " (yanked)" if image.yanked else ""
     if isinstance(image.source, Pull):
         return f"pull {image.source.reference}{mark}"

@@ -12,6 +12,7 @@ from harness.model import (
     Block,
     Build,
     Cell,
+    ContainerKind,
     Excluded,
     Host,
     Image,
@@ -24,6 +25,7 @@ from harness.model import (
     Scalar,
     Scenario,
     Series,
+    SlurmRequest,
     Source,
     Steps,
     Trials,
@@ -62,6 +64,11 @@ class HostFile(BaseModel):
 
     name: str
     engine: str | list[str]
+    container: ContainerKind | None = None
+
+    @property
+    def slurm(self) -> SlurmRequest | None:
+        return None if self.container is None else SlurmRequest(container=self.container)
 
 
 class ScenarioFile(BaseModel):
@@ -118,12 +125,12 @@ class PlanFile(BaseModel):
 
 
 def read_plan_file(folder: Path) -> PlanFile:
-    """The plan.json of a run's directory. Raises UsageError."""
+    """Return the plan.json of a run's directory. Raises UsageError."""
     return read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
 
 
 def plan_of(file: PlanFile, *, where: Where) -> Plan:
-    """The plan that was written. Raises UsageError where it does not hold together."""
+    """Return the plan that was written. Raises UsageError where it does not hold together."""
     series = {one.name: _series(one, where) for one in file.series}
     hosts = {one.name: _host(one, where) for one in file.hosts}
     scenarios = {one.scenario: Scenario(name=one.scenario, where=where) for one in file.blocks}
@@ -145,7 +152,7 @@ def plan_of(file: PlanFile, *, where: Where) -> Plan:
 def _host(file: HostFile, where: Where) -> Host:
     pool = () if isinstance(file.engine, str) else tuple(file.engine)
     engine = ", ".join(pool) or str(file.engine)
-    return Host(name=file.name, engine=engine, gpus="none", where=where, pool=pool)
+    return Host(name=file.name, engine=engine, gpus="none", where=where, pool=pool, slurm=file.slurm)
 
 
 def _scenario(file: ScenarioFile, where: Where) -> Scenario:

@@ -217,7 +217,7 @@ class Pairs:
 def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() -> None:
     out = io.StringIO()
     with plain_progress(out) as listener:
-        listener.plan(most={"farm": 2}, exact=True)
+        listener.plan(most={"farm": 2}, exact=True, about={})
         progress = MachineProgress(listener, "gpu1")
         progress.preparing(lane="farm", image="s 1", text="pulling")
         progress.trial_ended(lane="farm", cell="s 1 on farm: x", number=1, text="flat", bad=False)

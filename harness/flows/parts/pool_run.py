@@ -206,8 +206,8 @@ class MachineProgress:
     def __init__(self, listener: ProgressListener, machine: str) -> None:
         self._listener, self._machine = listener, machine
 
-    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
-        self._listener.plan(most=most, exact=exact)
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
+        self._listener.plan(most=most, exact=exact, about=about)
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         self._listener.preparing(lane=self._own(lane), image=image, text=text)
@@ -225,6 +225,9 @@ class MachineProgress:
         self._listener.trial_ended(
             lane=lane, cell=cell, number=number, text=told, bad=bad, reused=reused, twin=twin
         )  # fmt: skip
+
+    def so_far(self, text: str) -> None:
+        self._listener.so_far(text)
 
     def note(self, text: str) -> None:
         self._listener.note(text)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from harness import model
 from harness.matrix import values
-from harness.matrix.fields import Engines, Gpus, Name, Scalar, Size, Text, Truth, Whole
+from harness.matrix.fields import Duration, Engines, Gpus, Name, Scalar, Size, Text, Truth, Whole
 from harness.matrix.keys.base import Shape
 from harness.matrix.keys.probes import Largest, Probes
 from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry
@@ -26,6 +26,7 @@ from harness.matrix.keys.series import (
     Series,
     TagRange,
 )
+from harness.matrix.keys.slurm import HoldEntry, Nodes, SelectEntry
 
 __all__ = [
     "OWN",
@@ -33,6 +34,7 @@ __all__ = [
     "AnyMetricLimit",
     "AnySeries",
     "Built",
+    "HoldEntry",
     "HostEntry",
     "Installed",
     "Largest",
@@ -51,8 +53,8 @@ class HostEntry(Shape):
     """One engine and its GPUs, or a pool of equal machines."""
 
     engine: Engines
-    """docker (the active context or DOCKER_HOST), process (no container), context:NAME, ssh://…, tcp://… or
-    unix://…; or a list of these (but process): a pool of equal machines, which share the rows."""
+    """docker (the active context or DOCKER_HOST), process (no container), slurm (nodes of a cluster), context:NAME,
+    ssh://…, tcp://… or unix://…; or a list of container engines: a pool of equal machines, which share the rows."""
     gpus: Gpus = "none"
     """none; all (one lane with all GPUs); each (one lane per GPU); or a list by index, UUID, MIG id or name, one
     lane each."""
@@ -60,6 +62,17 @@ class HostEntry(Shape):
     """true: the host's lanes run at the same time; changes of their step times are reported with a warning."""
     disk: Size | None = None
     """Maximum disk space for pulled images on the host: 60GiB."""
+    container: model.ContainerKind | None = None
+    """slurm: what starts images on the node; none: virtual environments. Default: none."""
+    select: SelectEntry | None = None
+    """slurm: what the node must have, and on whose account."""
+    nodes: Nodes | None = None
+    """slurm: 1, or the names of nodes; each named node is a host of its own, HOST.NODE. Default: 1."""
+    hold: HoldEntry | None = None
+    """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
+    images: Text | None = None
+    """slurm: a folder that this machine shares with the nodes, for environments and imported images. Default: the
+    harness's cache folder."""
 
 
 class TrialsEntry(Shape):
@@ -69,6 +82,17 @@ class TrialsEntry(Shape):
     """Number of launches of every cell."""
     most: Annotated[Whole, Field(ge=1, le=model.MOST_TRIALS)] = model.Trials().most
     """Maximum number of launches of an undecided cell; at least `least`."""
+
+
+class StopEntry(Shape):
+    """When a sweep ends before every result is as certain as it can be; whichever comes first."""
+
+    until: Literal["first-bad"] | None = None
+    """first-bad: end after the first finding that is confirmed."""
+    quick: Truth = False
+    """true: end after one round of every row and the launches that confirm what looks bad."""
+    time: Duration | None = None
+    """End after this time: 2h, 45m, or seconds. A launch that goes on is not cut off."""
 
 
 class MatrixFile(Shape):
@@ -92,3 +116,5 @@ class MatrixFile(Shape):
     """For each series, the version that all others are compared with; default: the preceding version."""
     trials: TrialsEntry = TrialsEntry()
     """Number of launches per cell."""
+    stop: StopEntry = StopEntry()
+    """When to end early; default: when every row is done."""
