@@ -7,10 +7,12 @@ An unknown value is None. This package imports no other part of the harness.
 """
 
 from harness.model.asked import (
+    LIBRARIES,
     MOST_TRIALS,
     Build,
     ContainerKind,
     Excluded,
+    Graft,
     Host,
     Image,
     Install,
@@ -108,6 +110,7 @@ __all__ = [
     "GROWTHS",
     "LARGEST",
     "LEVELS",
+    "LIBRARIES",
     "LIMITED",
     "METRIC_PREFIX",
     "MOST_TRIALS",
@@ -138,6 +141,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "Floats",
+    "Graft",
     "Group",
     "Host",
     "HostCost",
