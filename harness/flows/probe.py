@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, at_once, using_hosts
+from harness.flows.parts.hosts import OpenHost, at_once, first_usable, using_hosts
 from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
@@ -66,7 +66,7 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: R
     images: Images = {}
     for cell in plan.cells:
         machines = [each for each in hosts if each.part_of == cell.lane.host]
-        host = next((each for each in machines if each.usable), machines[0])
+        host = first_usable(machines)
         for each in _probes(cell.variant, names):
             if cell.excluded:
                 continue

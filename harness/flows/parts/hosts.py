@@ -97,6 +97,11 @@ def _leave_out_odd_ones(machines: Sequence[OpenHost], context: RunContext) -> No
             context.progress.note(each.problem)
 
 
+def first_usable(machines: Sequence[OpenHost]) -> OpenHost:
+    """Return the first machine that can be used; the first of all if none can."""
+    return next((each for each in machines if each.usable), machines[0])
+
+
 def states_of(machines: Sequence[OpenHost]) -> tuple[HostState, ...]:
     """Return the hosts of the plan as they were found: a pool can be used if one of its machines can."""
     hosts = dict.fromkeys(each.part_of for each in machines)
@@ -104,7 +109,7 @@ def states_of(machines: Sequence[OpenHost]) -> tuple[HostState, ...]:
 
 
 def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
-    known = next((each for each in machines if each.usable), machines[0])
+    known = first_usable(machines)
     if not host.pool or known.usable:
         return HostState(host=host, problem=known.problem, facts=known.facts)
     told = "; ".join(f"{each.host.machine}: {_alone(each)}" for each in machines if each.problem is not None)

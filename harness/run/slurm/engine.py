@@ -104,10 +104,6 @@ class SlurmEngine:
 
     # ------------------------------------------------------------ trials
 
-    def cpu(self, images: Sequence[Image], say: Say) -> str | None:
-        told = self.facts.get("cpu")
-        return None if told is None else str(told)
-
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         place = f"{self._place}.gpus"
         allocation = self._node(say)
