@@ -1,6 +1,6 @@
 """What the harness itself takes to run 1,000 cells: processor time beside the wall time, and memory.
 
-    python -m benchmarks.thousand_cells [--cells 1000] [--hosts 20] [--trial-s 3]
+    python -m benchmarks.thousand_cells [--cells 1000] [--hosts 20] [--trial-s 3] [--rounds 1] [--steps 200]
 
 Everything is the real thing but the engine: its trials sleep, and then say what an agent says of 200 quiet steps. As a
 host runs one trial at a time, so many hosts run side by side that it takes minutes, not an hour: the bound is on the
@@ -31,15 +31,15 @@ from harness.model import Host, Image
 from harness.run.engine import Exit, LaunchRequest, Prepared, Session
 
 CPU_BOUND, MEMORY_BOUND_MIB = 0.02, 32.0
-STEPS = 200
 MATRIX = """\
 version: 1
 series: {{s: {{images: {{{images}}}}}}}
 hosts: {{{hosts}}}
 scenarios: {{quiet: {{script: quiet.py, params: {{part: {parts}}}, steps: {{first: 100, budget: {steps}}}}}}}
-trials: {{least: 1, most: 1}}
+trials: {{least: {rounds}, most: {rounds}}}
 """
 IMAGES = 10
+MARKER = b"@marker@"
 
 
 @dataclass(kw_only=True)
@@ -48,6 +48,7 @@ class Asleep:
 
     marker: str
     sleep_s: float
+    says: bytes
     said: bool = False
     answered: list[bytes] = field(default_factory=list)
 
@@ -63,33 +64,31 @@ class Asleep:
         if self.sleep_s > 0:
             return b""
         self.said = True
-        return b"".join(f"\n{self.marker} {json.dumps(one)}\n".encode() for one in MESSAGES)
+        return self.says.replace(MARKER, self.marker.encode())
 
     def exit(self) -> Exit:
         return Exit(exit_code=0)
 
 
-def messages() -> list[dict[str, Any]]:
-    steps = range(1, STEPS + 1)
-    columns = {"step": list(steps), "rss_kib": [80_000 + number % 3 for number in steps], "step_s": [0.015] * STEPS}
+def messages(count: int) -> list[dict[str, Any]]:
+    steps = range(1, count + 1)
+    columns = {"step": list(steps), "rss_kib": [80_000 + number % 3 for number in steps], "step_s": [0.015] * count}
     return [
         {"type": "hello", "protocol": 1, "agent": "2", "python": "3.11.2"},
         {"type": "ready", "setup_s": 0.1, "first_step_s": 0.015},
         {"type": "samples", "columns": columns},
-        {"type": "done", "end": "completed", "message": "", "signal": None, "exit_code": None, "last_step": STEPS,
+        {"type": "done", "end": "completed", "message": "", "signal": None, "exit_code": None, "last_step": count,
          "peak_rss_kib": 81_000.0, "probe_cost": 0.001, "output_tail": "", "stacks": ""},
     ]  # fmt: skip
-
-
-MESSAGES = messages()
 
 
 class Engine:
     """A host whose images are all there and whose trials sleep."""
 
-    def __init__(self, *, trial_s: float, ended: Callable[[], None]) -> None:
+    def __init__(self, *, trial_s: float, steps: int, ended: Callable[[], None]) -> None:
         self.facts = {"engine": "asleep", "cpu": "none", "cpus": 1}
         self._trial_s, self._ended = trial_s, ended
+        self._says = b"".join(b"\n%s %s\n" % (MARKER, json.dumps(one).encode()) for one in messages(steps))
 
     def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
         return Prepared(image=image, reference=image.version, digest=f"sha256:{image.version}")
@@ -100,9 +99,12 @@ class Engine:
     def holds(self, prepared: Prepared) -> bool:
         return True
 
+    def size_bytes(self, prepared: Prepared) -> int | None:
+        return None
+
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-        yield Asleep(marker=launch.payload.job["marker"], sleep_s=self._trial_s)
+        yield Asleep(marker=launch.payload.job["marker"], sleep_s=self._trial_s, says=self._says)
         self._ended()
 
     @contextlib.contextmanager
@@ -138,7 +140,9 @@ def main() -> int:
         matrix.with_name("quiet.py").write_text('"""Nothing."""\ndef setup(part=0):\n    return lambda: None\n')
 
         def open_engine(host: Host, **_: Any) -> Engine:
-            return Engine(trial_s=options.trial_s, ended=lambda: memory.append(process.memory_info().rss))
+            return Engine(
+                trial_s=options.trial_s, steps=options.steps, ended=lambda: memory.append(process.memory_info().rss)
+            )
 
         asked = SweepOptions(out=Path(folder, "reports"), seed=1)
         plan = plan_sweep(matrix, asked, os.environ)
@@ -155,6 +159,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", type=int, default=1000)
     parser.add_argument("--hosts", type=int, default=20)
     parser.add_argument("--trial-s", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=1, help="with more than one, all rows are open at once")
+    parser.add_argument("--steps", type=int, default=200)
     return parser.parse_args()
 
 
@@ -164,7 +170,8 @@ def text_of(options: argparse.Namespace) -> str:
         images=", ".join(f'v{number}: "i:{number}"' for number in range(IMAGES)),
         hosts=", ".join(f"h{number}: {{engine: docker}}" for number in range(options.hosts)),
         parts=parts,
-        steps=STEPS,
+        steps=options.steps,
+        rounds=options.rounds,
     )
 
 

@@ -15,6 +15,8 @@ job.json
     {"protocol": 1, "marker": "hex, unique to the trial", "script": "scenario/x.py" or null, "params": {...},
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
+     "look_times_s": [37.5, 75, 150, 300],      seconds in steps after the first, at which to look if they pass before
+                                                the step counts; the last ends the trial. Absent: steps alone
      "timeout_s": 1200.0,                       most seconds for setup and all the steps
      "answer_timeout_s": 300.0,                 most seconds to wait for an answer to a look
      "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (wrapping.py)

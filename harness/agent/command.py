@@ -8,7 +8,7 @@ while the harness judges a look; what it does meanwhile is not counted.
 import os
 import re
 
-from . import bursts, ending, reason, samples, wire, wrapping
+from . import bursts, comings, ending, reason, samples, wire, wrapping
 from .probes import cpu, status, tree
 from .watch import Watch
 
@@ -26,7 +26,8 @@ class CommandWatch(Watch):
         self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}
         self._pattern = re.compile(job["step_pattern"].encode("utf-8")) if job["step_pattern"] else None
         self._lines = wire.Lines(ends=b"\n\r")  # progress bars end their lines with a carriage return
-        self._looks = list(job["looks"])
+        self._comings = comings.Comings(job)
+        self._busy_s = 0.0
         self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
         self._bursts = bursts.Bursts()
         self._cpu_before_s = 0.0
@@ -84,8 +85,10 @@ class CommandWatch(Watch):
         if number == 1:
             self._cpu_before_s = cpu.children_s()
             self.ready(None, now - self._opened_at, ["rss"])
-        if number == self._looks[0] and self.child.death is None:
-            self._take_look(last=len(self._looks) == 1)
+        else:
+            self._busy_s += took_s
+        if self.child.death is None and self._comings.due(number, self._busy_s):
+            self._take_look(last=self._comings.take(number, self._busy_s))
 
     def _sample(self, row, took_s, resident_kib):
         if self._pattern is not None:
@@ -94,7 +97,6 @@ class CommandWatch(Watch):
             self.table.column(RSS_KIB)[row] = resident_kib
 
     def _take_look(self, last):
-        self._looks.pop(0)
         self.look(self.steps(), self._fields(), last)
         if last:
             self.end("completed", "")

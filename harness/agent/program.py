@@ -18,7 +18,7 @@ import sys
 import time
 import types
 
-from . import failure, hooks, importing, looks, samples, scenario, ticking
+from . import comings, failure, hooks, importing, looks, samples, scenario, ticking
 from .hooks import function
 from .probes import cgroup
 
@@ -35,7 +35,7 @@ class Program(scenario.Scenario):
         self._asked = asked
         self._counts = asked["steps_are"]
         self._readers_made = {}
-        self._looks_left = list(job["looks"])
+        self._left = comings.Comings(job)
         self._looker = None
         self._ticker = None
         self._started = 0.0
@@ -62,7 +62,12 @@ class Program(scenario.Scenario):
         self.table.clear(0, samples.ALWAYS)
         self._started = time.perf_counter()
         self._ticker = ticking.Ticker(
-            self.table, self._readers_made, self._guarded(self._begin), self._guarded(self._look), self._leave
+            self.table,
+            self._readers_made,
+            self._left,
+            begin=self._guarded(self._begin),
+            look=self._guarded(self._look),
+            leave=self._leave,
         )
         code, module = self._load()
         self._hook(module)
@@ -161,19 +166,16 @@ class Program(scenario.Scenario):
         self._looker = looks.Looker(self._readers_made, cgroup.find(), self._follow_pool(ticker), ticker.cpu)
         names = ticker.metrics.settle()
         self.link.ask("ready", setup_s=None, first_step_s=took_s, probes=ticker.probes, metrics=names)
-        return self._looks_left[0]
 
     def _look(self, ticker):
-        """Return the step of the next look, None if this was the last."""
-        stop = self.table.header[samples.STOP]
-        if not stop and len(self._looks_left) > 1:
-            self._looks_left.pop(0)
-            if self.link.ask("look", step=ticker.steps, look=ticker.aside(self._looker.look), last=False) == "go":
-                return self._looks_left[0]
-            stop = True
+        """Take a look, and return whether the program goes on."""
+        whole = self._left.take(ticker.steps, ticker.busy_s)
+        if not whole and not self.table.header[samples.STOP]:
+            if self.link.ask("look", step=ticker.steps, look=ticker.aside(self._looker.look), last=False) != "stop":
+                return True
         self._last_look()
-        self.link.tell("ended", end="stopped" if stop else "completed", cut=True)
-        return None
+        self.link.tell("ended", end="completed" if whole else "stopped", cut=True)
+        return False
 
     def _last_look(self):
         steps, look = self._ticker.steps, self._ticker.aside(self._looker.last_look)

@@ -19,7 +19,7 @@ import sys
 import time
 import types
 
-from . import ending, failure, looks, samples, stepping, wrapping
+from . import comings, ending, failure, looks, samples, stepping, wrapping
 from .probes import cgroup, heap, libraries, pools, python, rss
 
 STACKS_SIGNAL = signal.SIGUSR2
@@ -207,15 +207,16 @@ class Scenario(object):
 
     def _step_and_look(self, stepper, looker):
         """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""
-        budget = self.job["looks"][-1]
-        for count in self.job["looks"]:
-            stepper.run(stepper.steps, count)
-            if self.table.header[samples.STOP] or count == budget:
+        left, first_s, whole = comings.Comings(self.job), stepper.busy_s, False
+        while not whole:
+            stepper.run(stepper.steps, left.step, left.busy_s - (stepper.busy_s - first_s))
+            whole = left.take(stepper.steps, stepper.busy_s - first_s)
+            if self.table.header[samples.STOP] or whole:
                 break
-            if self.link.ask("look", step=count, look=stepper.aside(looker.look), last=False) == "stop":
+            if self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.look), last=False) == "stop":
                 break
         self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
-        return "completed" if stepper.steps == budget else "stopped"
+        return "completed" if whole else "stopped"
 
     def _fail(self, error):
         in_setup = self.where == "setup"

@@ -44,6 +44,7 @@ class ScriptWatch(Watch):
         self._told_to_end = False
         self._replaced = False  # its end of the pipe was closed while it lived: it became another program
         self._hooked = {}
+        self._looked = False
         self._program = job.get("program")
 
     def open(self):
@@ -104,6 +105,7 @@ class ScriptWatch(Watch):
 
     def _on_look(self, step, look, last):
         self.look(step, look, last)
+        self._looked = self._looked or not last
         if last:
             self.answered("stop")  # it waited, so that its GPU memory was not yet released
 
@@ -115,7 +117,7 @@ class ScriptWatch(Watch):
         late = self.table.header[samples.STOP]
         self._made_its_steps = self._verdict is None and not cut
         message = "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""
-        if self._program is not None and not cut and self.steps() < self.job["looks"][0]:
+        if self._program is not None and not cut and not self._looked:
             message = unseen.SHORT % (self.steps(), self.job["looks"][0])
         self._leave((end, message))
 

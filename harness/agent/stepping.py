@@ -54,11 +54,11 @@ class Stepper(object):
         self.probes.append(name)
         self._probes.append(thinned(read, self._table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
 
-    def run(self, start, stop):
-        """Make the steps from start to stop (0-based); fewer if the supervisor requests an end."""
+    def run(self, start, stop, most_s=float("inf")):
+        """Make the steps from start to stop (0-based); fewer if they take `most_s`, or if the supervisor ends them."""
         self.cpu.resume()
         began = time.perf_counter()
-        busy_s = self._loop(start, stop)
+        busy_s = self._loop(start, stop, most_s)
         header = self._table.header
         overhead_s = time.perf_counter() - began - busy_s
         if start:
@@ -67,7 +67,7 @@ class Stepper(object):
         header[samples.BUSY_S] += busy_s
         self.busy_s += busy_s
 
-    def _loop(self, start, stop):
+    def _loop(self, start, stop, most_s):
         header, step_s, stride = self._table.header, self._table.column(0), self._table.stride
         step, probes, metrics, clock = self._step, self._probes, self.metrics, time.perf_counter
         forked, clock_s = self._forked, self._clock_s
@@ -94,7 +94,7 @@ class Stepper(object):
                 row += 1
                 row_end += stride
             header[samples.STEPS] = number
-            if header[samples.STOP]:
+            if header[samples.STOP] or busy_s >= most_s:
                 break
         self.steps = int(header[samples.STEPS])
         self._row_busy_s = row_busy_s

@@ -18,20 +18,19 @@ class Ended(BaseException):
 class Ticker(stepping.Stepper):
     """Fills the rows of a program's steps. `steps` counts them.
 
-    `begin(ticker)` is called after the first one, `look(ticker)` where a look is due or the supervisor requests an end;
-    it returns the next step at which it wants to be called, or None to end the program.
+    `begin(ticker)` is called after the first one, `look(ticker)` where one of `comings` is due or the supervisor requests
+    an end; it returns whether the program goes on.
     """
 
-    def __init__(self, table, readers, begin, look, leave):
+    def __init__(self, table, readers, comings, **calls):
         stepping.Stepper.__init__(self, None, table, readers)
         self.kind = None  # the hook whose calls are the steps: the first that marked
         self.ended = False
-        self._begin = begin
-        self._look = look
-        self._leave = leave
+        self._comings = comings
+        self._begin, self._look, self._leave = calls["begin"], calls["look"], calls["leave"]
         self._owner = os.getpid()
         self._thread = None
-        self._next_look = 1
+        self._look_step, self._look_s = 1, float("inf")
         self._since = 0.0
         self._step_s = table.column(0)
         self._overhead_s = self._busy_before_s = 0.0
@@ -53,7 +52,7 @@ class Ticker(stepping.Stepper):
         self.steps = number
         header = self._table.header
         header[samples.STEPS] = number
-        if number >= self._next_look or header[samples.STOP]:
+        if number >= self._look_step or self.busy_s >= self._look_s or header[samples.STOP]:
             self._pause(number)
         header[samples.STARTED] = self._since = ended = time.perf_counter()
         self._overhead_s += ended - now
@@ -76,10 +75,12 @@ class Ticker(stepping.Stepper):
         """Do what is due between this step and the next; its time counts as no one's."""
         began = time.perf_counter()
         self.settle()
-        self._next_look = self._begin(self) if number == 1 else self._look(self)
-        if self._next_look is None:
+        if number == 1:
+            self._begin(self)
+        elif not self._look(self):
             self.ended = True
             raise Ended("the trial has its steps")
+        self._look_step, self._look_s = self._comings.step, self._comings.busy_s
         self.cpu.resume()
         self._overhead_s = began - time.perf_counter()  # `mark` adds the whole pause
 

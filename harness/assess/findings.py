@@ -31,13 +31,17 @@ def find(blocks: Sequence[JudgedBlock]) -> Findings:
     """Return the findings of every block, in the order given.
 
     A change of a level rests on its p-value alone, so it must also pass Holm's correction over all comparisons of its
-    scenario: family-wise error FAMILY_ALPHA, each signal with its weight in the table of signals. A verdict (leak,
-    crash) rests on launches that agree and is not corrected. A finding that another one explains is marked as its
-    consequence.
+    scenario: family-wise error FAMILY_ALPHA, each signal with its weight in the table of signals. It also needs its
+    signal's `rounds` on both sides. A verdict (leak, crash) rests on launches that agree and is not corrected. A
+    finding that another one explains is marked as its consequence.
     """
     found = [_Found(block=block, change=change) for block in blocks for change in block.changes]
     held = _holm(found, blocks)
-    kept = [item for item in found if item.change.p is None or not _is_level(item) or id(item) in held]
+    kept = [
+        item
+        for item in found
+        if item.change.p is None or not _is_level(item) or (id(item) in held and _has_rounds(item))
+    ]
     of_block: dict[int, list[Change]] = {}
     for item in kept:
         of_block.setdefault(id(item.block), []).append(item.change)
@@ -75,6 +79,12 @@ def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
         held = holm(p_values, FAMILY_ALPHA, weights=[weight for _, weight in weighted])
         kept |= {id(item) for (item, _), holds in zip(weighted, held, strict=True) if item is not None and holds}
     return kept
+
+
+def _has_rounds(item: _Found) -> bool:
+    """Whether each side of the change has the launches that its signal needs before a change is named."""
+    sides = [place for place in (item.change.before, item.change.after) if place is not None]
+    return all(item.block.cells[place].verdict.trials >= signal_of(item.change.metric).rounds for place in sides)
 
 
 def _confirmed(item: _Found) -> bool:

@@ -203,7 +203,7 @@ class _Looking:
             LaunchRequest(
                 prepared=self.prepared,
                 scenario=variant.scenario,
-                payload=pack(variant, extras={"looks": [steps], "probe": probe}),
+                payload=pack(variant, extras={"looks": [steps], "look_times_s": None, "probe": probe}),
                 gpus=cell.lane.gpus,
                 labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
             ),

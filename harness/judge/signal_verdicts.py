@@ -25,6 +25,7 @@ from harness.model import (
     Limits,
     SignalState,
     SignalVerdict,
+    signal_of,
 )
 
 ALONE = "there is no other version to compare it with"
@@ -183,8 +184,8 @@ def with_changes(
     cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
 ) -> tuple[CellVerdict, ...]:
     """Return the cells of a block with the signals of `kept` changes marked `bad`, from each first bad version to the
-    version before the first fixed one. The signals of `dropped` changes, which Holm's correction did not confirm, are
-    marked `suspect`.
+    version before the first fixed one. The signals of `dropped` changes, which Holm's correction or too few rounds did
+    not confirm, are marked `suspect`.
     """
     marked = [dict(cell.signals) for cell in cells]
     groups: tuple[tuple[Sequence[Change], SignalState], ...] = ((dropped, "suspect"), (kept, "bad"))
@@ -192,9 +193,16 @@ def with_changes(
         for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
             signal = marked[place].get(name)
             if signal is not None and (signal.value is not None or name.startswith(METRIC_PREFIX)):
-                why = signal.why if seen == "bad" else "a change that may be chance among so many comparisons"
+                why = signal.why if seen == "bad" else _unconfirmed(name, cells[place])
                 marked[place][name] = replace(signal, seen=seen, why=why)
     return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
+
+
+def _unconfirmed(name: str, cell: CellVerdict) -> str:
+    """Return why a change of a level or a value is not named."""
+    if cell.trials < signal_of(name).rounds:
+        return f"a change that {signal_of(name).rounds} launches of each version have to confirm"
+    return "a change that may be chance among so many comparisons"
 
 
 def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:

@@ -68,7 +68,7 @@ def _scenario(name: str, entry: keys.ScenarioEntry, script: Script | None, conte
         params=tuple((param, tuple(values)) for param, values in entry.params.items()),
         series=tuple(entry.series or ()),
         hosts=tuple(entry.hosts or ()),
-        steps=model.Steps(first=entry.steps.first, budget=entry.steps.budget),
+        steps=model.Steps(first=entry.steps.first, budget=entry.steps.budget, time_s=entry.steps.time),
         limits=_limits(entry),
         timeout_s=entry.timeout,
         memory_bytes=entry.memory,
@@ -148,6 +148,9 @@ def _check_numbers(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
     if steps.budget < steps.first:
         text = f"{steps.budget} is less than first ({steps.first}); at least as many"
         context.problems.add((*key, "steps", "budget"), text)
+    if steps.time is not None and steps.time >= entry.timeout:
+        text = f"{steps.time:g} s is not less than timeout ({entry.timeout:g} s), which must leave time for setup"
+        context.problems.add((*key, "steps", "time"), text)
     for name, limit in (entry.ulimits or {}).items():
         if limit.hard != -1 and (limit.soft > limit.hard or limit.soft == -1):
             context.problems.add((*key, "ulimits", name), f"soft ({limit.soft}) is more than hard ({limit.hard})")

@@ -61,6 +61,23 @@ from harness.model.judged import (
     VerdictName,
 )
 from harness.model.measured import LARGEST, End, Floats, Look, Trace, Trial
+from harness.model.narrowed import (
+    BOTH_SIDES,
+    Component,
+    ComponentGroup,
+    ComponentKind,
+    Culprit,
+    CulpritKind,
+    Hybrid,
+    HybridOutcome,
+    HybridResult,
+    HybridState,
+    Narrowed,
+    NarrowedVerdict,
+    ProofCell,
+    ProofRole,
+    Side,
+)
 from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode, Skip
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
@@ -81,6 +98,7 @@ from harness.model.watching import ProgressListener
 
 __all__ = [
     "BAD",
+    "BOTH_SIDES",
     "EXIT_CODES",
     "FAILURES",
     "GOOD",
@@ -103,6 +121,11 @@ __all__ = [
     "Change",
     "Column",
     "Comparison",
+    "Component",
+    "ComponentGroup",
+    "ComponentKind",
+    "Culprit",
+    "CulpritKind",
     "Doubt",
     "Effect",
     "End",
@@ -115,6 +138,10 @@ __all__ = [
     "Host",
     "HostCost",
     "HostState",
+    "Hybrid",
+    "HybridOutcome",
+    "HybridResult",
+    "HybridState",
     "Image",
     "Install",
     "Interval",
@@ -131,6 +158,8 @@ __all__ = [
     "Metric",
     "MetricLimit",
     "MetricRule",
+    "Narrowed",
+    "NarrowedVerdict",
     "Noise",
     "Observation",
     "Observed",
@@ -144,6 +173,8 @@ __all__ = [
     "Probed",
     "Program",
     "ProgressListener",
+    "ProofCell",
+    "ProofRole",
     "Pull",
     "Rule",
     "RunResult",
@@ -155,6 +186,7 @@ __all__ = [
     "SeriesChange",
     "SeriesVerdict",
     "Setting",
+    "Side",
     "Signal",
     "SignalKind",
     "SignalState",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,10 +157,14 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps."""
+    """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps, nor more than `time_s` seconds in
+    steps (None: as long as they take). A look is due after its steps or after its share of the time, whichever comes
+    first.
+    """
 
     first: int = 500
     budget: int = 4000
+    time_s: float | None = None
 
     def looks(self) -> tuple[int, ...]:
         """Return the step counts of the looks; the last is the budget itself."""
@@ -169,6 +174,19 @@ class Steps:
             counts.append(n)
             n *= 2
         return (*counts, self.budget)
+
+    def look_times_s(self) -> tuple[float, ...]:
+        """Return the seconds in steps after which each look is due at the latest; () without a limit of time."""
+        return () if self.time_s is None else tuple(self.time_s * count / self.budget for count in self.looks())
+
+    def ended_at(self, step: int) -> Steps:
+        """Return the settings of a trial whose time ended at `step`: as many looks, and `step` is the budget."""
+        if self.time_s is None or step >= self.budget:
+            return self
+        return Steps(first=math.ceil(step * self.first / self.budget), budget=max(1, step))
+
+    def __str__(self) -> str:
+        return f"{self.budget} steps" if self.time_s is None else f"{self.budget} steps or {self.time_s:g} s"
 
 
 ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]

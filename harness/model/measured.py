@@ -92,6 +92,10 @@ AGENT_COLUMNS = frozenset(
 """The columns of a trace that the agent measures. The others are metrics that the scenario returns."""
 
 
+OUT_OF_TIME = "time limit reached after"
+"""How the agent says that `timeout` ended a trial."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trace:
     """The samples of one trial. `step` is the 1-based number of the step after which row i was sampled, shape (n,).
@@ -184,6 +188,11 @@ class Trial:
     def ended_well(self) -> bool:
         """Whether it completed its steps, or was stopped before that without a fault."""
         return self.end in ("completed", "stopped")
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time limit of the scenario (`timeout`) ended it, between two looks."""
+        return self.end == "stopped" and OUT_OF_TIME in self.message
 
     @property
     def made_its_steps(self) -> bool:

@@ -35,7 +35,9 @@ class Signal:
     says why a launch may have no figure. `falls`: a lower value is worse. `noun` names the regression (`slower steps`),
     `verb` is its predicate (`has slower steps`), `title` names the figure (`step time`). `explains` are the signals
     that a change of this one moves as well: their finding at the same version is a consequence of this one's. `weight`
-    is its share of the false-alarm probability that all levels of a scenario have together.
+    is its share of the false-alarm probability that all levels of a scenario have together. `rounds` is the smallest
+    number of rounds that names a change of this level: neighbours on the machine disturb some figures so much that
+    fewer rounds accuse equal versions.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Signal:
     falls: bool = False
     explains: tuple[str, ...] = ()
     weight: float = 1.0
+    rounds: int = 2
 
 
 _TABLE = (
@@ -123,7 +126,7 @@ _TABLE = (
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
-        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0,
+        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
         explains=("throughput", "cpu_time"),
         absent="too few steps",
         help="the duration that one step in a hundred exceeds (p99), after the warm-up",

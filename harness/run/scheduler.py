@@ -126,3 +126,41 @@ class BlockRun:
 
     cells: tuple[CellRun, ...]
     scheduler: Scheduler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What a worker does next: launch the `batch` of a row, or prepare the row where nobody has begun it (None).
+
+    `urgency` and `why` say what put this row before the others.
+    """
+
+    block: BlockRun
+    batch: Batch | None
+    urgency: str = ""
+    why: str = ""
+
+
+class Rows(Protocol):
+    """The rows that a worker may work on: those of its host, or those that equal machines share."""
+
+    def take(self, worker: str) -> Turn | None:
+        """Return the most urgent turn, which makes the row the worker's own; None if nothing is left for it."""
+
+    def put_back(self, block: BlockRun) -> None:
+        """End the turn of a row: it is judged, and what it wants next is asked."""
+
+    def close(self, block: BlockRun) -> None:
+        """End a row: nobody takes it again."""
+
+    def ahead(self, worker: str) -> Sequence[BlockRun]:
+        """Return the rows that a worker has or may begin, the most urgent first."""
+
+    def claim(self, block: BlockRun, worker: str) -> bool:
+        """Make a row the worker's own ahead of its turn; False if another worker has begun it."""
+
+    def again(self, block: BlockRun) -> None:
+        """Judge a row anew that had a launch ahead of its turn."""
+
+    def stopped(self) -> bool:
+        """Return whether nothing more is to be launched."""

@@ -1,7 +1,10 @@
-"""Scheduler of a block that runs every version: rounds of all, then more launches where results are unclear."""
+"""Scheduler of a block that runs every version: rounds of all, and launches of single versions where results ask for
+them.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +19,7 @@ from harness.judge.history.transitions import wants_launches
 from harness.judge.trace.stopping import is_brief
 from harness.model import Noise, Skip, Trials
 from harness.run.scheduler import Batch, CellRun
+from harness.schedule.confirming import to_confirm
 from harness.schedule.oracle import fails_late, judge_trials
 
 MANY_VERSIONS = 4
@@ -26,7 +30,8 @@ REFERENCES = 2
 
 @dataclass(kw_only=True)
 class FullScheduler:
-    """One block, oldest image first. A round is one trial of every version; after `asked.least` of them
+    """One block, oldest image first. A round is one trial of every version. After the first one, a version that looks
+    bad and the last good one before it are launched until that is confirmed or denied. After `asked.least` rounds
 
     - all versions whose step times are compared go on together, as long as the comparison is too imprecise;
     - a version goes on alone while its own trials disagree, or could settle where a flaky failure began.
@@ -42,6 +47,8 @@ class FullScheduler:
     twin: CellRun | None = None
     rounds: set[int] = field(default_factory=set)
     """Rounds of this run in which the image of the A/A replicate took part."""
+    extra: set[int] = field(default_factory=set)
+    """Rounds of this run that have only the versions beside a change, to confirm it."""
     only: frozenset[str] | None = None
     """Cells (ids) that may be launched; for the others only what is known counts. None means all."""
     conclusion: str = ""
@@ -53,11 +60,12 @@ class FullScheduler:
         return self.only is not None
 
     def next(self) -> Batch:
+        self.extra &= {trial.round for run in self.runs for trial in run.trials}  # a batch may not have been launched
         self._find_twin()
         if self.twin is not None and self.twin.prepared is None and self.twin.runnable:
             return Batch(runs=(self.twin,), only_known=True)
         able = [run for run in self.runs if self._may_go_on(run)]
-        batch = self._catch_up() or self._least(able) or self._more(able)
+        batch = self._catch_up() or self._confirm(able) or self._least(able) or self._more(able)
         if batch is None:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
         return replace(batch, whole=fails_late(self.runs) or self._differs_late())
@@ -75,7 +83,7 @@ class FullScheduler:
         return [
             Batch(
                 runs=(run,),
-                round=len(run.measured),
+                round=self._label(self._rounds_of(run)),
                 record=_record("round", f"trial {len(run.trials) + 1}, while an image was waited for"),
             )
             for run in self.runs
@@ -84,17 +92,54 @@ class FullScheduler:
 
     # ------------------------------------------------------------ batches
 
+    def _confirm(self, able: Sequence[CellRun]) -> Batch | None:
+        """Return the versions on both sides of the first change that a launch, bad by itself, makes likely.
+
+        They have a round of their own, which says nothing of levels: those are compared in rounds of all versions. For
+        these `asked.least` launches remain; where `asked.most` leaves no others, the next round of all confirms.
+        """
+        if self.only is not None or self.asked.least < 2 or any(not run.measured for run in able):
+            return None
+        sides = to_confirm([judge_trials(run.cell, run.trials) for run in self.runs], asked=self.asked)
+        if not sides or self.runs[sides[-1]] not in able:
+            return None
+        spare = self.asked.most - self.asked.least
+        runs = [run for run in (self.runs[place] for place in sides) if run in able and self._apart(run) < spare]
+        if not runs or runs[-1] is not self.runs[sides[-1]]:
+            return None
+        number = self._next_round()
+        self.extra.add(number)
+        versions = " and ".join(run.cell.image.version for run in runs)
+        return Batch(runs=tuple(runs), round=number, record=_record("confirm", f"{versions}: is the change there?"))
+
     def _least(self, able: Sequence[CellRun]) -> Batch | None:
-        behind = [run for run in able if len(run.measured) < self.asked.least]
+        done = {id(run): self._rounds_of(run) for run in able}
+        behind = [run for run in able if done[id(run)] < self.asked.least]
         if not behind:
             return None
-        number = min(len(run.measured) for run in behind)
-        runs = [run for run in behind if len(run.measured) == number]
+        number = min(done[id(run)] for run in behind)
+        runs = [run for run in behind if done[id(run)] == number]
         if number and self._has_waited:
             if not self._may_acquit():
                 return self._round(able, self._next_round(), reason="step times differ: all versions side by side")
             runs = [*self._reference(able, runs), *runs]
-        return self._round(runs, number, reason=f"round {number + 1} of {self.asked.least}")
+        return self._round(runs, self._label(number), reason=f"round {number + 1} of {self.asked.least}")
+
+    def _rounds_of(self, run: CellRun) -> int:
+        """Count the launches of a version that count as rounds."""
+        return len(run.measured) - self._apart(run)
+
+    def _apart(self, run: CellRun) -> int:
+        """Count the launches of this run that confirmed something, where a comparison needs rounds of every version
+        beside them. One that failed has nothing to compare.
+        """
+        if not self._compares_levels or not all(trial.made_its_steps for trial in run.measured):
+            return 0
+        return sum(trial.measured and trial.round in self.extra for trial in run.trials[run.adopted :])
+
+    def _label(self, number: int) -> int:
+        """Return the number under which the trials of a round are kept: those of `extra` are taken."""
+        return next(itertools.islice((label for label in itertools.count() if label not in self.extra), number, None))
 
     def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
         """Return the oldest version that waited for images, to launch it again, if no such version had its turn yet:
@@ -211,6 +256,11 @@ class FullScheduler:
         scenario = self.runs[0].cell.variant.scenario
         trials = [run.measured for run in self.runs]
         return not scenario.judge_exit and differs_late(trials, limits=scenario.limits, steps=scenario.steps)
+
+    @property
+    def _compares_levels(self) -> bool:
+        scenario = self.runs[0].cell.variant.scenario
+        return not scenario.judge_exit and (self._compares_steps or scenario.limits.peak_memory is not None)
 
     @property
     def _compares_steps(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from harness.judge.cell import verdict
 from harness.judge.cell.summary import place_of
+from harness.judge.cell.trial_verdict import steps_of
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.verdict import judge_trace
@@ -60,9 +61,9 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
         return f"{trial.end}{where}: {last_line}", trial.end in BAD
     if scenario.judge_exit:
         return "exit 0", False
-    alone = judge_trace(trial.trace, limits=scenario.limits, steps=scenario.steps)
-    shared = is_shared(trial.facts)
-    found = with_gpu(alone, trial.trace, limits=scenario.limits, steps=scenario.steps, shared=shared)
+    steps = steps_of(trial, scenario.steps)
+    alone = judge_trace(trial.trace, limits=scenario.limits, steps=steps)
+    found = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
     return f"{found.verdict}{rate}{where} to step {found.steps}", found.verdict in BAD

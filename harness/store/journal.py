@@ -77,6 +77,10 @@ class RunDirectory:
         path = self.path / "trials" / f"{trial.cell_id}-{trial.number}.json"
         write_atomically(path, json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":")))
 
+    def read_back(self, trial: Trial) -> Trial:
+        """A trial of this run, as it was written. Raises UsageError if its file is gone or was edited."""
+        return read_trial(self.path / "trials" / f"{trial.cell_id}-{trial.number}.json")
+
     def write_decision(self, record: Mapping[str, Any]) -> None:
         """Append to the log of what was launched and why, one JSON object a line; a crash leaves whole lines."""
         path = self.path / "decisions.jsonl"

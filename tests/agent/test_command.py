@@ -174,3 +174,11 @@ def test_an_endless_line_is_bounded(tmp_path: Path, thorough_python: str) -> Non
     told = run(tmp_path, thorough_python, "sh", "-c", "head -c 9999999 /dev/zero; echo; echo step", step_pattern="step")
 
     assert (told.done["end"], told.done["last_step"]) == ("completed", 1)
+
+
+def test_long_steps_of_a_command_are_ended_by_their_time(tmp_path: Path, python: str) -> None:
+    loop = "while sleep 0.02; do echo step; done"
+    told = run(tmp_path, python, "sh", "-c", loop, step_pattern="step", looks=[100, 800], look_times_s=[0.2, 0.6])
+    (first, last) = told.all("look")
+    assert 2 <= first["step"] < last["step"] <= 32
+    assert (first["last"], last["last"], told.done["end"]) == (False, True, "completed")

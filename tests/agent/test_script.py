@@ -443,3 +443,21 @@ def test_the_agent_itself_does_not_grow(tmp_path: Path, python: str) -> None:
     blocks = [value for value in told.column("blocks")[5000:] if value is not None]
     assert max(blocks) - min(blocks) < 50
     assert all(len(str(message)) < 1 << 20 for message in told.all("samples"))
+
+
+@pytest.mark.smoke
+def test_long_steps_are_looked_at_and_ended_by_their_time(tmp_path: Path, python: str) -> None:
+    """A training step of 300 ms made 4000 steps 20 minutes."""
+    script = write(tmp_path / "slow.py", "import time\ndef setup():\n    return lambda: time.sleep(0.02)\n")
+    told = run(tmp_path / "root", python, script=script, looks=[100, 800], look_times_s=[0.2, 0.6])
+
+    (first, last) = told.all("look")
+    assert 2 <= first["step"] <= 11
+    assert first["step"] < last["step"] <= 32
+    assert (first["last"], last["last"], told.done["end"]) == (False, True, "completed")
+    assert told.column("step")[-1] == last["step"] == told.done["last_step"]
+
+
+def test_short_steps_keep_their_looks_whatever_the_time_allows(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, looks=[50, 100], look_times_s=[100.0, 200.0])
+    assert [look["step"] for look in told.all("look")] == [50, 100]

@@ -220,3 +220,33 @@ def test_noisy_peaks_of_short_steps_get_rounds() -> None:
 
     batches = play(FullScheduler(runs=block(4), asked=Trials(least=2, most=5)), measure)
     assert [len(batch.runs) for batch in batches] == [4] * 5
+
+
+def test_what_was_bad_once_is_confirmed_before_the_second_round() -> None:
+    """The name of the first bad version came after two more rounds of versions that were plainly good."""
+
+    def measure(run: CellRun, number: int) -> Trial:
+        quiet = timed(lambda run: 1e-3)(run, number)
+        assert quiet.trace is not None
+        growth = 16.0 * quiet.trace.step if run.cell.image.version in "23" else 0.0
+        columns = {**quiet.trace.columns, "rss_kib": quiet.trace.columns["rss_kib"] + growth}
+        return changed(quiet, trace=Trace(step=quiet.trace.step, columns=columns))
+
+    scheduler = FullScheduler(runs=block(5), asked=Trials(least=3, most=8))
+    first, confirming, *later = play(scheduler, measure)
+    assert names(first) == {"0", "1", "2", "3", "4"}
+    assert (names(confirming), confirming.record["kind"]) == ({"1", "2"}, "confirm")
+    rounds = [batch.round for batch in later if len(batch.runs) == 5]
+    assert len(rounds) >= 2, "levels are compared in three rounds of all versions"
+    assert confirming.round not in (first.round, *rounds), "versions of one round ran side by side"
+
+
+def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
+    """With `--trials 3` a confirmation would leave a comparison of step times with two rounds."""
+
+    def measure(run: CellRun, number: int) -> Trial:
+        quiet = timed(lambda run: 1e-3)(run, number)
+        return changed(quiet, signal=11, end="hang") if run.cell.image.version == "2" else quiet
+
+    batches = play(FullScheduler(runs=block(4), asked=Trials(least=3, most=3)), measure)
+    assert [names(batch) for batch in batches] == [{"0", "1", "2", "3"}] * 3

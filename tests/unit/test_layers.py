@@ -33,13 +33,14 @@ ALLOWED = {
     "failure_rate": BASE,
     "judge": BASE | {"failure_rate"},
     "probes": BASE,
+    "narrow": BASE | {"failure_rate"},
     "schedule": BASE | {"judge", "run", "failure_rate", "compat"},
     "assess": BASE | {"judge", "run", "schedule", "store", "compat", "facts"},
     "report": BASE | {"facts", "private", "safe_files"},
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"facts"},
+    | {"facts", "narrow"},
     "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
@@ -59,7 +60,12 @@ ROOMS = {
         ("signal_verdicts", "unpaired"),
     ),
     "report": (("text", "bad_ranges"), ("content",), ("charts",), ("exports",), ("issue", "page", "terminal")),
-    "schedule": (("bisect",), ("compatibility", "oracle"), ("full_scheduler", "bisect_scheduler", "bisect_changes")),
+    "schedule": (
+        ("bisect", "priority", "confirming"),
+        ("compatibility", "oracle", "row_queue"),
+        ("full_scheduler", "bisect_scheduler", "bisect_changes"),
+    ),
+    "narrow": (("search",), ("",)),
     "flows": (("parts",), ("",)),
 }
 

@@ -1,17 +1,20 @@
-"""A plan being run: a thread for every host, block by block, and each block judged as soon as it is done."""
+"""A plan being run: a thread for every host, whose rows take turns. Each row is judged after each of its turns."""
 
 from __future__ import annotations
 
 import functools
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
+from harness.assess.standing import standing_of
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, at_once, images_on, side_by_side
 from harness.flows.parts.needs import disk_of
+from harness.flows.parts.open_rows import OpenRows
 from harness.flows.parts.registries import open_registries
 from harness.model import Block, Host, Noise, Plan
 from harness.plan import most_launches
@@ -24,17 +27,34 @@ from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule import oracle
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
+from harness.schedule.priority import Standing
+from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
 
 
 @dataclass(kw_only=True)
 class _Work:
-    """A block on its way: who decides its launches, what became of its cells, and the verdict once they are done."""
+    """A block on its way: who decides its launches, what became of its cells, and the verdict so far.
+
+    `finished`: nothing more is launched. `final`: the verdict is the last one, and the traces are gone.
+    """
 
     block: Block
     scheduler: FullScheduler | BisectScheduler
     run: BlockRun
     judged: JudgedBlock | None = None
+    seen: tuple[object, ...] = ()
+    """What the verdict rests on."""
+    finished: bool = False
+    final: bool = False
+
+    @property
+    def evidence(self) -> tuple[object, ...]:
+        return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in self.run.cells)
+
+    @property
+    def measures_noise(self) -> bool:
+        return isinstance(self.scheduler, FullScheduler) and self.scheduler.measures_noise
 
     def conclusion(self) -> tuple[str, ...]:
         """What a search came to, for those who would otherwise take "not launched" for "good"."""
@@ -58,6 +78,12 @@ class Running:
     """By the identity of their BlockRun, in the plan's order."""
     noises: dict[tuple[str, str], Noise] = field(default_factory=dict)
     """A/A noise by lane and scenario."""
+    open_rows: OpenRows = field(init=False)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        rows = OpenRows(read=self.journal.read_back, others=self._twin_of)
+        object.__setattr__(self, "open_rows", rows)
 
     def run(self) -> None:
         """Launch what is not known yet. Returns early once the world is stopped; a host that is lost has a problem."""
@@ -69,7 +95,16 @@ class Running:
 
     def judged(self) -> list[JudgedBlock]:
         """Every block, in the plan's order; those that were not finished as far as they came."""
-        return [work.judged or self._judge(work) for work in self.works.values()]
+        return [self._newest(work) for work in self.works.values()]
+
+    def _newest(self, work: _Work) -> JudgedBlock:
+        """The verdict on a block by all its launches, also those of a turn that was interrupted."""
+        if work.judged is None or (not work.final and (work.seen != work.evidence or work.finished)):
+            self.open_rows.recall(work.run)
+            self._judge(work)
+            self.open_rows.put_down(work.run)
+        assert work.judged is not None, "it was judged"
+        return work.judged
 
     def _works(self) -> list[_Work]:
         """Every block with its policy. One block of each scenario and lane measures the noise."""
@@ -88,6 +123,11 @@ class Running:
             works.append(_Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler)))
         return works
 
+    def _twin_of(self, run: BlockRun) -> list[CellRun]:
+        """The A/A replicate of a row, if it has one."""
+        scheduler = self.works[id(run)].scheduler
+        return [scheduler.twin] if isinstance(scheduler, FullScheduler) and scheduler.twin is not None else []
+
     def _search(self, block: Block, runs: Sequence[CellRun]) -> BisectScheduler:
         """What chooses the launches of a block, or judges those that another search left and `--decide` added to."""
         return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
@@ -98,11 +138,39 @@ class Running:
         return sum(other.variant.scenario.name == name for other in self.plan.blocks)
 
     def _finish(self, run: BlockRun) -> None:
-        """Judge a block whose launches are done, and let go of its traces."""
+        """Judge a block whose launches are done for the last time, and let go of its traces.
+
+        It needs the A/A noise of its lane and scenario: until the block that measures it is done, the others wait.
+        """
         work = self.works[id(run)]
-        work.judged = self._judge(work)
-        for each, result in zip(run.cells, work.judged.cells, strict=True):
+        work.finished = True
+        with self.lock:
+            if not work.measures_noise and self._measures(place_of(work.block)):
+                self.open_rows.put_down(run)
+                return
+            waiting = [each for each in self.works.values() if each.finished and not each.final]
+            ready = [each for each in waiting if place_of(each.block) == place_of(work.block)]
+            for each in ready:
+                self._finish_for_good(each)
+
+    def _measures(self, place: tuple[str, str]) -> bool:
+        """Whether a block that is not finished measures the noise of this lane and scenario."""
+        works = self.works.values()
+        return any(work.measures_noise and not work.finished and place_of(work.block) == place for work in works)
+
+    def _finish_for_good(self, work: _Work) -> None:
+        self.open_rows.recall(work.run)
+        judged = self._judge(work)
+        work.final = True
+        for each, result in zip(work.run.cells, judged.cells, strict=True):
             each.trials[:] = result.trials
+        self.open_rows.forget(work.run)
+
+    def _standing(self, run: BlockRun) -> Standing:
+        """How a row stands after its turn."""
+        standing = standing_of(self._judge(self.works[id(run)]), asked=self.plan.trials)
+        self.open_rows.put_down(run)
+        return standing
 
     def _judge(self, work: _Work) -> JudgedBlock:
         place = place_of(work.block)
@@ -121,7 +189,8 @@ class Running:
             blocks=self._blocks(work.block),
         )
         unfound = () if judged.changes else work.conclusion()
-        return replace(judged, warnings=(*judged.warnings, *unfound))
+        work.judged, work.seen = replace(judged, warnings=(*judged.warnings, *unfound)), work.evidence
+        return work.judged
 
     def _run_host(self, each: OpenHost) -> None:
         runs = [work.run for work in self.works.values() if work.block.lane.host == each.host]
@@ -151,9 +220,8 @@ class Running:
 
     def _run_lanes(self, engine: Engine, host: Host, lease: Lease, blocks: Sequence[BlockRun]) -> None:
         """One trial at a time; on a host with `parallel: true` one on each lane, each with a connection of its own."""
-        lanes: dict[str, list[BlockRun]] = {}
-        for block in blocks:
-            lanes.setdefault(str(block.cells[0].cell.lane) if host.parallel else host.name, []).append(block)
+        lanes = list(dict.fromkeys(_lane_of(block) for block in blocks)) if host.parallel else [host.name]
+        rows = self._rows(host, blocks)
         disk = disk_of(
             host,
             engine,
@@ -161,20 +229,34 @@ class Running:
             registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
             note=self.context.progress.note,
         )
-        first, *others = lanes.values()
-        opened = [self.context.open_engine(host, environ=self.context.environ, say=_unheard) for _ in others]
+        opened = [self.context.open_engine(host, environ=self.context.environ, say=_unheard) for _ in lanes[1:]]
         try:
             at_once(
                 [
-                    functools.partial(self._host_run(each, host, lease, disk).run, lane)
-                    for each, lane in zip([engine, *opened], [first, *others], strict=True)
+                    functools.partial(self._host_run(each, host, lease, disk, worker=lane).run, rows)
+                    for each, lane in zip([engine, *opened], lanes, strict=True)
                 ]
             )
         finally:
             for each in opened:
                 each.close()
 
-    def _host_run(self, engine: Engine, host: Host, lease: Lease, disk: Disk) -> HostRun:
+    def _rows(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:
+        """The rows of a host. Where room for images is limited, one series comes after the other: taking turns, they
+        would pull their images again in each round.
+        """
+        rows = RowQueue(
+            standing=self._standing,
+            recall=self.open_rows.recall,
+            may=lambda worker, block: not host.parallel or worker == _lane_of(block),
+        )
+        series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))
+        for block in blocks:
+            limited = host.disk_bytes is not None
+            rows.add(block, group=series.index(block.cells[0].cell.image.series) if limited else 0)
+        return rows
+
+    def _host_run(self, engine: Engine, host: Host, lease: Lease, disk: Disk, *, worker: str) -> HostRun:
         images = HostImages(
             engine=engine,
             open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=_unheard),
@@ -183,6 +265,7 @@ class Running:
             disk=disk,
         )
         return HostRun(
+            worker=worker,
             engine=engine,
             lease=lease,
             images=images,
@@ -196,6 +279,10 @@ class Running:
             reuse=self.reuse,
             finished=self._finish,
         )
+
+
+def _lane_of(block: BlockRun) -> str:
+    return str(block.cells[0].cell.lane)
 
 
 def _unheard(text: str) -> None:

@@ -164,7 +164,7 @@ def _unsure_words(
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"
     if all(GOOD & set(launch.verdicts) for launch in support) and not any(k.whole(steps) for k in launches):
-        return f"no trial ran the whole budget of {steps.budget} steps (raise `timeout` or lower `budget`): {words}"
+        return f"no trial ran the whole budget of {steps} (raise `timeout` or lower `budget`): {words}"
     return f"{len(support)} of {len(launches)} trials: {words}"
 
 

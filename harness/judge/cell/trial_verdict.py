@@ -68,6 +68,13 @@ def judge_launches(
     )
 
 
+def steps_of(trial: Trial, steps: Steps) -> Steps:
+    """Return the settings by which a trial is judged: where its steps had a limit of time and took it, its budget is
+    the step at which that time ended.
+    """
+    return steps.ended_at(trial.last_step) if trial.end == "completed" else steps
+
+
 def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
     """Judge the counts of a launch of the whole budget. In a shorter one a cache that fills looks like a leak."""
     if trial.trace is None or trial.buffered or not (trial.end == "completed" or trial.last_step >= steps.budget):
@@ -78,8 +85,11 @@ def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Coun
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
     if trial.trace is None or not len(trial.trace.step):
         return None
+    asked, steps = steps, steps_of(trial, steps)
     alone = judge_trace(trial.trace, limits=limits, steps=steps)
     found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
+    if steps.budget < asked.budget:
+        found = replace(found, why=f"{found.why}, where its time of {asked.time_s:g} s ended")
     if trial.buffered:
         return _without_steps(found, trial)
     return _without_times(found, trial) if trial.unsteady else found

@@ -91,7 +91,11 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
     """Whether a launch of any version failed after the first look: one that stops there misses the failure."""
-    return any(trial.end in FAILURES and trial.last_step >= steps.first for trial in trials)
+    return any(trial.end in FAILURES and _looked(trial, steps) for trial in trials)
+
+
+def _looked(trial: Trial, steps: Steps) -> bool:
+    return trial.last_step >= steps.first or (steps.time_s is not None and bool(trial.trace and trial.trace.looks))
 
 
 def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[JudgedTrial]:
@@ -181,6 +185,8 @@ def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
 
 def _out_of_time(launches: Sequence[JudgedTrial], steps: Steps) -> bool:
     """Whether a time limit ended a trial between two looks: another trial would end in the same way."""
+    if steps.time_s is not None:
+        return any(launch.trial.out_of_time for launch in launches)
     return any(launch.trial.end == "stopped" and launch.steps not in steps.looks() for launch in launches)
 
 

@@ -25,6 +25,13 @@ TAIL = 0.99
 """Quantile of the step times that the signal `tail` compares."""
 TAIL_ROWS = 100
 """Fewest rows from which that quantile can be estimated."""
+SLOW = 8.0
+"""Ratio to the usual step time from which a launch is compared by its own steps if it made fewer than the others: over
+so few steps the others show hardly more than their warm-up."""
+LEAST_SLOW = 10
+"""Fewest steps of such a launch."""
+PACES = frozenset({"step_time", "throughput"})
+"""Level signals that a slow launch has all the same."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
 SHORT_SHARE = 0.5
@@ -56,7 +63,7 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     if rule.usable in (_is_warm, _is_measured):
         return chosen
     longest = max((_last(trial.trace) for version in chosen for trial in version), default=0.0)
-    least = SHORT_SHARE * min(longest, steps.first)
+    least = SHORT_SHARE * min(longest, steps.first) if steps.time_s is None else _least_in_time(name, longest, steps)
     return [[trial for trial in version if trial.trace is None or _last(trial.trace) >= least] for version in chosen]
 
 
@@ -92,6 +99,26 @@ def common_steps(launches: Launches) -> int:
     return int(min((_last(trial.trace) for version in launches for trial in version), default=0))
 
 
+def paced_steps(launches: Launches) -> int:
+    """Return the number of steps over which step times are compared: those that all launches have, except launches that
+    made few because they are SLOW, whose own steps count.
+    """
+    traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
+    longest, common = max(map(_last, traces), default=0.0), common_steps(launches)
+    if common >= longest / SLOW:
+        return common
+    paces = [median_step_s(trace, int(_last(trace))) or 0.0 for trace in traces]
+    usual = float(np.median(paces))
+    return int(min(_last(trace) for trace, pace in zip(traces, paces, strict=True) if pace <= SLOW * usual))
+
+
+def _least_in_time(name: str, longest: float, steps: Steps) -> float:
+    """Return the steps that a launch must have to be compared, where the time ends launches: a slow version makes fewer
+    than the others, and is compared all the same by its step times.
+    """
+    return LEAST_SLOW if name in PACES else min(longest, steps.first) / SLOW
+
+
 # ---------------------------------------------------------------- which launches
 
 
@@ -101,6 +128,8 @@ def is_clean(trial: Trial, steps: Steps) -> bool:
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
+    if steps.time_s is not None and not trial.out_of_time:
+        return _last(trial.trace) > 0
     return _last(trial.trace) >= steps.first or (trial.end == "completed" and _last(trial.trace) > 0)
 
 
@@ -121,7 +150,8 @@ def is_in_turn(trial: Trial, steps: Steps) -> bool:
 
 
 def _is_whole(trial: Trial, steps: Steps) -> bool:
-    return is_in_turn(trial, steps) and trial.trace is not None and _last(trial.trace) >= steps.budget
+    whole = _last(trial.trace) >= steps.budget or (steps.time_s is not None and trial.end == "completed")
+    return is_in_turn(trial, steps) and whole
 
 
 def _is_warm(trial: Trial, steps: Steps) -> bool:
@@ -140,8 +170,8 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
     """Make the `prepare` of a figure over the steps that all launches have."""
 
     def prepare(launches: Launches) -> Figure:
-        common = common_steps(launches)
-        return lambda trial: None if trial.trace is None else figure(trial.trace, common)
+        common = paced_steps(launches)
+        return lambda trial: None if trial.trace is None else figure(trial.trace, min(common, int(_last(trial.trace))))
 
     return prepare
 
@@ -173,15 +203,19 @@ def _throughput(trace: Trace, common: int) -> float | None:
 
 
 def _cpu(launches: Launches) -> Figure:
-    """Processor seconds a step, up to the last look that all launches took; None if launches take too little."""
+    """Processor seconds a step, up to the last look that all launches took, or the last of each where the time decides
+    when they are; None if launches take too little.
+    """
     traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
     looked = [each for trace in traces if (each := _told(trace, "cpu_s"))]
     common = max(set.intersection(*map(set, looked)), default=0) if looked else 0
-    is_enough = bool(common) and float(np.median([each[common] for each in looked])) >= SHORTEST_CPU_S
+    spent = [each[common or max(each)] for each in looked]
+    is_enough = bool(spent) and float(np.median(spent)) >= SHORTEST_CPU_S
 
     def per_step(trial: Trial) -> float | None:
-        cpu_s = None if trial.trace is None or not is_enough else _told(trial.trace, "cpu_s").get(common)
-        return None if cpu_s is None else cpu_s / common
+        told = {} if trial.trace is None or not is_enough else _told(trial.trace, "cpu_s")
+        step = common or max(told, default=0)
+        return told[step] / step if told.get(step) is not None and step else None
 
     return per_step
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.judge.comparison import launch_figures
 from harness.judge.comparison.launch_figures import BEST, Figure, Launches, median_step_s
-from harness.model import Floats, Steps, Trial
+from harness.model import Floats, Steps, Trace, Trial
 
 Round = tuple[str, int]
 """(run, round): identifies trials that ran side by side. Rounds of two runs differ, even with the same number."""
@@ -62,13 +62,17 @@ def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
     """Return each version's median step times, in seconds: of launches in turn, and of those that waited for images."""
     timed = [[trial for trial in version if launch_figures.is_timed(trial, steps)] for version in launches]
-    common = launch_figures.common_steps(timed)
+    common = launch_figures.paced_steps(timed)
 
     def told(version: Sequence[Trial], *, awaited: bool) -> list[float]:
         chosen = [trial.trace for trial in version if (trial.pulled == "awaited") == awaited]
-        return [value for trace in chosen if trace is not None and (value := median_step_s(trace, common))]
+        return [value for trace in chosen if trace is not None and (value := _step_s(trace, common))]
 
     return [(told(version, awaited=False), told(version, awaited=True)) for version in timed]
+
+
+def _step_s(trace: Trace, common: int) -> float | None:
+    return median_step_s(trace, min(common, int(trace.step[-1]))) if len(trace.step) else None
 
 
 def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:

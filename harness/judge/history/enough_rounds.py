@@ -46,6 +46,9 @@ def wants_round(
     nothing.
     """
     alike, _ = set_apart(trials)
+    unsure = _to_confirm(alike, limits=limits, steps=steps, most=trials_asked.most)
+    if unsure is not None:
+        return unsure
     for metric, limit in _asking(limits).items():
         if metric == "step_time" and acquitted(step_time_launches(alike, steps=steps), limit=limit) is not None:
             continue
@@ -58,6 +61,24 @@ def wants_round(
         reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise, blocks=blocks)
         if reason is not None:
             return reason
+    return None
+
+
+def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps, most: int) -> str | None:
+    """Return why a change that seems to be there takes more rounds than most changes do before it is named, or None.
+
+    What changes as much as the step time is the step time's own change, which needs no more rounds.
+    """
+    for metric, limit in compared_limits(limits).items():
+        if SIGNALS[metric].rounds <= FEWEST_ROUNDS:
+            continue
+        table, step_times = (level_table(name, trials, steps=steps) for name in (metric, "step_time"))
+        if table is None or step_times is None or table.values.shape != step_times.values.shape:
+            continue
+        if len(table.values) >= SIGNALS[metric].rounds or any(len(trials[place]) >= most for place in table.positions):
+            continue
+        if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, limit):
+            return f"{SIGNALS[metric].title} seems to differ, which takes {SIGNALS[metric].rounds} rounds to show"
     return None
 
 

@@ -39,6 +39,8 @@ class StepsEntry(Shape):
     """The step of the first look; each later look comes after twice as many steps."""
     budget: Annotated[Whole, Field(ge=64, le=10**9)] = model.Steps().budget
     """Maximum number of steps of a trial; at least `first`."""
+    time: Duration | None = None
+    """Maximum time in steps: 5m. A look comes after its steps or its share of this time, whichever is first."""
 
 
 class _OwnLimits(Shape):

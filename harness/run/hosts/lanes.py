@@ -1,7 +1,7 @@
-"""All the trials of one host: launches what each block's scheduler requests next, and records the results.
+"""All the trials of one worker: launches what is most urgent among the rows of its host, and records the results.
 
-A block is the cells of one series, lane and variant. Its scheduler receives their trials so far and returns the next
-batch, whose cells are launched side by side (`Batch`). This module contains no statistics.
+A row is a block: the cells of one series, lane and variant. All rows are open at the same time. `Rows` names the row
+whose turn it is and its next batch, whose cells are launched side by side (`Batch`). There are no statistics here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from harness.model import Image, ProgressListener, Trial, Trials
 from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
 from harness.run.hosts.gpus import mismatch
 from harness.run.images.prefetch import HostImages
-from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
+from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review, Rows, Turn
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.keys import trial_key
 from harness.run.trial.payload import pack
@@ -29,8 +29,9 @@ INFRASTRUCTURE_TRIES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class HostRun:
-    """Runs the blocks of one host on its engine."""
+    """Runs rows on one connection to an engine. `worker`: its name among those that share the rows."""
 
+    worker: str
     engine: Engine
     lease: Lease
     images: HostImages
@@ -49,25 +50,41 @@ class HostRun:
     """The images that the host had before this run pulled any."""
     sizes: dict[str, int | None] = field(default_factory=dict)
 
-    def run(self, blocks: Sequence[BlockRun]) -> None:
-        """Run every block and fill in the runs of its cells, with the reason for each cell that could not run.
+    def run(self, rows: Rows) -> None:
+        """Run the rows and fill in the runs of their cells, with the reason for each cell that could not run.
 
         Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost, InfrastructureError
         when another harness took over the host.
         """
+        self._look_ahead(rows.ahead(self.worker))
+        try:
+            while (turn := rows.take(self.worker)) is not None:
+                self.images.expect([[run.cell for run in each.cells] for each in rows.ahead(self.worker)])
+                self._run_turn(turn, rows)
+        finally:
+            self.images.close()
+
+    def _look_ahead(self, blocks: Sequence[BlockRun]) -> None:
+        """Start the pulls of what the rows need."""
         wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
         every = [cell for cell in wanted if self.oracle.cannot_run(cell, None) is None]
         self.had.update(image for image in {cell.image for cell in every} if self.engine.at_hand(image))
         self.rng.shuffle(every)
         self.images.pull_ahead(sorted(every, key=lambda cell: cell.image.series))
-        try:
-            for number, block in enumerate(blocks):
-                self.images.expect([[run.cell for run in each.cells] for each in blocks[number:]])
-                self._prepare_block(block)
-                self._run_block(block, blocks[number:])
-                self.finished(block)
-        finally:
-            self.images.close()
+
+    def _run_turn(self, turn: Turn, rows: Rows) -> None:
+        if turn.batch is None:
+            self._prepare_block(turn.block)
+        elif turn.batch.runs:
+            self._run_batch(turn, turn.batch, rows)
+        else:
+            self._log(turn.block, turn.batch, [])
+            for run in turn.block.cells:
+                run.skipped = turn.batch.skipped.get(run.cell.id)
+            self.finished(turn.block)
+            rows.close(turn.block)
+            return
+        rows.put_back(turn.block)
 
     def _prepare_block(self, block: BlockRun) -> None:
         """Build or install the block's images before anything is measured: that occupies the machine's processors.
@@ -83,39 +100,35 @@ class HostRun:
             if run.at_hand if block.scheduler.lazy else not self.images.is_coming(run.cell):
                 self._prepare(run)
 
-    def _run_block(self, block: BlockRun, blocks: Sequence[BlockRun]) -> None:
-        """Run the first of `blocks`; the later ones may use the time of a pull."""
-        while (batch := block.scheduler.next()).runs:
-            if batch.only_known:
-                for run in batch.runs:
-                    self._prepare(run)
-                continue
-            begun = [run.launched for run in batch.runs]
-            awaited = any(self._is_awaited(run) for run in batch.runs)
-            for run in self._in_turn(batch.runs, blocks):
-                self._run_one(run, batch, awaited=awaited)
-            launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
-            if launched:
-                self._log(block, batch, launched)
-        self._log(block, batch, [])
-        for run in block.cells:
-            run.skipped = batch.skipped.get(run.cell.id)
+    def _run_batch(self, turn: Turn, batch: Batch, rows: Rows) -> None:
+        """Launch a batch; other rows may use the time of a pull. Once the sweep is to stop, nothing more of it is."""
+        if batch.only_known:
+            for run in batch.runs:
+                self._prepare(run)
+            return
+        begun = [run.launched for run in batch.runs]
+        awaited = any(self._is_awaited(run) for run in batch.runs)
+        for run in self._in_turn(batch.runs, turn.block, rows):
+            self._run_one(run, batch, awaited=awaited)
+        launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
+        if launched:
+            self._log(turn.block, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why})
 
-    def _in_turn(self, runs: Sequence[CellRun], blocks: Sequence[BlockRun]) -> Iterator[CellRun]:
+    def _in_turn(self, runs: Sequence[CellRun], block: BlockRun, rows: Rows) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first.
 
         Images that are already there go before images that are still being pulled; those follow in the order of their
         pulls. Before the lane waits for a pull, the scheduler is asked again if results have come in since: it may have
-        a better use for the time. If it has none, the host runs an early batch of `blocks`, the present block first.
+        a better use for the time. If it has none, the host runs an early batch of any row, of the present one first.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
         before = _known(runs)
-        while waiting:
+        while waiting and not rows.stopped():
             ready = [run for run in waiting if not self._is_awaited(run)]
             if not ready and _known(runs) > before:
                 return
-            if not ready and self._run_early(blocks):
+            if not ready and self._run_early(block, rows):
                 continue
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.images.turn(run.cell))
             waiting.remove(chosen)
@@ -124,26 +137,38 @@ class HostRun:
     def _is_awaited(self, run: CellRun) -> bool:
         return run.prepared is None and self.images.is_coming(run.cell)
 
-    def _run_early(self, blocks: Sequence[BlockRun]) -> bool:
-        """Launch an early batch of the first block that has one, while a pull goes on; return False if none has."""
-        for block in blocks:
-            here = [batch for batch in block.scheduler.early() if self.images.is_here(batch.runs[0].cell)]
-            if here:
-                self.rng.shuffle(here)
-                batch = min(here, key=lambda one: one.round)
-                run = batch.runs[0]
-                self._run_one(run, batch, awaited=True)
-                if run.launched:
-                    self._log(block, batch, [run])
-                return True
+    def _run_early(self, present: BlockRun, rows: Rows) -> bool:
+        """Launch an early batch while a pull goes on; return False if no row has one. The lowest round comes first, and
+        of one round the present row.
+        """
+        here = [
+            (batch, block)
+            for block in (present, *(each for each in rows.ahead(self.worker) if each is not present))
+            for batch in self._shuffled(block.scheduler.early())
+            if self.images.is_here(batch.runs[0].cell)
+        ]
+        for batch, block in sorted(here, key=lambda each: each[0].round):
+            if not rows.claim(block, self.worker):
+                continue
+            run = batch.runs[0]
+            self._run_one(run, batch, awaited=True)
+            if run.launched:
+                self._log(block, batch, [run])
+            rows.again(block)
+            return True
         return False
 
-    def _log(self, block: BlockRun, batch: Batch, launched: Sequence[CellRun]) -> None:
+    def _shuffled(self, batches: Sequence[Batch]) -> list[Batch]:
+        return self.rng.sample(list(batches), len(batches))
+
+    def _log(
+        self, block: BlockRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str] | None = None
+    ) -> None:
         """Record what was decided and why, so that a reader can follow how the result was reached."""
         cell = block.cells[0].cell
         place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
         launch = [f"{run.cell.image.version}{' (twin)' if run.cell.twin else ''}" for run in launched]
-        self.journal.write_decision({**place, "launch": launch, "round": batch.round, **batch.record})
+        self.journal.write_decision({**place, "launch": launch, "round": batch.round, **batch.record, **(turn or {})})
 
     # ------------------------------------------------------------ images
 

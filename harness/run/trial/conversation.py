@@ -140,6 +140,7 @@ class Conversation:
     ) -> None:
         job = launch.payload.job
         self.looks: tuple[int, ...] = tuple(job["looks"])
+        self._timed = bool(job.get("look_times_s"))
         self.samples = Samples(last_step=self.looks[-1] if job["command"] is None else math.inf)
         self.facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
@@ -217,7 +218,7 @@ class Conversation:
     def _look(self, message: Message) -> None:
         if self.samples.looks > len(self.looks):  # one for each, and a last one after the answer "stop"
             raise Misunderstood("look: more than were asked for")
-        self.samples.add_look(look_of(message, allowed=self.looks))
+        self.samples.add_look(look_of(message, allowed=self.looks, any_step=self._timed))
         if message.get("last") is True:
             return
         trace = self.samples.trace()

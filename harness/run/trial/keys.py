@@ -20,7 +20,7 @@ def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> st
         "image": prepared.digest,
         "entrypoint": cell.image.keep_entrypoint,
         "payload": payload_hash(cell.variant),
-        "steps": [scenario.steps.first, scenario.steps.budget],
+        "steps": [scenario.steps.first, scenario.steps.budget, scenario.steps.time_s],
         "timeout_s": scenario.timeout_s,
         "memory_bytes": scenario.memory_bytes,
         "shm_bytes": scenario.shm_bytes,

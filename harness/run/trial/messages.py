@@ -287,14 +287,15 @@ def _pair(pair: object) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def look_of(message: Message, *, allowed: tuple[int, ...]) -> Look:
+def look_of(message: Message, *, allowed: tuple[int, ...], any_step: bool = False) -> Look:
     """Return the record in a `look` message; unknown fields are left out.
 
-    The last look may be at any step, because the time limit may end the trial between two looks.
+    The last look may be at any step, because the time limit may end the trial between two looks. So may all, with
+    `any_step`, for a trial whose looks are due by the time.
     """
     step = count(message, "step", most=allowed[-1])
     fields = message.get("look")
-    asked = step in allowed or message.get("last") is True
+    asked = any_step or step in allowed or message.get("last") is True
     if not asked or not isinstance(fields, dict):
         raise Misunderstood(f"look: none was asked for at step {step}")
     return Look(step=step, **{name: number(fields, name) for name in LOOK_FIELDS})

@@ -332,3 +332,28 @@ def test_a_suspect_cell_tells_what_is_suspected():
     cell = cell_of([*noisy, slowing])
     assert cell.verdict == "suspect"
     assert cell.why.startswith("1 of 3 trials: RSS grows")
+
+
+IN_TIME = replace(STEPS, time_s=300.0)
+
+
+def in_time(steps: int, *, ms: float, **each) -> list[Trial]:
+    """Three launches whose time ended after so many steps of so many milliseconds."""
+    return [trial_of(number, steps=steps, ms=ms, end="completed", **each) for number in range(3)]
+
+
+def test_a_training_step_of_300_ms_is_judged_by_what_its_time_shows():
+    """Otherwise 4000 steps took 20 minutes a launch, and less was no whole launch."""
+    flat = judge_cell(in_time(996, ms=300), limits=LIMITS, steps=IN_TIME)
+    assert flat.verdict == "flat"
+    assert "up to step 996, where its time of 300 s ended" in flat.why
+    assert flat.excluded_kib_per_step is not None
+    assert flat.excluded_kib_per_step < LIMITS.leak_kib_per_step
+
+    leak = judge_cell(in_time(996, ms=300, rate=64.0), limits=LIMITS, steps=IN_TIME)
+    assert leak.verdict == "leak", "up to step 1000 it would be suspect, if its time went on"
+
+
+def test_so_few_steps_in_the_time_that_they_show_nothing_are_not_called_flat():
+    few = judge_cell(in_time(12, ms=25_000), limits=LIMITS, steps=IN_TIME)
+    assert few.verdict == "inconclusive"

@@ -506,3 +506,30 @@ def test_a_version_of_which_files_were_not_counted_is_not_named():
 def test_against_a_baseline_that_leaves_files_open_only_more_of_them_are_bad():
     cells = [piling("bad", 1.0), piling("bad", 1.5), piling("bad", 3.0)]
     assert named(changes(cells, baseline=0)) == [("open_files", "first_bad", 1, 2)]
+
+
+def test_a_version_300_times_slower_makes_ten_steps_in_the_time_and_is_named():
+    """Launches that were short for their time were left out as too short to compare: the slowest version was good."""
+    steps = replace(STEPS, time_s=4.0)
+    lengths = {0.1: 4000, 36.0: 10}
+    trials = [
+        [trial_of(number, ms=ms, steps=lengths[ms], seed=place, end="completed") for number in range(3)]
+        for place, ms in enumerate([0.1, 0.1, 36.0, 36.0, 0.1])
+    ]
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
+    found = [each for each in find_changes(compared, limits=LIMITS, seed=0) if each.metric == "step_time"]
+    assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "first_fixed", 3, 4)]
+    assert found[0].effect is not None
+    assert found[0].effect.value == pytest.approx(360, rel=0.2)
+
+
+def test_the_slow_version_s_few_steps_do_not_make_the_others_imprecise():
+    """A rise of 20 % beside it shows, as it does without it."""
+    steps = replace(STEPS, time_s=4.0)
+    trials = [
+        [trial_of(number, ms=ms, steps=10 if ms > 10 else 4000, seed=place, end="completed") for number in range(3)]
+        for place, ms in enumerate([0.1, 0.1, 0.12, 36.0])
+    ]
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
+    found = [each for each in find_changes(compared, limits=LIMITS, seed=0) if each.metric == "step_time"]
+    assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "first_bad", 2, 3)]

@@ -209,3 +209,26 @@ def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
     assert [change.after for change in changes(None)] == [4]
     assert [change.after for change in changes(Noise(spread={"step_time": 0.01}, freedom={"step_time": 3}))] == [4]
     assert changes(Noise(spread={"step_time": 0.2}, freedom={"step_time": 9})) == ()
+
+
+def slow_now_and_then(trials: list[list[Trial]], *, times: float) -> list[list[Trial]]:
+    """Return the trials with one step in fifty of the newest version slower by a factor."""
+    return [*trials[:-1], [_with_tail(trial, times=times) for trial in trials[-1]]]
+
+
+def _with_tail(trial: Trial, *, times: float) -> Trial:
+    assert trial.trace is not None
+    step_s = trial.trace.columns["step_s"].copy()
+    step_s[::50] *= times
+    return replace(trial, trace=replace(trial.trace, columns={**trial.trace.columns, "step_s": step_s}))
+
+
+def test_a_longer_tail_is_shown_by_five_rounds_before_a_version_is_accused():
+    """One busy moment of a neighbour makes a tail; three launches of a version may all meet one."""
+    reason = wanted(slow_now_and_then(block([1, 1, 1, 1]), times=5))
+    assert reason == "tail of the step time seems to differ, which takes 5 rounds to show"
+    assert wanted(slow_now_and_then(block([1, 1, 1, 1], rounds=5), times=5)) is None
+
+
+def test_a_slower_version_takes_no_more_rounds_for_its_tail():
+    assert wanted(block([1, 1, 1, 4])) is None

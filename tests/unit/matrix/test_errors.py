@@ -153,6 +153,11 @@ MEANING = [
     ("memory: 8GiB", "files: [gone.txt]", "21: scenarios.signal.files[0]: 'gone.txt' does not exist; paths start at"),
     (
         "memory: 8GiB",
+        "steps: {time: 20m}",
+        "21: scenarios.signal.steps.time: 1200 s is not less than timeout (1200 s), which must leave time for setup",
+    ),
+    (
+        "memory: 8GiB",
         "steps: {first: 100, budget: 99}",
         "21: scenarios.signal.steps.budget: 99 is less than first (100)",
     ),

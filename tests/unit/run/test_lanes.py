@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import create_autospec
@@ -34,6 +34,8 @@ from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
 from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.oracle import oracle as judging_oracle
+from harness.schedule.priority import Standing
+from harness.schedule.row_queue import RowQueue
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NEW = Gpu(index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", driver="535.54")
@@ -51,6 +53,14 @@ class Nothing:
         return Batch(runs=(), record={"kind": "done"})
 
 
+def rows_of(blocks: Sequence[BlockRun]) -> RowQueue:
+    """They are all equally good, as far as the order of their launches goes."""
+    rows = RowQueue(standing=lambda block: Standing(), recall=lambda block: None)
+    for block in blocks:
+        rows.add(block)
+    return rows
+
+
 def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     """Ten gigabytes of an image that the card is known to refuse, ahead of those that it can run."""
     lane = Lane(host=Host(name="new", engine="docker", gpus="all", where=WHERE), gpu="all", gpus=(NEW,))
@@ -63,12 +73,12 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     assert [judging_oracle().cannot_run(cell, None) is None for cell in cells] == [False, True]
     images: Any = create_autospec(HostImages, instance=True)
     run = HostRun(
-        engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True), images=images,
-        run_id="run", trials=Trials(), rng=random.Random(1), oracle=judging_oracle(),
+        worker="new", engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True),
+        images=images, run_id="run", trials=Trials(), rng=random.Random(1), oracle=judging_oracle(),
         journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
         stopped=lambda: False, finished=lambda block: None,
     )  # fmt: skip
-    run.run([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), scheduler=Nothing())])
+    run.run(rows_of([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), scheduler=Nothing())]))
     ((ahead,), _) = images.pull_ahead.call_args
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]
 
@@ -143,12 +153,12 @@ def launches(
     engine: Any = create_autospec(Engine, instance=True)
     engine.facts = {}
     host = Timed(
-        engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
+        worker="new", engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
         trials=trials, rng=random.Random(1), oracle=oracle or judging_oracle(),
         journal=create_autospec(Journal, instance=True), progress=progress, stopped=lambda: False,
         finished=lambda block: None, reuse=False, step_s=step_s or {},
     )  # fmt: skip
-    host.run(blocks)
+    host.run(rows_of(blocks))
     if kept is not None:
         kept += [call.args[0] for call in host.journal.write_trial.call_args_list]  # type: ignore[attr-defined]
     cells = [call.kwargs["cell"] for call in progress.trial_started.call_args_list]

@@ -1,0 +1,31 @@
+"""The looks that are still to come: each is due after a number of steps or, if the job has `look_times_s`, after some
+seconds spent in steps, whichever comes first.
+"""
+
+
+class Comings(object):
+    """Tells when the next look is due, and whether it is the last. The first step's seconds do not count: it compiles
+    and loads what the others use."""
+
+    def __init__(self, job):
+        times_s = job.get("look_times_s") or [float("inf")] * len(job["looks"])
+        self._left = [(count, times_s[place]) for place, count in enumerate(job["looks"])]
+
+    @property
+    def step(self):
+        """The step after which the next look is due at the latest."""
+        return self._left[0][0]
+
+    @property
+    def busy_s(self):
+        """The seconds in steps after which it is due at the latest."""
+        return self._left[0][1]
+
+    def due(self, step, busy_s):
+        return step >= self.step or busy_s >= self.busy_s
+
+    def take(self, step, busy_s):
+        """Drop the looks that are due, of which one is taken. Return whether that was the last of all."""
+        while self._left and self.due(step, busy_s):
+            self._left.pop(0)
+        return not self._left

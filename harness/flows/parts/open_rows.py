@@ -1,0 +1,81 @@
+"""The traces of rows that are open: in memory as far as there is room, else read back from their trial files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from harness.assess.row_verdicts import LEAST_ROWS, thinned_trial
+from harness.model import Trial
+from harness.run.scheduler import BlockRun, CellRun
+
+HELD_BYTES = 256 << 20
+"""Of the traces of all open rows together. A trace of 4,000 rows takes some 160 KiB."""
+
+
+@dataclass(kw_only=True)
+class OpenRows:
+    """Bounds the memory of rows that take turns. Thread-safe. A row that somebody works on keeps its traces.
+
+    `read`: reads a trial back from its file. `others`: the runs of a row beside its cells, such as the A/A replicate.
+    """
+
+    read: Callable[[Trial], Trial]
+    others: Callable[[BlockRun], list[CellRun]]
+    held_bytes: int = HELD_BYTES
+    _rows: dict[int, tuple[BlockRun, int]] = field(default_factory=dict)
+    """Rows with their traces in memory, and the bytes of these; the one that was put down last comes last."""
+    _away: set[int] = field(default_factory=set)
+    _busy: set[int] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def recall(self, block: BlockRun) -> None:
+        """Bring the traces of a row back, and keep them until it is put down. Raises UsageError, if a file is gone."""
+        with self._lock:
+            self._busy.add(id(block))
+            is_away = id(block) in self._away
+            self._away.discard(id(block))
+        if is_away:
+            for run in self._runs(block):
+                run.trials[:] = [trial if trial.trace is None else self.read(trial) for trial in run.trials]
+
+    def put_down(self, block: BlockRun) -> None:
+        """Let the traces of a row go if there is no room, those of the row that waits longest first."""
+        taken_bytes = sum(_bytes(trial) for run in self._runs(block) for trial in run.trials)
+        with self._lock:
+            self._busy.discard(id(block))
+            self._rows.pop(id(block), None)
+            self._rows[id(block)] = (block, taken_bytes)
+            total_bytes = sum(size for _, size in self._rows.values())
+            for key, (row, size) in list(self._rows.items()):
+                if total_bytes <= self.held_bytes:
+                    return
+                if key not in self._busy:
+                    self._send_away(row)
+                    total_bytes -= size
+
+    def forget(self, block: BlockRun) -> None:
+        """End a row, whose traces were thinned for the reports."""
+        with self._lock:
+            for known in (self._busy, self._away):
+                known.discard(id(block))
+            self._rows.pop(id(block), None)
+
+    def _send_away(self, block: BlockRun) -> None:
+        del self._rows[id(block)]
+        self._away.add(id(block))
+        for run in self._runs(block):
+            run.trials[:] = [thinned_trial(trial, rows=LEAST_ROWS) for trial in run.trials]
+
+    def _runs(self, block: BlockRun) -> Iterator[CellRun]:
+        yield from block.cells
+        yield from self.others(block)
+
+
+def _bytes(trial: Trial) -> int:
+    trace = trial.trace
+    if trace is None:
+        return 0
+    counts = sum(values.nbytes for values in trace.counts.values())
+    return trace.step.nbytes + counts + sum(values.nbytes for values in trace.columns.values())

@@ -1,0 +1,190 @@
+"""Which component of the bad version it is: components, hybrids of two versions, and what `harness narrow` concluded.
+
+A is the last good version, B the first bad one. A hybrid is one of them with some groups of components from the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from harness.model.judged import Effect, Interval
+
+Side = Literal["A", "B"]
+BOTH_SIDES: frozenset[Side] = frozenset({"A", "B"})
+ComponentKind = Literal["distribution", "library", "variable", "files"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One thing that differs between A and B. `old` and `new` are its version (a variable's value) in A and in B; None
+    where it is absent. The hashes are "" where they are unknown. `mapped`: the scenario maps a file of it.
+    """
+
+    kind: ComponentKind
+    name: str
+    old: str | None
+    new: str | None
+    old_hash: str = ""
+    new_hash: str = ""
+    mapped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentGroup:
+    """Components that are only swapped together. `id` is unique among the groups and is what people read: a lone
+    component's name. `together`: why the components are one group, as a sentence; "" for a lone one.
+
+    `swaps`: the bases into which the other side's group can be put. {"A"}: the newer one into the older version only.
+    Empty: the group cannot be swapped at all and goes with the base (the operating system, Python, the C library).
+    """
+
+    id: str
+    components: tuple[Component, ...]
+    together: str = ""
+    swaps: frozenset[Side] = BOTH_SIDES
+
+    @property
+    def mapped(self) -> bool:
+        return any(each.mapped for each in self.components)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hybrid:
+    """What to make: `base`, changed until exactly the groups `from_b` are as in B, and all others as in A.
+
+    A itself is base A with no group from B; B is base B with all of them. `sham`: groups that are taken out and put in
+    again from the base's own side, by the method by which others are swapped; it changes nothing but shows what the
+    method does.
+    """
+
+    base: Side
+    from_b: frozenset[str] = frozenset()
+    sham: frozenset[str] = frozenset()
+
+
+HybridState = Literal["bad", "good", "unresolved"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HybridOutcome:
+    """One launch of a hybrid, or one attempt to make it.
+
+    `state` by one launch: does it show the fault of B? None where its `figure` decides (a level, such as the step
+    time in ms): it is compared with those of A and B in the same `round`. `unresolved` is neither: the hybrid could not
+    be made, did not load what was asked for, fails in a way that B does not, or nothing can be told of this launch.
+    `lasting`: another launch would tell no more.
+    """
+
+    hybrid: Hybrid
+    state: HybridState | None
+    reason: str = ""
+    figure: float | None = None
+    round: int = 0
+    lasting: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HybridResult:
+    """What all launches of one hybrid say. `reason`: why it is unresolved, or how it fails.
+
+    `bad`, `good`, `unsure`: how many launches were so; for a level they count none and `measured` counts. `share`: how
+    much of the effect from A (0) to B (1) it has, with its 95 % interval; None unless a level decides.
+    """
+
+    hybrid: Hybrid
+    state: HybridState
+    reason: str = ""
+    bad: int = 0
+    good: int = 0
+    unsure: int = 0
+    measured: int = 0
+    share: float | None = None
+    share_ci: Interval | None = None
+
+    @property
+    def launches(self) -> int:
+        return self.bad + self.good + self.unsure + self.measured
+
+
+ProofRole = Literal["A + c", "B - c", "sham A", "sham B"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofCell:
+    """One hybrid of a proof. `groups` are those it is about: c. `beside`: groups that had to be swapped with them,
+    because c alone could not be made.
+    """
+
+    role: ProofRole
+    groups: tuple[str, ...]
+    result: HybridResult
+    beside: tuple[str, ...] = ()
+
+
+CulpritKind = Literal["culprit", "together", "one of", "needed", "enough"]
+"""`culprit`: A with it is bad, B without it is good. `together`: A with all of them is bad, and B without any one of
+them is good. `one of`: it is among them, and no hybrid that separates them could be made or told. `needed`: B without
+it is good; whether it is enough alone is not known. `enough`: A with it is bad, and B has another cause as well."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culprit:
+    """One cause that was found: the ids of its `groups`, and its proof.
+
+    `part_of_it`: the groups reach only `share` of the effect (with its 95 % interval), and the interval excludes all of
+    it. `partners`: for what is `needed`, the groups among which a partner would be. `within`: the components of the
+    groups that it was narrowed down to, by name; () if that was not tried or did not succeed.
+    """
+
+    kind: CulpritKind
+    groups: tuple[str, ...]
+    proof: tuple[ProofCell, ...] = ()
+    part_of_it: bool = False
+    share: float | None = None
+    share_ci: Interval | None = None
+    partners: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+
+
+NarrowedVerdict = Literal["found", "method", "base", "not reproduced", "undecided", "interrupted"]
+"""`found`: each of `culprits` is named. `method`: a sham swap changes the result, so that hybrids prove nothing.
+`base`: what cannot be swapped (the operating system, Python) holds it. `not reproduced`: A and B do not differ now.
+`undecided`: the hybrids that could be made separate too little."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowed:
+    """Which component it is. `about` names the finding, `good` and `bad` are the versions A and B (or the files).
+
+    `a` and `b` are what A and B themselves were found to be. `hybrids` are all others, in the order in which they were
+    first asked for. `open`: groups that may still hold it where it is undecided. `reason`: why it is undecided,
+    interrupted or not reproduced. `effect`: of B against A, where a level decides.
+    """
+
+    verdict: NarrowedVerdict
+    good: str
+    bad: str
+    groups: tuple[ComponentGroup, ...]
+    culprits: tuple[Culprit, ...] = ()
+    a: HybridResult | None = None
+    b: HybridResult | None = None
+    hybrids: tuple[HybridResult, ...] = ()
+    shams: tuple[ProofCell, ...] = ()
+    open: tuple[str, ...] = ()
+    reason: str = ""
+    effect: Effect | None = None
+    finding: int | None = None
+    """The number of the finding in the run's reports, from 1; None outside a run."""
+    metric: str = ""
+
+    @cached_property
+    def by_id(self) -> dict[str, ComponentGroup]:
+        return {group.id: group for group in self.groups}
+
+    @property
+    def launches(self) -> int:
+        """Launches of all hybrids and of A and B themselves."""
+        ends = [each for each in (self.a, self.b) if each is not None]
+        return sum(each.launches for each in (*ends, *self.hybrids))

@@ -1,0 +1,10 @@
+"""The search for the component: the fewest hybrids that name it, and its proof. Pure.
+
+    outcomes -> decide -> make and launch what it says -> outcomes -> decide -> ... -> conclude
+
+`docs/narrow.md` describes the method and when it is right.
+"""
+
+from harness.narrow.search.records import NarrowRules, NextHybrids
+
+__all__ = ["NarrowRules", "NextHybrids"]

@@ -1,0 +1,44 @@
+"""Records of the search: the rules that it goes by, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.model.narrowed import Hybrid
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarrowRules:
+    """Rules of a search for a component.
+
+    `agree`: launches of each hybrid of a proof, at least. `least`: launches of A and of B before they are believed.
+    `most`: launches of one hybrid. `most_hybrids`: hybrids that are asked for, without A and B. `alpha`: the chance of
+    error with which a hybrid of a proof is called bad or good; on the way to it `doubt` is enough.
+    `spread`: the standard deviation of the log of a launch's figure, where it is known from `freedom` degrees of
+    freedom (A/A noise of the lane).
+    """
+
+    agree: int = 2
+    least: int = 3
+    most: int = 24
+    most_hybrids: int = 64
+    alpha: float = 0.002
+    doubt: float = 0.02
+    spread: float | None = None
+    freedom: int = 0
+
+
+NextKind = Literal["ends", "isolate", "partner", "prove", "sham", "done"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextHybrids:
+    """What is launched next, side by side in one round, and why. `launch` is empty once the search is over.
+
+    A and B are hybrids, too. One that was asked for before is launched again.
+    """
+
+    launch: tuple[Hybrid, ...]
+    kind: NextKind
+    reason: str

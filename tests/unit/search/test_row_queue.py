@@ -1,0 +1,120 @@
+"""Rows that several workers share: each version of a row is measured on one machine, and no row is forgotten."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import Cell, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
+from harness.run.scheduler import Batch, BlockRun, CellRun
+from harness.schedule.priority import Standing
+from harness.schedule.row_queue import RowQueue
+
+WHERE = Where(file="matrix.yaml", line=1, key="x")
+
+
+@dataclass
+class Rounds:
+    """Asks for so many rounds of one version."""
+
+    run: CellRun
+    rounds: int
+    lazy: bool = False
+
+    def next(self) -> Batch:
+        done = len(self.run.trials)
+        runs = () if done == self.rounds else (self.run,)
+        return Batch(runs=runs, round=done, record={"kind": "round" if runs else "done"})
+
+    def early(self) -> tuple[Batch, ...]:
+        return ()
+
+
+@dataclass
+class Worker:
+    name: str
+    queue: RowQueue
+    began: list[str] = field(default_factory=list)
+    launched: list[str] = field(default_factory=list)
+
+    def turn(self) -> bool:
+        turn = self.queue.take(self.name)
+        if turn is None:
+            return False
+        row = str(turn.block.cells[0].cell.variant)
+        if turn.batch is None:
+            self.began.append(row)
+        for run in turn.batch.runs if turn.batch else ():
+            run.trials.append(Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed"))
+            self.launched.append(row)
+        if turn.batch is not None and not turn.batch.runs:
+            self.queue.close(turn.block)
+        else:
+            self.queue.put_back(turn.block)
+        return True
+
+
+def block(name: str, rounds: int) -> BlockRun:
+    lane = Lane(host=Host(name="here", engine="process", gpus="none", where=WHERE))
+    source = Install(base="", python=None, packages=())
+    image = Image(series="p", version="1", source=source, where=WHERE)
+    variant = Variant(scenario=Scenario(name=name, where=WHERE, script=Path("s.py")))
+    run = CellRun(cell=Cell(image=image, lane=lane, variant=variant))
+    return BlockRun(cells=(run,), scheduler=Rounds(run, rounds))
+
+
+def queue(blocks: list[BlockRun]) -> RowQueue:
+    made = RowQueue(standing=lambda block: Standing(), recall=lambda block: None)
+    for each in blocks:
+        made.add(each)
+    return made
+
+
+@given(st.lists(st.integers(0, 4), max_size=8), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_every_launch_is_made_once_and_a_row_stays_with_who_began_it(
+    rounds: list[int], number: int, rng: random.Random
+) -> None:
+    """Launches of one row on two machines would be compared although the machines differ."""
+    blocks = [block(f"row{place}", count) for place, count in enumerate(rounds)]
+    shared = queue(blocks)
+    workers = [Worker(str(name), shared) for name in range(number)]
+    while any(worker.turn() for worker in rng.sample(workers, len(workers))):
+        pass
+    assert [len(each.cells[0].trials) for each in blocks] == rounds
+    for worker in workers:
+        assert set(worker.launched) <= set(worker.began)
+    assert sorted(row for worker in workers for row in worker.began) == sorted(f"row{k}" for k in range(len(rounds)))
+
+
+def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
+    worker = Worker("one", queue([block("a", 3), block("b", 3), block("c", 3)]))
+    while worker.turn():
+        pass
+    assert worker.launched == list("abc" * 3)
+
+
+def test_what_looks_bad_goes_on_before_the_others() -> None:
+    rows = RowQueue(
+        standing=lambda block: Standing(suspect=str(block.cells[0].cell.variant) == "b"), recall=lambda block: None
+    )
+    for name in "abc":
+        rows.add(block(name, 3))
+    worker = Worker("one", rows)
+    while worker.turn():
+        pass
+    assert worker.launched == list("abcbbacac")
+
+
+def test_rows_of_a_later_group_wait() -> None:
+    """Where images make room for each other, rounds of two series in turn would pull all images again and again."""
+    rows = RowQueue(standing=lambda block: Standing(), recall=lambda block: None)
+    rows.add(block("a", 2), group=0)
+    rows.add(block("b", 2), group=1)
+    worker = Worker("one", rows)
+    while worker.turn():
+        pass
+    assert worker.launched == list("aabb")
