@@ -6,6 +6,16 @@ The module keeps its own loader: for one import its method `exec_module` is cove
 import sys
 
 
+class _HeadedBy(list):
+    """A list whose first element stays first: a program may insert finders of its own before all others."""
+
+    def __init__(self, first, others):
+        list.__init__(self, [first, *others])
+
+    def insert(self, place, finder):
+        list.insert(self, max(1, place) if place >= 0 else place, finder)
+
+
 class Finder(object):
     """A finder at the head of sys.meta_path that finds nothing itself. `awaited`: module name -> list of functions."""
 
@@ -15,7 +25,7 @@ class Finder(object):
 
     def install(self):
         self._sweep()
-        sys.meta_path.insert(0, self)
+        sys.meta_path = _HeadedBy(self, sys.meta_path)
 
     def find_spec(self, name, path=None, target=None):
         """Return the spec that the other finders find for an awaited module, None for all others."""

@@ -170,9 +170,12 @@ class Program(scenario.Scenario):
     def _look(self, ticker):
         """Take a look, and return whether the program goes on."""
         whole = self._left.take(ticker.steps, ticker.busy_s)
-        if not whole and not self.table.header[samples.STOP]:
-            if self.link.ask("look", step=ticker.steps, look=ticker.aside(self._looker.look), last=False) != "stop":
-                return True
+        goes_on = not whole and not self.table.header[samples.STOP]
+        if goes_on:
+            look = ticker.aside(self._looker.look)
+            goes_on = self.link.ask("look", step=ticker.steps, look=look, last=False) != "stop"
+        if goes_on:
+            return True
         self._last_look()
         self.link.tell("ended", end="completed" if whole else "stopped", cut=True)
         return False

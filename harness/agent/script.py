@@ -15,6 +15,8 @@ AFTER_END_S = 30.0
 AFTER_FAILURE_S = 10.0
 STACKS_S = 2.0
 STACKS_PAUSE_S = 0.1
+COMMAND_LINE_TURNS = 25
+COMMAND_LINE_PAUSE_S = 0.002
 LOST = (
     "after step %d: the scenario closed the agent's own file descriptors, so nothing can be heard of it; it may close "
     "what it opened, but none from %d on"
@@ -71,7 +73,7 @@ class ScriptWatch(Watch):
         data = wire.read_available(self._events_fd)
         if data == b"":
             self.mute(self._events_fd)
-            self._replaced = self._is_another_program()
+            self._replaced = self._replaced or self._is_another_program()
         self.output.told += len(data or b"")
         for line in self._lines.feed(data or b""):
             event = json.loads(line.decode("ascii"))
@@ -79,13 +81,14 @@ class ScriptWatch(Watch):
         return bool(data)
 
     def _is_another_program(self):
-        """Return whether the living process runs another program than the agent started."""
-        try:
-            with open("/proc/%d/cmdline" % self.child.pid, "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:
-            return False
-        return any(words) and os.fsencode(os.path.join(self.root, "start.py")) not in words
+        """Return whether the living process runs another program than the agent started. While it becomes one, or
+        ends, it has no words for a moment."""
+        for _ in range(COMMAND_LINE_TURNS):
+            words = tree.command_line(self.child.pid)
+            if words:
+                return os.fsencode(os.path.join(self.root, "start.py")) not in words
+            time.sleep(COMMAND_LINE_PAUSE_S)
+        return False
 
     def drain(self):
         Watch.drain(self)

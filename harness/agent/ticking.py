@@ -18,8 +18,8 @@ class Ended(BaseException):
 class Ticker(stepping.Stepper):
     """Fills the rows of a program's steps. `steps` counts them.
 
-    `begin(ticker)` is called after the first one, `look(ticker)` where one of `comings` is due or the supervisor requests
-    an end; it returns whether the program goes on.
+    `begin(ticker)` is called after the first one, `look(ticker)` where one of `comings` is due or the supervisor
+    requests an end; it returns whether the program goes on.
     """
 
     def __init__(self, table, readers, comings, **calls):

@@ -80,7 +80,8 @@ def decorate(tree, names, text):
         body = found[-1].body
     for each in found:
         line = each.decorator_list[0] if each.decorator_list else each
-        each.decorator_list.insert(0, ast.copy_location(ast.Name(id=DECORATOR, ctx=ast.Load()), line))
+        kinds = [getattr(one, "id", None) in ("staticmethod", "classmethod") for one in each.decorator_list] + [False]
+        each.decorator_list.insert(kinds.index(False), ast.copy_location(ast.Name(id=DECORATOR, ctx=ast.Load()), line))
 
 
 def _statements(body):

@@ -1,5 +1,7 @@
 """Keras: a step is a batch of `fit`, as its callbacks see it; the numbers are those of an epoch's end."""
 
+import functools
+
 from .around import after, argument
 
 THREE = "keras.src.callbacks.callback_list"
@@ -15,20 +17,41 @@ OTHERS = (
 
 def _batches(module, hook):
     kind = module.CallbackList
-    if hasattr(kind, "_call_batch_hook"):  # TensorFlow 1.15 calls only this one
+    if "_harness_steps" in kind.__dict__:
+        return  # Keras 3 has the class in two modules
+    kind._harness_steps = running = []
 
-        def called(args, kwargs):
-            if argument(args, kwargs, 1, "mode") == "train" and argument(args, kwargs, 2, "hook") == "end":
+    def once(name, counts):
+        """Mark after the outermost call: the first method calls the second, and only if a callback wants it."""
+        original = getattr(kind, name)
+
+        @functools.wraps(original)
+        def wrapped(*args, **kwargs):
+            running.append(name)
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                running.pop()
+            if not running and counts(args, kwargs):
                 hook.mark()
+            return result
 
-        after(kind, "_call_batch_hook", called)
-    else:
-        after(kind, "on_train_batch_end", lambda args, kwargs: hook.mark())
+        setattr(kind, name, wrapped)
+
+    once("on_train_batch_end", lambda args, kwargs: True)
+    if hasattr(kind, "_call_batch_hook"):  # TensorFlow 1.15 calls it alone
+        once("_call_batch_hook", _is_end_of_training_batch)
+
+
+def _is_end_of_training_batch(args, kwargs):
+    return argument(args, kwargs, 1, "mode") == "train" and argument(args, kwargs, 2, "hook") == "end"
 
 
 def _epochs(module, hook):
-    after(module.CallbackList, "on_epoch_end", lambda args, kwargs: hook.log(argument(args, kwargs, 2, "logs")))
+    if "_harness_logs" not in module.History.__dict__:
+        module.History._harness_logs = True
+        after(module.History, "on_epoch_end", lambda args, kwargs: hook.log(argument(args, kwargs, 2, "logs")))
 
 
 MODULES = dict.fromkeys((THREE, *OTHERS), _batches)
-LOGS = dict.fromkeys((THREE, *OTHERS), _epochs)
+LOGS = dict.fromkeys(("keras.src.callbacks.history", *OTHERS), _epochs)
