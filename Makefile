@@ -14,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BASE_IMAGE := harness-base:bookworm
 
-.PHONY: demo test unit nightly stories check base engine browser lab registry figures site clean
+.PHONY: demo test unit nightly stories check base engine browser lab slurm registry figures site clean
 .DEFAULT_GOAL := demo
 
 $(BIN)/python:
@@ -59,6 +59,9 @@ registry:
 lab:
 	@tools/lab need || [ -z "$(HARNESS_REQUIRE_LAB)" ]
 
+slurm:
+	@tools/slurm need || [ -z "$(HARNESS_REQUIRE_SLURM)" ]
+
 base:
 	@tools/base-image $(BASE_IMAGE) >/dev/null && echo "made $(BASE_IMAGE); use it with: export HARNESS_BASE=$(BASE_IMAGE)"
 
@@ -73,7 +76,7 @@ unit: $(VENV)/installed-dev
 	@$(PYTEST) -n $(PROCESSORS) tests/unit
 
 # The units need none of what is installed and started for the rest: they come before it.
-test: check unit engine browser lab registry
+test: check unit engine browser lab slurm registry
 	@tools/docker-engine --check 2>/dev/null && tools/base-image $(BASE_IMAGE) || [ -z "$(HARNESS_REQUIRE_DOCKER)" ]
 	@$(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
 	@$(PYTEST) $(BESIDE_UNITS) -m alone

@@ -11,8 +11,9 @@ import pytest
 from tests import nightly, own_place
 from tests.lab.daemon import Daemon, LabError
 from tests.lab.running import lab
+from tests.slurm.running import cluster
 
-__all__ = ["lab"]
+__all__ = ["cluster", "lab"]
 
 nightly.load_profile()  # before any test is imported, whose settings start from it
 

@@ -103,18 +103,18 @@ class Library(Asked):
     """NVML itself."""
 
     def driver(self):
-        """The driver's version: `535.104.05`."""
+        """Return the driver's version: `535.104.05`."""
         return self._text("nvmlSystemGetDriverVersion")
 
     def cuda(self):
-        """The CUDA version of the driver's (or a compatibility package's) libcuda: `12.2`."""
+        """Return the CUDA version of the driver's (or a compatibility package's) libcuda: `12.2`."""
         number = self._number(
             ("nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"), libc.ctypes.c_int
         )
         return "%d.%d" % (number // 1000, number % 1000 // 10) if number and number > 0 else None
 
     def devices(self):
-        """The visible devices, with their index, in the order of their PCI addresses."""
+        """Return the visible devices, with their index, in the order of their PCI addresses."""
         count = self._number(("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"), libc.ctypes.c_uint) or 0
         names = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
         found = [(index, self._device(names, index)) for index in range(min(count, MOST_DEVICES))]
@@ -161,7 +161,7 @@ class Device(Asked):
         return self._text("nvmlDeviceGetName")
 
     def compute_capability(self):
-        """The compute capability: `8.9`."""
+        """Return the compute capability: `8.9`."""
         pair = self._pair("nvmlDeviceGetCudaComputeCapability")
         return pair and "%d.%d" % pair
 
@@ -175,7 +175,7 @@ class Device(Asked):
         return pair and bool(pair[0])
 
     def instances(self):
-        """The MIG instances of a card."""
+        """Return the MIG instances of a card."""
         count = self._unsigned("nvmlDeviceGetMaxMigDeviceCount") or 0
         names = ("nvmlDeviceGetMigDeviceHandleByIndex",)
         found = [self._device(names, index) for index in range(min(count, MOST_DEVICES))]
@@ -196,16 +196,16 @@ class Device(Asked):
         return self._unsigned("nvmlDeviceGetTemperature", libc.ctypes.c_uint(0))
 
     def clock_mhz(self):
-        """The current clock of the streaming multiprocessors."""
+        """Return the current clock of the streaming multiprocessors."""
         return self._unsigned("nvmlDeviceGetClockInfo", libc.ctypes.c_uint(1))
 
     def busy_percent(self):
-        """The percentage of the driver's last sampling period in which a kernel ran."""
+        """Return the percentage of the driver's last sampling period in which a kernel ran."""
         done = self._done(("nvmlDeviceGetUtilizationRates",), libc.ctypes.byref(self._busy))
         return self._busy.gpu if done else None
 
     def reasons(self):
-        """The bits of the reasons why the clock is not higher."""
+        """Return the bits of the reasons why the clock is not higher."""
         names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
         return self._number(names, libc.ctypes.c_ulonglong)
 

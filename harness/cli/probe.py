@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, OUT, to_stdout
+from harness.cli.common import FILE, OUT, say, to_stdout
 from harness.cli.interrupt import stop_on_signals
 from harness.errors import InfrastructureError
 
@@ -46,6 +46,7 @@ def probe(
     """
     from harness.cli.results import write_readable
     from harness.flows import probe as probing
+    from harness.flows.history import remember
     from harness.flows.parts import reread
     from harness.flows.parts.context import RunContext
     from harness.flows.sweep import SweepOptions, plan_sweep
@@ -62,6 +63,7 @@ def probe(
     with added_to_newest_run(directory, out=out, matrix=plan.matrix.name) as run:
         if run is not None:
             write_readable(reread.read_result(run), RunDirectory(run))
+    remember(out, say=say)
     with to_stdout():
         click.echo(probe_report.render(found, directory))
         if run is not None:

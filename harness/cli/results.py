@@ -11,6 +11,7 @@ from dataclasses import replace
 import click
 
 from harness.cli.common import Terminal, say, to_stdout
+from harness.flows.history import remember
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
 from harness.model import Plan, RunResult
@@ -73,4 +74,5 @@ def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> Run
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
         result, directory = sweep(plan, options, context)
         write_reports(result, directory)
+        remember(options.out, say=say)
     return result

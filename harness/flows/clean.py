@@ -29,7 +29,7 @@ class Cleaned:
     dry_run: bool = False
 
     def __str__(self) -> str:
-        """What is printed: how many, and every name."""
+        """Return what is printed: how many, and every name."""
         if self.problem is not None:
             return f"{self.host}: not cleaned: {self.problem}"
         counts = f"{len(self.leftovers)} left behind by killed runs"
@@ -43,7 +43,7 @@ class Cleaned:
 
 
 def hosts_of(matrix: Path | None, environ: Mapping[str, str]) -> tuple[str | None, Sequence[Host]]:
-    """A matrix's name and its hosts; without one, this machine's own engines."""
+    """Return a matrix's name and its hosts; without a matrix, this machine's own engines."""
     if matrix is not None:
         return load_hosts(matrix, environ=environ)
     return None, [

@@ -107,7 +107,7 @@ def _machine(run: StoredRun, lane: Lane) -> str:
 
 
 def _machines_apart(runs: Sequence[StoredRun], columns: Mapping[Key, Column]) -> Iterator[str]:
-    """A line for each two lanes: in what their machines differ, as the first launch on each tells it."""
+    """Yield a line for each two lanes whose machines differ, as the first launch on each tells it."""
     for one, other in _partners(runs, columns):
         seen = [conditions(trial) for number, lane in (one, other) for trial in _trials(runs[number], lane)[:1]]
         found = differences(*seen, axis=NOT_TOLD) if len(seen) == 2 else ()
@@ -122,7 +122,7 @@ def _value(found: Difference, value: Any) -> str:
 
 
 def _partners(runs: Sequence[StoredRun], columns: Mapping[Key, Column]) -> Iterator[tuple[Key, Key]]:
-    """Each lane of a later run with the one of that name in the first, or with all of them; or within one run."""
+    """Yield each lane of a later run with the one of that name in the first, or with all of them; or within one run."""
     first = [key for key in columns if key[0] == 0]
     if len(runs) == 1:
         yield from ((first[0], other) for other in first[1:])
@@ -136,7 +136,7 @@ def _partners(runs: Sequence[StoredRun], columns: Mapping[Key, Column]) -> Itera
 
 
 def _pairs(one: StoredRun, left: Column, other: StoredRun, right: Column) -> Iterator[Pair]:
-    """The cells that were measured in both columns."""
+    """Yield the cells that were measured in both columns."""
     theirs = {_name(block): block for block in other.plan.blocks if block.lane == right.lane}
     for block in one.plan.blocks:
         twin = theirs.get(_name(block))
@@ -184,7 +184,9 @@ def _pair(one: Place, other: Place, *, columns: tuple[Column, Column]) -> Pair |
 
 
 def _refused(one: Place, other: Place, *, first: Trial, second: Trial) -> Iterator[str]:
-    """What must not differ: all but host, GPU and day. Images that each host built itself are told by their content."""
+    """Yield what differs and must not: all but host, GPU and day. Images that each host built itself are told by their
+    content.
+    """
     axis = ["host", "gpu"]
     if isinstance(one[2].image.source, Build):
         axis.append("image.digest")
@@ -195,7 +197,7 @@ def _refused(one: Place, other: Place, *, first: Trial, second: Trial) -> Iterat
 
 
 def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block) -> Iterator[str]:
-    """In what two runs of a variant differ, whatever the image. What a plan does not say is no difference."""
+    """Return in what two runs of a variant differ, whatever the image. What a plan does not say is no difference."""
     settings = [run.settings.get(block.variant.scenario.name, {}) for run in (one, other)]
     for name in sorted(settings[0].keys() & settings[1].keys()):
         if settings[0][name] != settings[1][name]:
@@ -220,7 +222,7 @@ def _shown(value: Any) -> str:
 
 
 def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
-    """The A/A noise of the block's lane and scenario: an image beside itself, in all variants that had one."""
+    """Return the A/A noise of the block's lane and scenario: an image beside itself, in all variants that had one."""
     found = []
     for cell in run.plan.cells:
         if cell.lane == block.lane and cell.variant.scenario.name == block.variant.scenario.name:

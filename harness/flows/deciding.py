@@ -20,7 +20,7 @@ from harness.store.plan_file import to_json
 
 
 def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
-    """The newest run of a matrix, if it was of this very plan, came to its end and leaves nothing undecided.
+    """Return the newest run of a matrix, if it was of this very plan, came to its end and leaves nothing undecided.
 
     Asks no engine: whether images and hosts are still the same is for a sweep to find out. Raises UsageError if there
     is no run at all, in which anything could be undecided.
@@ -60,7 +60,7 @@ def _as_written(plan: Any) -> Mapping[str, Any]:
 
 
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what may differ between two runs of the same; what --decide ran is excluded no longer."""
+    """Return the plan without what may differ between two runs of the same; what --decide ran is excluded no longer."""
     scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
     blocks = [{**block, "cells": [cell["id"] for cell in block["cells"]]} for block in plan["blocks"]]
     return {**plan, "file": None, "seed": None, "dockerfiles": None, "scenarios": scenarios, "blocks": blocks}

@@ -29,7 +29,7 @@ def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> 
             f"{finding.series} {finding.after}: bad from the start, so there is no good one to compare with"
         )
     trials = [_trial(run, finding, version) for version in (finding.before, finding.after)]
-    sections = (*facts.sections(*trials), *([] if finding.lane.host.is_process else _image(trials, inspect)))
+    sections = (*facts.sections(*trials), *([] if finding.lane.host.in_environments else _image(trials, inspect)))
     return EnvironmentDifference(finding=finding, before=finding.before, after=finding.after, sections=sections)
 
 
@@ -77,7 +77,7 @@ def _settings(image: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
-    """By content: layers that both have at the bottom are the same, whatever they are called."""
+    """Compare the layers by content: those that both have at the bottom are the same, whatever they are called."""
     before, after = (list((image.get("RootFS") or {}).get("Layers") or ()) for image in asked)
     same = 0
     for one, other in zip(before, after, strict=False):
@@ -90,7 +90,8 @@ def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
-    """Return what asks the host's engine, at the first question only; None for a host without containers."""
+    """Return what asks the host's engine, at the first question only; None for a host without
+    containers, or whose engine answers only during an allocation."""
 
     def inspect(image: str) -> Mapping[str, Any]:
         client = connect(host, environ=environ)
@@ -103,4 +104,4 @@ def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
             raise UsageError(f"the engine of {host.name} does not have {image[:19]} any more")
         return found
 
-    return None if host.is_process else inspect
+    return None if host.in_environments or host.engine == "slurm" else inspect

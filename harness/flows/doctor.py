@@ -76,7 +76,7 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
             say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
                 into.images[name_of(image)] = found, each.engine.size_bytes(found)
-            elif isinstance(image.source, Install) and not each.host.is_process:
+            elif isinstance(image.source, Install) and not each.host.in_environments:
                 base = replace(image, source=Pull(reference=image.source.base))
                 if (found := each.engine.look(base, say)) is not None:
                     into.bases[image.source.base] = found
@@ -90,7 +90,7 @@ def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, 
     images = images_on(plan, each.host)
     missing = [image for image in images if name_of(image) not in seen.images]
     known = each.engine is not None and each.problem is None
-    bases = bases_of(images) if each.host.is_process else seen.bases
+    bases = bases_of(images) if each.host.in_environments else seen.bases
     return HostCheck(
         host=each.host,
         problem=each.problem,
@@ -114,7 +114,7 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
 def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: RegistryAnswers) -> list[ImageFit]:
     architecture = architecture_of(each.facts)
     by_name = {f"{image.series} {image.version}": image for image in images}
-    asks = each.problem is None and not each.host.is_process  # which needs no image: a base is of no matter there
+    asks = each.problem is None and not each.host.in_environments  # which needs no image: a base is of no matter there
     facts = {
         name: _facts(image, _there(image, seen), told if asks else None, architecture)
         for name, image in by_name.items()
@@ -152,7 +152,7 @@ def _there(image: Image, seen: _Seen) -> Prepared | None:
 def _facts(
     image: Image, there: Prepared | None, told: RegistryAnswers | None, architecture: str
 ) -> compat.DescribedImage:
-    """By the image where it is at hand, else by the registry, else by its name alone."""
+    """Return the facts of the image where it is at hand, else those told by the registry, else by its name alone."""
     environment: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
     reference = reference_of(image)

@@ -24,7 +24,7 @@ GPU_FIELDS = ("name", "driver", "cuda", "memory_mib", "compute_capability")
 
 
 def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue:
-    """Of the image's environment it holds only the values that a trial may tell.
+    """Return a bug report of a finding. It holds only those values of the image's environment that a trial may tell.
 
     Raises UsageError where the finding's bad version is not in the run.
     """
@@ -57,7 +57,7 @@ def _result(run: StoredRun, finding: Finding, version: str) -> CellResult | None
 
 
 def _history(run: StoredRun, finding: Finding) -> tuple[CellResult, ...]:
-    """All versions of the finding's row, oldest first."""
+    """Return all versions of the finding's row, oldest first."""
     for block in run.plan.blocks:
         if (block.series.name, block.lane, block.variant) == (finding.series, finding.lane, finding.variant):
             return tuple(run.cells[cell.id] for cell in block.cells)
@@ -103,13 +103,13 @@ def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
 
 
 def _causes(run: StoredRun, finding: Finding) -> tuple[str, ...]:
-    """The sentences of the reports that say whose fault it is."""
+    """Return the sentences of the reports that say whose fault it is."""
     number = run.findings.index(finding) + 1
     return tuple(one.sentence for one in run.causes if number in one.findings)
 
 
 def _system(trial: Trial) -> Mapping[str, Any]:
-    """By name, as a report tells them; what is not known is left out."""
+    """Return the versions of the system by name, as a report tells them; what is not known is left out."""
     facts, seen = trial.facts, trial.fingerprint
     environment = facts.get("environment")
     shown = environment.items() if isinstance(environment, Mapping) else ()

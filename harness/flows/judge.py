@@ -21,7 +21,7 @@ def judge_traces(
     note: Callable[[str], None] = unheard,
     refused: Callable[[UsageError], None],
 ) -> Iterator[dict[str, Any]]:
-    """The verdict on each trace, in the order given, as `harness judge` prints it.
+    """Yield the verdict on each trace, in the order given, as `harness judge` prints it.
 
     `metrics` maps a column to the limit of its rate, in its own unit a step; `note` is told what was read in a doubtful
     way, `refused` of each file that cannot be judged, with path and line: the others are.
@@ -38,14 +38,14 @@ def judge_traces(
 def judge_file(
     path: Path, *, limits: Limits, metrics: Mapping[str, float], note: Callable[[str], None] = unheard
 ) -> TraceVerdict:
-    """By resident memory, step time and the GPU's memory. Raises UsageError."""
+    """Judge a trace by resident memory, step time and the GPU's memory. Raises UsageError."""
     read = read_trace(path, metrics=tuple(metrics), note=note)
     found = judge_trace(read.trace, limits=limits, metrics=metrics)
     return with_gpu(found, read.trace, limits=limits, shared=is_shared(read.facts))
 
 
 def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:
-    """A trace's verdict with the fields of a `cells` entry of summary.json that apply."""
+    """Return a trace's verdict with the fields of a `cells` entry of summary.json that apply."""
     return {
         "trace": str(path),
         "verdict": found.verdict,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UsageError
+from harness.judge import logs
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.segmentation import Changepoint
 from harness.judge.history.figure_history import SeriesFound, judge_series
@@ -24,8 +25,8 @@ TOLD = 5
 def judge_histories(
     paths: Sequence[Path], *, limit: float, falls: bool, refused: Callable[[UsageError], None]
 ) -> Iterator[SeriesVerdict]:
-    """The verdict on each history, in the order given. `limit` is a share, of a fall less than 1 where `falls`: then
-    less is worse. `refused` is told of each file that cannot be judged; the others are.
+    """Yield the verdict on each history, in the order given. `limit` is a share, of a fall less than 1 where `falls`:
+    then less is worse. `refused` is told of each file that cannot be judged; the others are.
     """
     for path in paths:
         try:
@@ -43,8 +44,8 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
     if len(versions) < 2:
         raise UsageError(f"{path}: no two versions have a value in the same round; leave out the column `round`")
     sign = -1 if falls else 1
-    logs = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
-    table = RoundTable(values=np.array(logs), positions=tuple(range(len(versions))))
+    rows = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
+    table = RoundTable(values=np.array(rows), positions=tuple(range(len(versions))))
     least = -math.log1p(-limit) if falls else math.log1p(limit)
     series = judge_series(table, least=least)
     return SeriesVerdict(
@@ -55,7 +56,7 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
         limit=limit,
         changes=_changes(series, versions, falls=falls),
         noise=series.noise,
-        visible=None if series.visible is None else abs(math.expm1(sign * series.visible)),
+        visible=None if series.visible is None else abs(logs.share_of(sign * series.visible)),
         lasting=series.lasting,
         alone=series.alone,
         odd=tuple(versions[place] for place in series.odd),
@@ -117,7 +118,7 @@ def _told(change: Change, versions: Sequence[str], *, falls: bool) -> SeriesChan
 
 def _better(shift: Changepoint, versions: Sequence[str], *, falls: bool) -> SeriesChange:
     low, high = shift.interval
-    effect = Effect(value=math.exp(shift.size), unit="ratio", ci=(math.exp(low), math.exp(high)))
+    effect = Effect(value=logs.ratio_of(shift.size), unit="ratio", ci=(logs.ratio_of(low), logs.ratio_of(high)))
     return SeriesChange(
         kind="better",
         before=versions[shift.before],
@@ -169,7 +170,7 @@ def _described(change: SeriesChange) -> Mapping[str, Any]:
 
 
 def too_few(found: SeriesVerdict) -> str:
-    """What is missing where nothing could be judged."""
+    """Return what is missing where nothing could be judged."""
     return (
         f"{len(found.versions)} versions of one value each tell no noise: measure all of them again in a second and a "
         f"third round, or give {FEWEST_ALONE} versions"

@@ -130,7 +130,7 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: I
 
 
 def _prepared(engine: Engine, cell: Cell, context: RunContext, images: Images) -> Prepared:
-    """The cell's image; one that cannot be had is asked for once. Raises InfrastructureError, Interrupted."""
+    """Return the cell's image; one that cannot be had is asked for once. Raises InfrastructureError, Interrupted."""
 
     def say(text: str) -> None:
         if context.stopped.is_set():

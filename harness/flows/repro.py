@@ -41,7 +41,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character: no Python runs it")
     return Recipe(
         result=result,
-        run=_machine(cell, trial) if cell.lane.host.is_process else _container(cell, trial),
+        run=_machine(cell, trial) if cell.lane.host.in_environments else _container(cell, trial),
         script=text,
         files=files,
         missing=missing,
@@ -50,7 +50,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
 
 
 def decoded(script: bytes) -> str:
-    """A script's text as Python reads it, to be written as UTF-8."""
+    """Return a script's text as Python reads it, to be written as UTF-8."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(script).readline)
         return COOKIE.sub(r"\1utf-8", script.decode(encoding, "replace"))
@@ -82,11 +82,13 @@ def _container(cell: Cell, trial: Trial) -> Container:
 def _client(host: Host) -> tuple[str, ...]:
     if host.engine.startswith("context:"):
         return "docker", "--context", host.engine.removeprefix("context:")
-    return ("docker",) if host.engine == "docker" else ("docker", "--host", host.engine)
+    return ("docker",) if host.engine in ("docker", "slurm") else ("docker", "--host", host.engine)
 
 
 def _image(source: Source, trial: Trial) -> str:
-    """By the registry's digest where it has one, else the id that the engine launched; "" if neither is known."""
+    """Return the image by the registry's digest where it has one, else by the id that the engine launched; "" if
+    neither is known.
+    """
     pulled = isinstance(source, Pull) and trial.image_digest and trial.image_digest != trial.reference
     if isinstance(source, Pull) and pulled:
         return f"{_repository(source.reference)}@{trial.image_digest}"
@@ -94,14 +96,14 @@ def _image(source: Source, trial: Trial) -> str:
 
 
 def _repository(reference: str) -> str:
-    """Without tag and digest; a port is no tag."""
+    """Return a reference without its tag and digest; a port is no tag."""
     name = reference.partition("@")[0]
     head, slash, last = name.rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}"
 
 
 def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
-    """What `run/docker/containers.py` asks of the engine, as flags; a test holds them equal."""
+    """Return what `run/docker/containers.py` asks of the engine, as flags; a test holds them equal."""
     scenario = cell.variant.scenario
     options: list[tuple[str, ...]] = [
         ("--init",),
@@ -128,7 +130,7 @@ def _ulimits(scenario: Scenario, trial: Trial) -> list[tuple[str, int, int]]:
 
 
 def _gpus(cell: Cell, trial: Trial) -> str:
-    """By UUID as the trial had them; the quotes are part of the flag's own syntax."""
+    """Return the GPUs by UUID, as the trial had them; the quotes are part of the flag's own syntax."""
     uuids = [card.get("uuid") for card in trial.cards]
     names = [str(uuid) for uuid in uuids if uuid] or ([cell.lane.gpu] if cell.lane.gpu else [])
     return "all" if names == ["all"] else f'"device={",".join(names)}"' if names else ""

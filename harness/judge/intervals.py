@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import stdtrit
 
+from harness.judge import logs
 from harness.model import Interval
 
 CONFIDENCE = 0.95
@@ -38,7 +39,7 @@ def log_t_interval(values: Sequence[float]) -> Interval | None:
     if any(value <= 0 for value in values):
         return None
     interval = t_interval([math.log(value) for value in values])
-    return None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
+    return None if interval is None else (logs.ratio_of(interval[0]), logs.ratio_of(interval[1]))
 
 
 def widest(intervals: Sequence[Interval | None]) -> Interval | None:
@@ -54,7 +55,7 @@ def smallest_visible(values: Sequence[float]) -> float | None:
     if len(values) < 2 or any(value <= 0 for value in values):
         return None
     deviation = _deviation([math.log(value) for value in values])
-    return math.expm1(_quantile(2 * len(values) - 2, SEPARATED) * deviation * math.sqrt(2 / len(values)))
+    return logs.share_of(_quantile(2 * len(values) - 2, SEPARATED) * deviation * math.sqrt(2 / len(values)))
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
+from harness.judge import logs
 from harness.judge.cell.trial_verdict import judge_launches
 from harness.judge.comparison import aa_noise as noises
 from harness.judge.comparison.round_effects import NEGLIGIBLE
@@ -66,7 +67,7 @@ def ratio_of(one: Sequence[float], other: Sequence[float], *, confidence: float 
     freedom = sum(squares) ** 2 / sum(s**2 / (len(side) - 1) for s, side in zip(squares, sides, strict=True))
     margin = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(squares))
     middle = float(sides[1].mean() - sides[0].mean())
-    return math.exp(middle - margin), math.exp(middle + margin)
+    return logs.ratio_of(middle - margin), logs.ratio_of(middle + margin)
 
 
 def _level(metric: Metric, values: Sequence[Sequence[float]], *, noises: tuple[Noise | None, Noise | None]) -> Measured:
@@ -77,9 +78,9 @@ def _level(metric: Metric, values: Sequence[Sequence[float]], *, noises: tuple[N
         metric=metric,
         one=float(np.median(one)) if one else None,
         other=float(np.median(other)) if other else None,
-        ratio=math.sqrt(ci[0] * ci[1]) if ci else None,
+        ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
-        floor=None if floor is None else math.expm1(floor),
+        floor=None if floor is None else logs.share_of(floor),
         standing=_level_standing(one, other, floor=floor or 0.0),
     )
 
@@ -112,7 +113,7 @@ def _growth(one: Side, other: Side, *, steps: Steps, limits: Limits) -> Measured
         metric="memory",
         one=one.verdict.rate_kib_per_step,
         other=other.verdict.rate_kib_per_step,
-        ratio=math.sqrt(ci[0] * ci[1]) if ci else None,
+        ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
         floor=None,
         standing=level if level in ("more", "less") else _standing(one, other, only="leak"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness import model, package_index, registry
 from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
-from harness.matrix.hosts import read_hosts
+from harness.matrix.hosts import names_of, read_hosts
 from harness.matrix.keys import MatrixFile
 from harness.matrix.packages import PackageReader
 from harness.matrix.problems import Problems
@@ -69,7 +69,7 @@ def _name(file: MatrixFile, context: Context) -> str:
 def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: TagReader) -> model.Matrix:
     series = read_series(file, context, packages, tags)
     hosts = read_hosts(file, context)
-    found = read_scenarios(file, context, hosts=[host.name for host in hosts])
+    found = read_scenarios(file, context, hosts=names_of(file))
     scenarios = tuple(entry.scenario for entry in found)
     if file.trials.most < file.trials.least:
         text = f"{file.trials.most} is less than least ({file.trials.least}); at least as many"

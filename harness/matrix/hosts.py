@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from harness import model
@@ -11,8 +12,13 @@ from harness.matrix.context import Context
 from harness.matrix.problems import shown
 from harness.model import Where
 
-ENGINE = re.compile(r"docker|process|context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+")
-ALLOWED = "docker, process, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
+ENGINE = re.compile(
+    r"docker|process|slurm|context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+"
+)
+ALLOWED = "docker, process, slurm, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
+SLURM_KEYS = ("container", "select", "nodes", "hold", "images")
+NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+OPTION = re.compile(r"[\w:.,=&|*()\[\]!+@/%-]{1,500}")
 DEFAULT_NAME = "local"
 """Name of the host in a matrix without `hosts:`. Stored runs contain it."""
 
@@ -22,7 +28,61 @@ def read_hosts(file: keys.MatrixFile, context: Context) -> tuple[model.Host, ...
     if file.hosts is None:
         where = Where(file=context.document.file, line=1, key="hosts")
         return (model.Host(name=DEFAULT_NAME, engine="process", gpus="none", where=where),)
-    return tuple(_host(name, host, context) for name, host in file.hosts.items())
+    return tuple(host for name, entry in file.hosts.items() for host in _hosts(name, entry, context))
+
+
+def names_of(file: keys.MatrixFile) -> dict[str, tuple[str, ...]]:
+    """Return the hosts that each name means: for named nodes of a cluster one each, else the host itself."""
+    if file.hosts is None:
+        return {DEFAULT_NAME: (DEFAULT_NAME,)}
+    groups = {name: tuple(f"{name}.{node}" for node in _nodes(entry)) or (name,) for name, entry in file.hosts.items()}
+    return {**{one: (one,) for group in groups.values() for one in group}, **groups}
+
+
+def _nodes(entry: keys.HostEntry) -> list[str]:
+    return entry.nodes if isinstance(entry.nodes, list) else []
+
+
+def _hosts(name: str, entry: keys.HostEntry, context: Context) -> list[model.Host]:
+    """Return the host of an entry, or one for each of its named nodes."""
+    host = _host(name, entry, context)
+    if entry.engine != "slurm":
+        for key in SLURM_KEYS:
+            if getattr(entry, key) is not None:
+                context.problems.add(("hosts", name, key), f"is for engine: slurm, not {entry.engine}; remove it")
+        return [host]
+    asked = _request(name, entry, context)
+    nodes = _nodes(entry)
+    if not nodes:
+        return [replace(host, slurm=asked)]
+    return [replace(host, name=f"{name}.{node}", slurm=replace(asked, node=node)) for node in nodes]
+
+
+def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmRequest:
+    """Return what the host asks of the queue."""
+    key, hold = ("hosts", name), entry.hold or keys.HoldEntry()
+    for position, node in enumerate(_nodes(entry)):
+        if not NODE.fullmatch(node):
+            context.problems.add((*key, "nodes", position), f"{shown(node)} is no name of a node; write one, no range")
+        elif _nodes(entry).index(node) < position:
+            context.problems.add((*key, "nodes", position), f"{node} is listed twice; keep one")
+    if isinstance(entry.nodes, int) and entry.nodes > 1:
+        context.problems.add((*key, "nodes"), "more than one node at a time needs their names: [gpu01, gpu02]")
+    if entry.parallel:
+        context.problems.add((*key, "parallel"), "is not for engine: slurm; name several nodes instead")
+    chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
+    for option, value in chosen.items():
+        if not OPTION.fullmatch(value):
+            context.problems.add((*key, "select", option), f"{shown(value)} has characters that salloc does not take")
+    images = None if entry.images is None else context.folder / entry.images
+    return model.SlurmRequest(
+        container=entry.container or "none",
+        select=tuple(chosen.items()),
+        time_s=hold.time,
+        wait_s=hold.wait,
+        exclusive=hold.exclusive,
+        images=images,
+    )
 
 
 def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:

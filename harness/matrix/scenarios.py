@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from harness import model
@@ -29,8 +29,10 @@ class Read:
     script: Script | None
 
 
-def read_scenarios(file: keys.MatrixFile, context: Context, *, hosts: Collection[str]) -> tuple[Read, ...]:
-    """Return all scenarios. Problems are added to the context."""
+def read_scenarios(
+    file: keys.MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]]
+) -> tuple[Read, ...]:
+    """Return all scenarios. `hosts`: those that each name means. Problems are added to the context."""
     known = {"series": list(file.series), "hosts": list(hosts)}
     result = []
     for name, entry in file.scenarios.items():
@@ -47,12 +49,15 @@ def read_scenarios(file: keys.MatrixFile, context: Context, *, hosts: Collection
             for position, rule in enumerate(file.include)
         )
         _check_params(entry, script, key, context, included=included)
-        scenario = _scenario(name, entry, script, context)
+        meant = tuple(host for wanted in entry.hosts or () for host in hosts.get(wanted, (wanted,)))
+        scenario = _scenario(name, entry, script, context, hosts=meant)
         result.append(Read(scenario=scenario, script=script))
     return tuple(result)
 
 
-def _scenario(name: str, entry: keys.ScenarioEntry, script: Script | None, context: Context) -> model.Scenario:
+def _scenario(
+    name: str, entry: keys.ScenarioEntry, script: Script | None, context: Context, *, hosts: tuple[str, ...]
+) -> model.Scenario:
     key: KeyPath = ("scenarios", name)
     files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
     ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
@@ -67,7 +72,7 @@ def _scenario(name: str, entry: keys.ScenarioEntry, script: Script | None, conte
         judge_exit=entry.judge == "exit",
         params=tuple((param, tuple(values)) for param, values in entry.params.items()),
         series=tuple(entry.series or ()),
-        hosts=tuple(entry.hosts or ()),
+        hosts=hosts,
         steps=model.Steps(first=entry.steps.first, budget=entry.steps.budget, time_s=entry.steps.time),
         limits=_limits(entry),
         timeout_s=entry.timeout,

@@ -86,9 +86,33 @@ class Series:
     baseline: str | None = None
 
 
+ContainerKind = Literal["none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmRequest:
+    """The node that a host with `engine: slurm` asks of the queue, and how a trial is started on it.
+
+    `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
+    long names. `node`: this one alone. `time_s`: how long an allocation may last; `wait_s`: how long the harness waits
+    for one. `images`: a folder that this machine shares with the nodes.
+    """
+
+    container: ContainerKind
+    select: tuple[tuple[str, str], ...] = ()
+    node: str | None = None
+    time_s: float = 4 * 3600.0
+    wait_s: float = 24 * 3600.0
+    exclusive: bool = True
+    images: Path | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One engine. `engine` is `docker`, `process`, `context:NAME`, `ssh://…` or `tcp://…`."""
+    """One engine. `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`.
+
+    `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
+    """
 
     name: str
     engine: str
@@ -96,10 +120,15 @@ class Host:
     where: Where
     parallel: bool = False
     disk_bytes: int | None = None
+    slurm: SlurmRequest | None = None
 
     @property
     def is_process(self) -> bool:
         return self.engine == "process"
+
+    @property
+    def in_environments(self) -> bool:
+        return self.is_process or (self.slurm is not None and self.slurm.container == "none")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,10 @@ class SignalVerdict:
     why: str = ""
 
 
+CellState = Literal["bad", "good", "unsure", "none"]
+"""What a cell is over all its signals; `none`: nothing is known of the image."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CellVerdict:
     """The verdict on one cell, over its trials (`judge/cell/verdict.py`); an entry of `summary.json`'s `cells`.
@@ -100,6 +104,18 @@ class CellVerdict:
     signals: Mapping[str, SignalVerdict] = field(default_factory=dict)
     provisional: bool = False
     """Whether the cell has fewer launches than its verdict needs, so that the verdict may change."""
+
+    @property
+    def state(self) -> CellState:
+        """The state over all signals: good only if nothing is bad, undecided or provisional."""
+        seen = {one.seen for one in self.signals.values()}
+        if self.verdict in BAD:
+            return "bad"
+        if self.verdict not in GOOD | UNSURE:
+            return "none"
+        if "bad" in seen:
+            return "bad"
+        return "good" if self.verdict in GOOD and not self.provisional and not seen & {"suspect", "blind"} else "unsure"
 
     @property
     def blind(self) -> tuple[str, ...]:

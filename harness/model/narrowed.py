@@ -90,7 +90,8 @@ class HybridResult:
     """What all launches of one hybrid say. `reason`: why it is unresolved, or how it fails.
 
     `bad`, `good`, `unsure`: how many launches were so; for a level they count none and `measured` counts. `share`: how
-    much of the effect from A (0) to B (1) it has, with its 95 % interval; None unless a level decides.
+    much of the effect from A (0) to B (1) it has, with its 95 % interval; None unless a level decides. `short`: it
+    surely has less than all of it.
     """
 
     hybrid: Hybrid
@@ -102,6 +103,7 @@ class HybridResult:
     measured: int = 0
     share: float | None = None
     share_ci: Interval | None = None
+    short: bool = False
 
     @property
     def launches(self) -> int:
@@ -123,23 +125,25 @@ class ProofCell:
     beside: tuple[str, ...] = ()
 
 
-CulpritKind = Literal["culprit", "together", "one of", "needed", "enough"]
-"""`culprit`: A with it is bad, B without it is good. `together`: A with all of them is bad, and B without any one of
-them is good. `one of`: it is among them, and no hybrid that separates them could be made or told. `needed`: B without
-it is good; whether it is enough alone is not known. `enough`: A with it is bad, and B has another cause as well."""
+CulpritKind = Literal["culprit", "together", "needed", "enough", "switch"]
+"""`culprit`: A with it is bad, B without it is good. `together`: A with all parts is bad, and B without any one of
+them is good. `needed`: B without it is good; whether it is enough was not found out. `enough`: A with it is bad, and B
+has another cause as well, or it was not found out whether. `switch`: of two hybrids that differ in it alone one is good
+and the other is bad; what it does alone was not found out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit:
-    """One cause that was found: the ids of its `groups`, and its proof.
+    """One cause that was found, with its proof.
 
-    `part_of_it`: the groups reach only `share` of the effect (with its 95 % interval), and the interval excludes all of
-    it. `partners`: for what is `needed`, the groups among which a partner would be. `within`: the components of the
-    groups that it was narrowed down to, by name; () if that was not tried or did not succeed.
+    `parts`: the groups that it takes, by their ids; several groups in one part were not separated: it is one of them.
+    `part_of_it`: it reaches only `share` of the effect (with its 95 % interval), which is surely not all of it.
+    `partners`: for what is `needed` or a `switch`, the groups among which a partner would be. `within`: the
+    components that it was narrowed down to inside its groups, by name; () if that was not tried or did not succeed.
     """
 
     kind: CulpritKind
-    groups: tuple[str, ...]
+    parts: tuple[tuple[str, ...], ...]
     proof: tuple[ProofCell, ...] = ()
     part_of_it: bool = False
     share: float | None = None
@@ -147,11 +151,14 @@ class Culprit:
     partners: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(group for part in self.parts for group in part)
 
-NarrowedVerdict = Literal["found", "method", "base", "not reproduced", "undecided", "interrupted"]
+
+NarrowedVerdict = Literal["found", "method", "not reproduced", "undecided", "interrupted"]
 """`found`: each of `culprits` is named. `method`: a sham swap changes the result, so that hybrids prove nothing.
-`base`: what cannot be swapped (the operating system, Python) holds it. `not reproduced`: A and B do not differ now.
-`undecided`: the hybrids that could be made separate too little."""
+`not reproduced`: A and B do not differ now. `undecided`: the hybrids that could be made separate too little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +166,8 @@ class Narrowed:
     """Which component it is. `about` names the finding, `good` and `bad` are the versions A and B (or the files).
 
     `a` and `b` are what A and B themselves were found to be. `hybrids` are all others, in the order in which they were
-    first asked for. `open`: groups that may still hold it where it is undecided. `reason`: why it is undecided,
-    interrupted or not reproduced. `effect`: of B against A, where a level decides.
+    first asked for. `open`: groups that may hold it, or another cause, and were not cleared. `reason`: why it is
+    undecided, interrupted or not reproduced. `effect`: of B against A, where a level decides.
     """
 
     verdict: NarrowedVerdict

@@ -154,7 +154,7 @@ def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Exc
     for rule in matrix.exclude:
         if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
             return Excluded(why=rule["why"])
-    if lane.host.is_process and not isinstance(image.source, Install):
+    if lane.host.in_environments and not isinstance(image.source, Install):
         return Excluded(why=NEEDS_ENGINE)
     return None
 

@@ -73,7 +73,7 @@ def _images(blocks: Sequence[Block]) -> list[Image]:
 
 
 def _told(image: Image, host: Host) -> str:
-    return f"{image.series} {image.version}: {_source_text(image, process=host.is_process)}"
+    return f"{image.series} {image.version}: {_source_text(image, process=host.in_environments)}"
 
 
 def _expected(block: Block, plan: Plan) -> Expected:
@@ -94,7 +94,7 @@ def _left_out(cells: Sequence[Cell]) -> list[str]:
 
 
 def _source_text(image: Image, *, process: bool = False) -> str:
-    """How an image is had, in a few words; `process`: on a host without containers."""
+    """Return in a few words how an image is had; `process`: on a host without containers."""
     mark = " (yanked)" if image.yanked else ""
     if isinstance(image.source, Pull):
         return f"pull {image.source.reference}{mark}"

@@ -1,7 +1,7 @@
 """Everything that touches engines: hosts, images, and the conversation with the agent in each trial.
 
-`ENGINES` maps a kind of engine to the function that opens it. Both kinds obey one contract (`tests/contract`);
-`trial.run_trial` holds the conversation with the agent over either.
+`ENGINES` maps a kind of engine to the function that opens it. All kinds obey one contract (`tests/contract`);
+`trial.run_trial` holds the conversation with the agent over each.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from harness.model import Host
 from harness.run.docker import engine as docker
 from harness.run.engine import Engine, Say
 from harness.run.process import engine as process
+from harness.run.slurm import engine as slurm
 
-ENGINES: Mapping[str, Callable[..., Engine]] = {"docker": docker.open_engine, "process": process.open_engine}
+ENGINES: Mapping[str, Callable[..., Engine]] = {
+    "docker": docker.open_engine,
+    "process": process.open_engine,
+    "slurm": slurm.open_engine,
+}
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
     """Open the engine of `host`. Raises EngineUnreachable, whose one-line message says what to do."""
-    return ENGINES["process" if host.is_process else "docker"](host, environ=environ, say=say)
+    return ENGINES[host.engine if host.engine in ENGINES else "docker"](host, environ=environ, say=say)

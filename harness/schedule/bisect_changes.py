@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.judge import logs
 from harness.model import BAD, CellResult, CellVerdict, Change, Effect, Metric
 from harness.schedule.bisect import Boundary, Rules
 from harness.schedule.oracle import describe
@@ -90,7 +90,7 @@ def _from_start(metric: Metric, steps: Sequence[Boundary], *, above: float, cell
         before=None,
         after=oldest,
         untestable=tuple(range(oldest)),
-        effect=Effect(value=math.exp(above), unit="ratio"),
+        effect=Effect(value=logs.ratio_of(above), unit="ratio"),
         p=max((step.p for step in steps if step.p is not None), default=None),
         verdict=WORDS[metric],
     )
@@ -104,9 +104,9 @@ def _change(metric: Metric, step: Boundary, *, worse: bool) -> Change:
         before=step.before,
         after=step.after,
         effect=Effect(
-            value=math.exp(step.size or 0.0),
+            value=logs.ratio_of(step.size or 0.0),
             unit="ratio",
-            ci=None if low is None or high is None else (math.exp(low), math.exp(high)),
+            ci=None if low is None or high is None else (logs.ratio_of(low), logs.ratio_of(high)),
         ),
         p=step.p,
         verdict=WORDS[metric],

@@ -58,7 +58,7 @@ def _keep(content: bytes, name: str, directory: Path) -> None:
 
 
 def read(hashes: Mapping[str, str], directory: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """The files that are there and are what was run, and the places of those that are not.
+    """Return the files that are there and are what was run, and the places of those that are not.
 
     The directory may have been copied from anywhere: a place that leads out of a folder is not there.
     """

@@ -78,7 +78,7 @@ class RunDirectory:
         write_atomically(path, json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":")))
 
     def read_back(self, trial: Trial) -> Trial:
-        """A trial of this run, as it was written. Raises UsageError if its file is gone or was edited."""
+        """Return a trial of this run, as it was written. Raises UsageError if its file is gone or was edited."""
         return read_trial(self.path / "trials" / f"{trial.cell_id}-{trial.number}.json")
 
     def write_decision(self, record: Mapping[str, Any]) -> None:
@@ -120,7 +120,7 @@ class RunDirectory:
         return tuple(found[started] for started in sorted(found))
 
     def _copies(self, cell: Cell) -> list[Path]:
-        """The files of the cell's trials in all runs; those that are one file under several names, once."""
+        """Return the files of the cell's trials in all runs; those that are one file under several names, once."""
         found: dict[int, Path] = {}
         for run in sorted(self.path.parent.glob("[0-9]*")):
             with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it

@@ -30,8 +30,8 @@ def load(path: Path) -> Any:
 
 
 def read_json(path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str) -> Content:
-    """What `validate`, of pydantic, makes of a file. Raises UsageError with the file, the place in it, and what to do:
-    `absent` if it cannot be read, `wrong` if it holds something else.
+    """Return what `validate`, of pydantic, makes of a file. Raises UsageError with the file, the place in it, and what
+    to do: `absent` if it cannot be read, `wrong` if it holds something else.
     """
     try:
         return validate(load(path))

@@ -12,6 +12,7 @@ from harness.model import (
     Block,
     Build,
     Cell,
+    ContainerKind,
     Excluded,
     Host,
     Image,
@@ -25,6 +26,7 @@ from harness.model import (
     Scalar,
     Scenario,
     Series,
+    SlurmRequest,
     Source,
     Steps,
     Trials,
@@ -61,6 +63,11 @@ class SeriesFile(BaseModel):
 class HostFile(BaseModel):
     name: str
     engine: str
+    container: ContainerKind | None = None
+
+    @property
+    def slurm(self) -> SlurmRequest | None:
+        return None if self.container is None else SlurmRequest(container=self.container)
 
 
 class ProgramFile(BaseModel):
@@ -125,14 +132,17 @@ class PlanFile(BaseModel):
 
 
 def read_plan_file(folder: Path) -> PlanFile:
-    """The plan.json of a run's directory. Raises UsageError."""
+    """Return the plan.json of a run's directory. Raises UsageError."""
     return read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
 
 
 def plan_of(file: PlanFile, *, where: Where) -> Plan:
-    """The plan that was written. Raises UsageError where it does not hold together."""
+    """Return the plan that was written. Raises UsageError where it does not hold together."""
     series = {one.name: _series(one, where) for one in file.series}
-    hosts = {one.name: Host(name=one.name, engine=one.engine, gpus="none", where=where) for one in file.hosts}
+    hosts = {
+        one.name: Host(name=one.name, engine=one.engine, gpus="none", where=where, slurm=one.slurm)
+        for one in file.hosts
+    }
     scenarios = {one.scenario: Scenario(name=one.scenario, where=where) for one in file.blocks}
     scenarios |= {one.name: _scenario(one, where) for one in file.scenarios if one.name in scenarios}
     try:

@@ -19,8 +19,9 @@ def to_json(
     inputs: Callable[[Scenario], Mapping[str, str]] | None = None,
     dockerfile: Callable[[Build], str | None] | None = None,
 ) -> dict[str, Any]:
-    """The plan as plain data, for plan.json. `payload` hashes what a variant copies into its trials (script, agent);
-    `inputs` tells a scenario's own files, script included: place -> sha256. `dockerfile` tells that of a build."""
+    """Return the plan as plain data, for plan.json. `payload` hashes what a variant copies into its trials (script,
+    agent); `inputs` tells a scenario's own files, script included: place -> sha256. `dockerfile` tells that of a build.
+    """
     return {
         "schema": SCHEMA,
         "matrix": plan.matrix.name,
@@ -39,7 +40,7 @@ def to_json(
 
 
 def _dockerfiles(plan: Plan, dockerfile: Callable[[Build], str | None]) -> dict[str, str]:
-    """By the folder of the build, the sha256 of each that could be read."""
+    """Return the sha256 of each Dockerfile that could be read, by the folder of its build."""
     sources = [
         image.source for series in dict.fromkeys(block.series for block in plan.blocks) for image in series.images
     ]
@@ -49,7 +50,8 @@ def _dockerfiles(plan: Plan, dockerfile: Callable[[Build], str | None]) -> dict[
 
 def _host_json(host: Host) -> dict[str, Any]:
     gpus = host.gpus if isinstance(host.gpus, str) else list(host.gpus)
-    return {"name": host.name, "engine": host.engine, "gpus": gpus, "parallel": host.parallel}
+    told = {"name": host.name, "engine": host.engine, "gpus": gpus, "parallel": host.parallel}
+    return told if host.slurm is None else {**told, "container": host.slurm.container}
 
 
 def _series_json(series: Series) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def _image_json(image: Image) -> dict[str, Any]:
 
 
 def _made(source: Source) -> dict[str, Any]:
-    """How an image is had, for programs; exactly one of the three."""
+    """Return how an image is had, for programs; exactly one of the three."""
     if isinstance(source, Pull):
         return {"pull": source.reference}
     if isinstance(source, Build):

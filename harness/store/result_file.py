@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,10 +56,15 @@ Known = Annotated[Metric, AfterValidator(_known)]
 
 
 class CellEntry(BaseModel):
+    """`first_launch`: when the oldest of its launches began; `taken_over`: how many of them are an earlier run's. Both
+    are None in older files."""
+
     verdict: CellVerdict
     digest: str | None
     problem: str
     skipped: Skip | None
+    first_launch: str | None = None
+    taken_over: int | None = None
 
 
 class FindingEntry(BaseModel):
@@ -118,7 +123,8 @@ _VERDICT, _EFFECT, _GPU = TypeAdapter(CellVerdict), TypeAdapter(Effect | None), 
 
 
 def encoded(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = ()) -> bytes:
-    """The file's content in UTF-8: an entry a line, made one at a time, because 10,000 cells at once fill the memory.
+    """Return the file's content in UTF-8: an entry a line, made one at a time, because 10,000 cells at once fill the
+    memory.
 
     Findings stand in the order in which reports number them, which is that of `result.findings`. `causes` are
     (numbers of findings, sentence). A number that is not finite is written as Python's `json` writes it.
@@ -143,7 +149,7 @@ def encoded(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = 
     out.write(b",")
     _write(out, "observations", "[]", (_json(_observation_json(one, blocks)) for one in result.observations))
     out.write(b",")
-    _write(out, "cells", "{}", (f"{json.dumps(one.cell.id)}: {_json(_cell_json(one))}" for one in result.cells))
+    _write(out, "cells", "{}", _cell_lines(result))
     out.write(b"\n}\n")
     return out.getvalue()
 
@@ -168,10 +174,20 @@ def _lane_json(lane: Lane) -> dict[str, Any]:
     return {"host": lane.host.name, "gpu": lane.gpu, "gpus": [_GPU.dump_python(gpu) for gpu in lane.gpus]}
 
 
-def _cell_json(entry: CellResult) -> dict[str, Any]:
-    verdict = _VERDICT.dump_python(entry.verdict)
-    skipped = None if entry.skipped is None else asdict(entry.skipped)
-    return {"verdict": verdict, "digest": entry.digest, "problem": entry.problem, "skipped": skipped}
+def _cell_lines(result: RunResult) -> Iterator[str]:
+    return (f"{json.dumps(one.cell.id)}: {_json(_cell_json(one, began=result.started))}" for one in result.cells)
+
+
+def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
+    launches = [trial.started for trial in entry.trials if trial.measured and trial.started]
+    return {
+        "verdict": _VERDICT.dump_python(entry.verdict),
+        "digest": entry.digest,
+        "problem": entry.problem,
+        "skipped": None if entry.skipped is None else asdict(entry.skipped),
+        "first_launch": min(launches, default=None),
+        "taken_over": sum(started < began for started in launches),
+    }
 
 
 def _finding_json(finding: Finding, blocks: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
@@ -189,18 +205,18 @@ def _observation_json(one: Observation, blocks: Mapping[tuple[object, ...], int]
 
 
 def read(folder: Path) -> ResultFile:
-    """The result of the run in a directory. Raises UsageError if it has none, or one of another kind."""
+    """Return the result of the run in a directory. Raises UsageError if it has none, or one of another kind."""
     return read_json(folder / FILE, ResultFile.model_validate, absent=UNENDED, wrong=WRONG)
 
 
 def verdict_of(entry: CellEntry) -> CellVerdict:
-    """The verdict on a cell. A copied file may name signals that this version of the harness does not have."""
+    """Return the verdict on a cell. A copied file may name signals that this version of the harness does not have."""
     signals = {name: one for name, one in entry.verdict.signals.items() if _is_signal(name)}
     return CellVerdict(**{**vars(entry.verdict), "signals": signals})
 
 
 def findings_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, ...]:
-    """The findings, with their places in the plan. Raises UsageError if the plan does not have one's versions."""
+    """Return the findings with their places in the plan. Raises UsageError if the plan lacks the version of one."""
     found = []
     for number, entry in enumerate(told.findings, start=1):
         block = _block(entry.block, plan, what=f"{path}: finding {number}")
@@ -213,7 +229,7 @@ def findings_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Finding, .
 
 
 def observations_of(told: ResultFile, plan: Plan, *, path: Path) -> tuple[Observation, ...]:
-    """The observations, with their places in the plan."""
+    """Return the observations, with their places in the plan."""
     found = []
     for entry in told.observations:
         block = _block(entry.block, plan, what=f"{path}: an observation")

@@ -60,7 +60,7 @@ def keep(found: Sequence[Probed], directory: RunDirectory) -> None:
 
 
 def _to_json(probed: Probed) -> dict[str, Any]:
-    """The record without the files' content, which lies beside it."""
+    """Return the record without the files' content, which lies beside it."""
     return {
         "series": probed.image.series, "image": probed.image.version, "host": probed.lane.host.name,
         "gpu": probed.lane.gpu, "scenario": probed.variant.scenario.name, "params": dict(probed.variant.params),
@@ -115,12 +115,14 @@ def _place(entry: Mapping[str, Any]) -> str:
 
 
 def read_probed(run: Path, plan: Plan) -> tuple[Probed, ...]:
-    """What was found in the cells of this plan, in the order in which it was; () if nothing was. Raises UsageError."""
+    """Return what was found in the cells of this plan, in the order in which it was; () if nothing was. Raises
+    UsageError.
+    """
     return tuple(_probed(read_entries(run / FILE), plan))
 
 
 def read_entries(path: Path) -> list[_ProbedFile]:
-    """The entries of a `probes.json`, none if it is not there. Raises UsageError."""
+    """Return the entries of a `probes.json`, none if it is not there. Raises UsageError."""
     return _read(path, _FILE.validate_python)
 
 

@@ -42,13 +42,13 @@ class StoredRun:
 
 
 def newest(path: Path) -> Path:
-    """The newest run of a matrix's folder that has come to its report; any other directory as it is."""
+    """Return the newest run of a matrix's folder that has come to its report; any other directory as it is."""
     ended = sorted(path.glob(f"[0-9]*/{result_file.FILE}"), key=lambda file: file.parent.name)
     return ended[-1].parent if ended else path
 
 
 def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial) -> StoredRun:
-    """The run in a directory, or the newest one of a matrix's folder. Raises UsageError if there is none.
+    """Return the run in a directory, or the newest one of a matrix's folder. Raises UsageError if there is none.
 
     `keep` says what is kept of each trial while the next is read.
     """

@@ -69,7 +69,7 @@ class _TrialFile(BaseModel):
 
 
 def describe_cell(cell: Cell) -> dict[str, Any]:
-    """The names that say which cell it is, as every file of a run has them."""
+    """Return the names that say which cell it is, as every file of a run has them."""
     return {
         "series": cell.image.series,
         "image": cell.image.version,
@@ -81,7 +81,7 @@ def describe_cell(cell: Cell) -> dict[str, Any]:
 
 
 def trial_to_json(trial: Trial, cell: Cell) -> dict[str, Any]:
-    """The content of a trial's file."""
+    """Return the content of a trial's file."""
     plain = {item.name: getattr(trial, item.name) for item in fields(Trial) if item.name != "trace"}
     return {"schema": SCHEMA, "cell": describe_cell(cell), **plain, "trace": _trace_to_json(trial.trace)}
 

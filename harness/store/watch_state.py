@@ -67,7 +67,7 @@ FORMAT = TypeAdapter(Memory)
 
 
 def remembered(folder: Path) -> Memory:
-    """What is kept in this folder; nothing if there is no file yet. Raises UsageError for one that is not ours."""
+    """Return what this folder keeps; nothing if there is no file yet. Raises UsageError for a file that is not ours."""
     path = folder / FILE
     try:
         return FORMAT.validate_json(read_regular(path, most_bytes=MOST_BYTES))

@@ -12,7 +12,9 @@ import pytest
 
 from harness.errors import EngineUnreachable
 from harness.run.process import leftovers
+from harness.run.slurm.engine import NODE_FOLDER
 from tests.contract.world import World
+from tests.slurm.cluster import Cluster
 
 SECRET = "hunter2-of-the-caller"
 
@@ -44,7 +46,16 @@ def docker(environ: dict[str, str]) -> Iterator[World]:
     yield from opened("docker", environ)
 
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(scope="session")
+def slurm(environ: dict[str, str], cluster: Cluster) -> Iterator[World]:
+    """Its node is held from the first trial to the end of the tests."""
+    yield from opened("slurm", {**environ, "SLURM_CONF": str(cluster.conf)})
+
+
+ENGINES = ("process", pytest.param("docker", marks=pytest.mark.docker), pytest.param("slurm", marks=pytest.mark.slurm))
+
+
+@pytest.fixture(params=ENGINES)
 def world(request: pytest.FixtureRequest) -> World:
     """The contract holds for each kind of engine."""
     found: World = request.getfixturevalue(request.param)
@@ -66,6 +77,9 @@ def remaining() -> Callable[[World], list[str]]:
 
 
 def what_remains(world: World) -> list[str]:
+    if world.kind == "slurm":
+        mark = f"_{os.getpid()}_"
+        return [str(path) for path in Path(NODE_FOLDER).glob(f"{leftovers.PREFIX}*") if mark in path.name]
     if world.kind == "process":
         mark = f"_{os.getpid()}_"
         folders = Path(tempfile.gettempdir()).glob(f"{leftovers.PREFIX}*")

@@ -43,6 +43,7 @@ def another_process(kind: str, environ: Mapping[str, str]) -> Iterator[subproces
             process.kill()
 
 
+@pytest.mark.parametrize("world", ["process", pytest.param("docker", marks=pytest.mark.docker)], indirect=True)
 def test_who_waits_says_for_whom_and_a_killed_holder_has_it_no_longer(world: World, environ: dict[str, str]) -> None:
     said: list[str] = []
     with another_process(world.kind, environ) as holder:
@@ -61,12 +62,12 @@ def test_who_waits_says_for_whom_and_a_killed_holder_has_it_no_longer(world: Wor
     assert len(said) >= 3, "nobody could be interrupted meanwhile"
 
 
-def test_of_many_one_has_it_at_a_time(world: World, environ: dict[str, str]) -> None:
+def test_of_many_one_has_it_at_a_time(world: World) -> None:
     inside: list[int] = []
     most: list[int] = []
 
     def hold(number: int) -> None:
-        engine = World.open(world.kind, environ).engine
+        engine = World.open(world.kind, world.environ).engine
         with engine.lease(quiet, never):
             inside.append(number)
             time.sleep(0.1)

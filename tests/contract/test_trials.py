@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ import psutil
 import pytest
 
 from harness.model import Steps, Variant
+from harness.run.process import leftovers
+from harness.run.slurm.engine import NODE_FOLDER
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from tests.contract.conftest import SECRET, what_remains
@@ -183,28 +186,44 @@ def kill_agent(world: World) -> None:
         (name,) = what_remains(world)
         subprocess.run(["docker", "kill", name], check=True, capture_output=True)
         return
+    if world.kind == "slurm":
+        (folder,) = what_remains(world)
+        agents = [each for each in psutil.process_iter() if f"{folder}/start.py" in " ".join(cmdline(each))]
+        min(agents, key=lambda each: each.create_time()).kill()
+        return
     for child in psutil.Process().children():
         if "start.py" in " ".join(child.cmdline()):
             child.kill()
 
 
+def cmdline(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
 @pytest.mark.kills
-def test_nothing_outlives_a_killed_harness(world: World, environ: dict[str, str]) -> None:
+def test_nothing_outlives_a_killed_harness(world: World) -> None:
     """kill -9: nobody cleans up, so the agent has to see it, and the next run has to find what is left."""
     command = [sys.executable, "-m", "tests.contract.victim", world.kind]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ, cwd=ROOT) as victim:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=world.environ, cwd=ROOT) as victim:
         assert victim.stdout is not None
         run_id, agent = victim.stdout.readline().split()
-        other = World(kind=world.kind, engine=world.engine, environ=environ, run_id=run_id)
+        other = World(kind=world.kind, engine=world.engine, environ=world.environ, run_id=run_id)
         assert world.engine.remove_leftovers() == 0, "a living run was touched"
         victim.kill()
     assert until(lambda: not runs(other, int(agent)), seconds=15)
-    assert world.engine.remove_leftovers() == 1
+    assert world.engine.remove_leftovers() == (0 if world.kind == "slurm" else 1)  # Slurm has ended it all by itself
     assert world.engine.remove_leftovers() == 0
 
 
 def runs(world: World, agent: int) -> bool:
     if world.kind == "process":
         return psutil.pid_exists(agent)
+    if world.kind == "slurm":
+        folders = Path(NODE_FOLDER).glob(f"{leftovers.PREFIX}*_{agent}_*")
+        jobs = subprocess.run(["squeue", "-h", "-o", "%j"], check=False, capture_output=True, env=world.environ)
+        assert jobs.returncode == 0, jobs.stderr
+        return any(folders) or f"_{agent}_".encode() in jobs.stdout
     listed = ["docker", "ps", "-q", "--filter", f"label=harness.run={world.run_id}"]
     return bool(subprocess.run(listed, check=True, capture_output=True).stdout)

@@ -1,4 +1,7 @@
-"""A harness to be killed: `python -m tests.contract.victim KIND` says its run and the agent's pid, then goes on."""
+"""A harness to be killed: `python -m tests.contract.victim KIND` says its run and the agent's pid, then goes on.
+
+On Slurm, where the agent is another machine's process, it says its own pid.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ def main() -> None:
 
     def tell(step: int, rss_kib: float | None) -> None:
         children = psutil.Process().children()
-        print(world.run_id, children[0].pid if children else 0, flush=True)
+        agent = os.getpid() if world.kind == "slurm" else children[0].pid if children else 0
+        print(world.run_id, agent, flush=True)
 
     world.trial("slow", steps=Steps(first=50_000, budget=50_000), timeout_s=600.0, on_step=tell)
 

@@ -7,9 +7,22 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from harness.model import Host, Image, Install, Pull, Scenario, Source, Steps, Trial, Variant, Where
+from harness.model import (
+    ContainerKind,
+    Host,
+    Image,
+    Install,
+    Pull,
+    Scenario,
+    SlurmRequest,
+    Source,
+    Steps,
+    Trial,
+    Variant,
+    Where,
+)
 from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest, Prepared
 from harness.run.trial.conversation import run_trial
@@ -31,7 +44,13 @@ def engine_named() -> dict[str, str]:
 
 
 def host(kind: str) -> Host:
-    return Host(name="here", engine=kind, gpus="none", where=Where(file="matrix.yaml", line=2, key="hosts.here"))
+    """`slurm` with something behind a colon, such as `slurm:podman`, starts containers by that."""
+    where = Where(file="matrix.yaml", line=2, key="hosts.here")
+    if not kind.startswith("slurm"):
+        return Host(name="here", engine=kind, gpus="none", where=where)
+    _, _, container = kind.partition(":")
+    asked = SlurmRequest(container=cast(ContainerKind, container or "none"), time_s=1800.0, wait_s=120.0)
+    return Host(name="here", engine="slurm", gpus="none", where=where, slurm=asked)
 
 
 def image(source: Source, **fields: Any) -> Image:

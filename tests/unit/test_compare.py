@@ -18,9 +18,9 @@ from harness.cli import cli
 from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
-from harness.flows.parts.merge_runs import merged
 from harness.judge.unpaired import Side, compare, ratio_of
 from harness.model import CellResult, Comparison, Lane, Limits, Measured, Metric, Series, Steps, Trace, Trial
+from harness.model.history import merged
 from harness.report.terminal.compare import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import RunDirectory, trial_to_json

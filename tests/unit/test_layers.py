@@ -26,6 +26,7 @@ ALLOWED = {
     "safe_files": BASE,
     "run": BASE | {"private", "safe_files"},
     "store": BASE | {"private", "run", "safe_files"},
+    "index": BASE | {"judge", "safe_files", "store"},
     "columns": set(),
     "private": set(),
     "facts": BASE,
@@ -40,7 +41,7 @@ ALLOWED = {
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"facts", "narrow"},
+    | {"facts", "index", "narrow", "safe_files"},
     "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
@@ -49,6 +50,7 @@ ALLOWED = {
 # Inside a part: each room may import the rooms before it, and none after it. "" is what lies in the part's own folder.
 ROOMS = {
     "judge": (
+        ("logs",),
         ("intervals", "comparable"),
         ("trace.growth",),
         ("trace",),
@@ -59,7 +61,14 @@ ROOMS = {
         ("attribution",),
         ("signal_verdicts", "unpaired"),
     ),
-    "report": (("text", "bad_ranges"), ("content",), ("charts",), ("exports",), ("issue", "page", "terminal")),
+    "report": (
+        ("text", "bad_ranges"),
+        ("content",),
+        ("charts",),
+        ("exports",),
+        ("issue", "page", "terminal"),
+        ("site",),
+    ),
     "schedule": (
         ("bisect", "priority", "confirming"),
         ("compatibility", "oracle", "row_queue"),

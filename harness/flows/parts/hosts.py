@@ -46,8 +46,8 @@ class OpenHost:
 
 @contextmanager
 def using_hosts(plan: Plan, context: RunContext) -> Iterator[list[OpenHost]]:
-    """Every host of the plan, in its order; what is wrong with one is in its `problem`. Their engines are closed on
-    leaving, and where opening one of them raises.
+    """Yield every host of the plan, in its order; what is wrong with one is in its `problem`. Their engines are closed
+    on leaving, and where opening one of them raises.
 
     Once `context` is stopped, some may have neither an engine nor a problem.
     """
@@ -93,7 +93,7 @@ def _in_threads(
     failed: Callable[[], None] = lambda: None,
     stopped: threading.Event | None = None,
 ) -> list[BaseException]:
-    """What tasks raised, in the order of time; `failed` is called at once for each. Waits for all of them; once
+    """Return what tasks raised, in the order of time; `failed` is called at once for each. Waits for all of them; once
     `stopped`, for REMOVAL_S at most.
     """
     failures: list[BaseException] = []
@@ -134,6 +134,6 @@ def _open(each: OpenHost, images: Sequence[Image], context: RunContext) -> None:
 
 
 def images_on(plan: Plan, host: Host) -> list[Image]:
-    """What will run there, once each: a container engine asks for its GPUs in one of them."""
+    """Return what will run there, once each: a container engine asks for its GPUs in one of them."""
     cells = [cell for cell in plan.cells if cell.lane.host == host and not cell.excluded]
     return list({(cell.image.series, cell.image.version): cell.image for cell in cells}.values())

@@ -61,7 +61,7 @@ class View:
 
 
 def watched(matrix: Matrix) -> dict[ImageRef, Image]:
-    """The images that a sweep of the matrix would run, in its order."""
+    """Return the images that a sweep of the matrix would run, in its order."""
     cells = make_plan(matrix, seed=0).cells
     return {ImageRef(cell.image.series, cell.image.version): cell.image for cell in cells if not cell.excluded}
 
@@ -88,7 +88,7 @@ def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, 
 
 
 def tagged(images: Mapping[ImageRef, Image]) -> dict[ImageRef, str]:
-    """The references that may point to something else tomorrow."""
+    """Return the references that may point to something else tomorrow."""
     pulled = {spot: image.source.reference for spot, image in images.items() if isinstance(image.source, Pull)}
     return {spot: reference for spot, reference in pulled.items() if "@" not in reference}
 

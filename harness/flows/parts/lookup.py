@@ -17,12 +17,13 @@ Place = Cell | Finding
 
 
 def open_run(text: str, *, out: Path) -> StoredRun:
-    """The run that `text` names: a directory, `latest`, or a matrix's name or a run's id below `out`."""
+    """Return the run that `text` names: a directory, `latest`, or a matrix's name or a run's id below `out`."""
     return read_run(find_run(text, out=out))
 
 
 def find_run(text: str, *, out: Path) -> Path:
-    """The directory of that run; of a name that fits several, the newest that has come to its report, if one has.
+    """Return the directory of that run; of a name that fits several, the newest that has come to its report, if one
+    has.
 
     Raises UsageError with the newest runs that there are.
     """
@@ -37,8 +38,9 @@ def find_run(text: str, *, out: Path) -> Path:
 
 
 def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
-    """The cell that is meant by its id, or by words that together fit no other: series, version, host, GPU, scenario,
-    params as `name=value` or by their values (`true` or `True`). Raises UsageError with the candidates."""
+    """Return the cell that is meant by its id, or by words that together fit no other: series, version, host, GPU,
+    scenario, params as `name=value` or by their values (`true` or `True`). Raises UsageError with the candidates.
+    """
     cells = run.plan.cells
     by_id = [cell for cell in cells if words and cell.id == words[0]]
     return _the_only(
@@ -51,9 +53,10 @@ def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
 
 
 def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Finding], str]) -> tuple[int, Finding]:
-    """The finding that is meant by its number (from 1, in the order of the reports), or by words that together fit no
-    other: those of a cell, `memory`, `first_bad`. With its number. Raises UsageError with the candidates, as
-    `tell` has them."""
+    """Return the finding that is meant by its number (from 1, in the order of the reports), or by words that together
+    fit no other: those of a cell, `memory`, `first_bad`. With its number. Raises UsageError with the candidates, as
+    `tell` has them.
+    """
     numbered = list(enumerate(run.findings, start=1))
     if not numbered:
         raise UsageError(f"{run.path}: this run has no finding: nothing changed in what it measured")
@@ -107,7 +110,7 @@ def _the_only(
 
 
 def _one_line(text: str) -> str:
-    """A param may hold line feeds, or what a terminal would act on."""
+    """Return a param on one line: it may hold line feeds, or what a terminal would act on."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
@@ -116,7 +119,7 @@ def _tell_cell(cell: Cell) -> str:
 
 
 def cell_of(run: StoredRun, finding: Finding, version: str) -> Cell | None:
-    """The cell of a version in a finding's history."""
+    """Return the cell of a version in a finding's history."""
     for block in run.plan.blocks:
         if (block.series.name, block.lane, block.variant) == (finding.series, finding.lane, finding.variant):
             return next((cell for cell in block.cells if cell.image.version == version), None)
@@ -124,7 +127,7 @@ def cell_of(run: StoredRun, finding: Finding, version: str) -> Cell | None:
 
 
 def telling_trial(trials: Sequence[Trial]) -> Trial | None:
-    """The launch that says most: one that failed, if any did, else the one with the most steps."""
+    """Return the launch that says most: one that failed, if any did, else the one with the most steps."""
     measured = [trial for trial in trials if trial.measured]
     failed = [trial for trial in measured if not trial.ended_well]
     return max(failed or measured, key=lambda trial: trial.last_step, default=None)

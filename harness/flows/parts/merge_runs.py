@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from harness.model import (
     Series,
     Variant,
 )
+from harness.model.history import merged
 from harness.store.saved_run import StoredRun
 
 Lanes = Mapping[tuple[int, Lane], Lane]
@@ -123,22 +123,6 @@ def _series(runs: Sequence[StoredRun]) -> dict[str, Series]:
 
 def _image(image: Image, series: Series) -> Image:
     return replace(image, where=series.where)
-
-
-def merged(known: Sequence[str], more: Sequence[str]) -> list[str]:
-    """One history of two that are each oldest first; where they leave it open, by the numbers in the versions."""
-    order = list(known)
-    for place, version in enumerate(more):
-        if version in order:
-            continue
-        low = max((order.index(one) + 1 for one in more[:place] if one in order), default=0)
-        high = min((order.index(one) for one in more[place:] if one in order), default=len(order))
-        order.insert(low + sum(_numbers(one) <= _numbers(version) for one in order[low:high]), version)
-    return order
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 def called(names: Iterable[tuple[int, Lane, str]]) -> dict[tuple[int, Lane], Lane]:

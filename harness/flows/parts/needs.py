@@ -75,7 +75,7 @@ def architecture_of(facts: Mapping[str, object]) -> str:
 
 
 def reference_of(image: Image) -> str | None:
-    """What a registry can be asked for: an image that is pulled, or the base of one that is not."""
+    """Return what a registry can be asked for: an image that is pulled, or the base of one that is not."""
     match image.source:
         case Pull(reference=reference):
             return reference
@@ -93,7 +93,7 @@ def wanted(
     architecture: str,
     at_hand: Collection[str] = (),
 ) -> Wanted:
-    """What getting the `missing` ones of `images` fetches; what builds and installs add to that is not known.
+    """Return what getting the `missing` ones of `images` fetches; what builds and installs add to that is not known.
 
     `at_hand`: references of bases that are there already.
     """
@@ -129,13 +129,15 @@ def disk_of(
     registry: Callable[[], Registry],
     note: Callable[[str], None],
 ) -> Disk:
-    """The room that the matrix gives to images on a host. If they cannot all be there at once, `note` is told so."""
+    """Return the room that the matrix gives to images on a host. If they cannot all be there at once, `note` is told
+    so.
+    """
     if host.disk_bytes is None:
         return Disk()
     missing = [image for image in images if not engine.at_hand(image)]
     told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
     expected = _expected([image for image in missing if isinstance(image.source, Pull)], told, architecture)
-    bases = bases_of(images) if host.is_process else ()
+    bases = bases_of(images) if host.in_environments else ()
     needs = wanted(images, missing, told, architecture=architecture, at_hand=bases)
     all_bytes = total_bytes(engine.kept()) + needs.unpacked_bytes
     if all_bytes > host.disk_bytes:
@@ -144,7 +146,9 @@ def disk_of(
 
 
 def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[Name, int]:
-    """What each pull will add, unpacked, where that is known: layers that several have are there after the first."""
+    """Return what each pull will add, unpacked, where that is known: layers that several have are there after the
+    first.
+    """
     layers: dict[Name, Layers] = {}
     for image in pulls:
         found = told.layers(str(reference_of(image)), architecture)

@@ -41,8 +41,8 @@ def age(text: str) -> timedelta:
 
 
 def old_runs(out: Path, *, matrix: str | None, older_than: timedelta, now: datetime) -> Iterator[OldRun]:
-    """The runs in `out` that began before that, of one matrix or of all, oldest first. The newest of a matrix and one
-    that goes on are never among them without a word in `kept`.
+    """Yield the runs in `out` that began before that, of one matrix or of all, oldest first. The newest of a matrix and
+    one that goes on are never among them without a word in `kept`.
     """
     if not out.is_dir():
         raise UsageError(f"--out: {out}: no such folder; runs are kept there")
@@ -80,7 +80,7 @@ def _remove(run: OldRun) -> None:
 
 
 def _remove_halves(out: Path) -> None:
-    """What an earlier call that was killed left. Raises InfrastructureError."""
+    """Remove what an earlier call that was killed left. Raises InfrastructureError."""
     for path in out.glob(f"*/{REMOVED}*"):
         if NAME.fullmatch(path.name.removeprefix(REMOVED)):
             try:

@@ -10,7 +10,7 @@ from harness.registry import Registry
 
 
 def open_registries(environ: Mapping[str, str], stopped: threading.Event) -> Registry:
-    """All of them, with pauses that end when we are to stop."""
+    """Return all registries, with pauses that end when the harness is to stop."""
 
     def pause(seconds: float) -> None:
         if stopped.wait(seconds):

@@ -231,7 +231,7 @@ class _Group:
         return cell if self._runnable(cell) else None
 
     def _runnable(self, cell: Cell) -> bool:
-        if cell.lane.host.is_process and not isinstance(cell.image.source, Install):
+        if cell.lane.host.in_environments and not isinstance(cell.image.source, Install):
             return False
         entry = self.known.get(cell.id)
         return entry is None or entry.verdict.verdict != "incompatible"

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.launch_figures import EXACT
@@ -117,7 +118,7 @@ def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> 
 
 def level_of(figures: Sequence[float]) -> Level:
     """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
-    return math.exp(float(np.mean(np.log(figures)))), log_t_interval(figures)
+    return logs.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
 
 
 def _with(cell: CellVerdict, step_s: Level | None, peak_kib: Level | None) -> CellVerdict:

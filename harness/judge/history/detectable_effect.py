@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
+from harness.judge import logs
 from harness.judge.comparison import aa_noise as noises
 from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.equivalence import acquitted
@@ -33,7 +33,7 @@ def visible(
             seen[metric] = share_of(metric, max(least, noises.floor(noise, metric, rounds=len(table.values))))
     most = acquitted(compared.launches, limit=limits.step_time)
     if most is not None:
-        seen["step_time"] = math.expm1(most)
+        seen["step_time"] = logs.share_of(most)
     return seen or None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.round_tables import (
@@ -120,7 +121,7 @@ def too_wide(
     width = least_detectable(metric, table, noise=noise, blocks=blocks)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
-    if math.exp(float(table.values.mean())) * math.expm1(width) <= SIGNALS[metric].least:
+    if logs.ratio_of(float(table.values.mean())) * logs.share_of(width) <= SIGNALS[metric].least:
         return None
     return f"{SIGNALS[metric].title} is known to ±{share_of(metric, width):.1%}, and the limit is {limit:.1%}"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from harness.judge import logs
 from harness.judge.comparison.round_effects import Spread, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels
@@ -32,7 +33,7 @@ def log_of(name: str, share: float) -> float:
 
 def share_of(name: str, log: float) -> float:
     """Convert a log to a share: the inverse of `log_of`."""
-    return -math.expm1(-log) if SIGNALS[name].falls else math.expm1(log)
+    return -logs.share_of(-log) if SIGNALS[name].falls else logs.share_of(log)
 
 
 LARGEST_DROP = 0.999
@@ -182,8 +183,8 @@ def _level_change(metric: Metric, kind: Kind, table: RoundTable, shift: Changepo
 def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
     """Return the ratio of the new level to the old one; for a signal that falls, a ratio below one is worse."""
     sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
-    ci = None if interval is None else sorted(math.exp(sign * bound) for bound in interval)
-    return Effect(value=math.exp(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
+    ci = None if interval is None else sorted(logs.ratio_of(sign * bound) for bound in interval)
+    return Effect(value=logs.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
 
 
 def between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:

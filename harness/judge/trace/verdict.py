@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.judge import logs
 from harness.judge.trace.child_processes import with_children
 from harness.judge.trace.growth.gc_refill import without_refills
 from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth, too_few
@@ -184,13 +185,8 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
     steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
-    rising = steady and _relative(total) > limit and _relative(trend.rise) > limit
-    return _Drift(relative=_relative(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
-
-
-def _relative(log_ratio: float) -> float:
-    """Return the rise as a fraction. A float holds no ratio above e^709."""
-    return math.expm1(min(log_ratio, 700.0))
+    rising = steady and logs.share_of(total) > limit and logs.share_of(trend.rise) > limit
+    return _Drift(relative=logs.share_of(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
 
 
 def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:

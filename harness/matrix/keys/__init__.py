@@ -26,6 +26,7 @@ from harness.matrix.keys.series import (
     Series,
     TagRange,
 )
+from harness.matrix.keys.slurm import HoldEntry, Nodes, SelectEntry
 
 __all__ = [
     "OWN",
@@ -33,6 +34,7 @@ __all__ = [
     "AnyMetricLimit",
     "AnySeries",
     "Built",
+    "HoldEntry",
     "HostEntry",
     "Installed",
     "Largest",
@@ -52,8 +54,8 @@ class HostEntry(Shape):
     """One engine and its GPUs."""
 
     engine: Text
-    """docker (the active context or DOCKER_HOST), process (no container), context:NAME, ssh://…, tcp://… or
-    unix://…."""
+    """docker (the active context or DOCKER_HOST), process (no container), slurm (nodes of a cluster), context:NAME,
+    ssh://…, tcp://… or unix://…."""
     gpus: Gpus = "none"
     """none; all (one lane with all GPUs); each (one lane per GPU); or a list by index, UUID, MIG id or name, one
     lane each."""
@@ -61,6 +63,17 @@ class HostEntry(Shape):
     """true: the host's lanes run at the same time; changes of their step times are reported with a warning."""
     disk: Size | None = None
     """Maximum disk space for pulled images on the host: 60GiB."""
+    container: model.ContainerKind | None = None
+    """slurm: what starts images on the node; none: virtual environments. Default: none."""
+    select: SelectEntry | None = None
+    """slurm: what the node must have, and on whose account."""
+    nodes: Nodes | None = None
+    """slurm: 1, or the names of nodes; each named node is a host of its own, HOST.NODE. Default: 1."""
+    hold: HoldEntry | None = None
+    """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
+    images: Text | None = None
+    """slurm: a folder that this machine shares with the nodes, for environments and imported images. Default: the
+    harness's cache folder."""
 
 
 class TrialsEntry(Shape):

@@ -5,6 +5,7 @@
 `docs/narrow.md` describes the method and when it is right.
 """
 
-from harness.narrow.search.records import NarrowRules, NextHybrids
+from harness.narrow.search.component_search import ComponentSearch
+from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind
 
-__all__ = ["NarrowRules", "NextHybrids"]
+__all__ = ["ComponentSearch", "NarrowRules", "NextHybrids", "NextKind"]

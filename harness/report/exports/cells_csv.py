@@ -46,9 +46,9 @@ def _columns(entry: CellResult, changes: Sequence[Finding], names: Sequence[str]
     yield from _fields(cell_json(entry))
     for name in names:
         one = known.get(name)
-        yield _harmless(name), json_ready(signal_words.value_of(name, entry.verdict))
-        yield f"{_harmless(name)}_seen", None if one is None else one.seen
-    yield "changes", _harmless("; ".join(map(words.finding_text, changes)))
+        yield harmless(name), json_ready(signal_words.value_of(name, entry.verdict))
+        yield f"{harmless(name)}_seen", None if one is None else one.seen
+    yield "changes", harmless("; ".join(map(words.finding_text, changes)))
 
 
 def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -67,10 +67,10 @@ def _fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         elif name == "verdicts":
             yield name, " ".join(value)
         else:
-            yield name, json.dumps(value) if isinstance(value, Mapping) else _harmless(value)
+            yield name, json.dumps(value) if isinstance(value, Mapping) else harmless(value)
 
 
-def _harmless(value: Any) -> Any:
+def harmless(value: Any) -> Any:
     """Return the value as a cell. Text that a spreadsheet would take for a formula, also one with a wide equals sign,
     gets an apostrophe.
     """

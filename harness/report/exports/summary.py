@@ -148,7 +148,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
-    """The entries of `attribution`."""
+    """Yield the entries of `attribution`."""
     return (attribution_json(one, result) for one in result.attribution)
 
 

@@ -53,7 +53,7 @@ def _references(issue: Issue) -> Iterator[str]:
         source = one.cell.image.source
         if isinstance(source, Pull):
             yield source.reference
-        elif isinstance(source, Install) and not one.cell.lane.host.is_process:
+        elif isinstance(source, Install) and not one.cell.lane.host.in_environments:
             yield source.base
     if isinstance(issue.bad.cell.image.source, Build):
         yield from _FROM.findall(issue.dockerfile)

@@ -50,7 +50,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
     in_full = details.shown_in_full(result)
     scripts = [_inline(library), _inline(_own_script())] if library else []
-    page = _environment().get_template("report.html.j2").stream(
+    page = environment().get_template("report.html.j2").stream(
         result=result,
         headline=sentence(result),
         totals=totals.line(result),
@@ -133,7 +133,8 @@ def _policy(scripts: Iterable[str]) -> Markup:
     return Markup(f"default-src 'none'; {may_run}style-src 'unsafe-inline'; img-src data:")
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the templates; every text in them is escaped, and cleaned of control characters."""
     return Environment(
         loader=PackageLoader("harness.report"),
         autoescape=True,

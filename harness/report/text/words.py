@@ -8,7 +8,19 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.model import BAD, GOOD, UNSURE, CellResult, CellVerdict, Finding, HostState, Lane, RunResult, Variant
+from harness.model import (
+    BAD,
+    GOOD,
+    UNSURE,
+    CellResult,
+    CellVerdict,
+    Finding,
+    HostState,
+    Lane,
+    Metric,
+    RunResult,
+    Variant,
+)
 from harness.report.text import numbers, signal_words
 from harness.report.text.clean import plain, shortened, version
 from harness.report.text.signal_words import Tone
@@ -41,14 +53,8 @@ def signal_name(number: int) -> str:
 
 
 def cell_tone(verdict: CellVerdict) -> Tone:
-    """Return the colour of a cell, over all its signals: good only if nothing is bad, undecided or provisional."""
-    own = tone(verdict.verdict)
-    if own in ("bad", "none"):
-        return own
-    name = signal_words.matter(verdict)
-    if name is not None and verdict.signals[name].seen == "bad":
-        return "bad"
-    return "unsure" if name is not None or verdict.provisional else own
+    """Return the colour of a cell, over all its signals."""
+    return verdict.state
 
 
 def cell_words(verdict: CellVerdict, *, least: int) -> tuple[str, str]:
@@ -172,9 +178,14 @@ _WHAT = {
 
 def symptom(finding: Finding) -> str:
     """Return what is wrong, as a noun: `memory leak`, `slower steps`."""
-    if finding.verdict == "nan":
-        return f"NaN in {signal_words.signal_of(finding.metric).title}"
-    return _WHAT.get(finding.verdict) or signal_words.signal_of(finding.metric).noun
+    return symptom_of(finding.metric, finding.verdict)
+
+
+def symptom_of(metric: Metric, verdict: str) -> str:
+    """Return the same for a metric and the verdict on it."""
+    if verdict == "nan":
+        return f"NaN in {signal_words.signal_of(metric).title}"
+    return _WHAT.get(verdict) or signal_words.signal_of(metric).noun
 
 
 def finding_text(finding: Finding) -> str:

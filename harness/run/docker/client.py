@@ -179,7 +179,9 @@ def if_full(said: str) -> str:
 
 
 def explanation(error: APIError) -> str:
-    """In one line, the reason first: what a hook said stands behind all the programs that it was passed through."""
+    """Return the explanation in one line, the reason first: what a hook said stands behind all the programs that it was
+    passed through.
+    """
     said = without_credentials(" ".join(str(error.explanation or error).split()))
     said = SILENT_HOOK.sub(r"its hook failed and said nothing (\1)", said.removesuffix(": unknown"))
     return HOOK.sub("its hook failed: ", said)[:600]

@@ -181,7 +181,7 @@ def _with_ca(client: docker.DockerClient, container_id: str, environ: Mapping[st
 
 
 def _checked(client: docker.DockerClient, container_id: str, command: list[str], *, place: str, say: Say) -> str:
-    """What a small command of ours prints there."""
+    """Return what a small command of ours prints there."""
     code, output = _execute(client, container_id, command, environment={}, place=place, say=say)
     if code != 0:
         raise ImageUnavailable(

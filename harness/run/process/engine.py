@@ -21,15 +21,16 @@ from typing import IO, Any
 
 import psutil
 
-from harness.errors import ImageUnavailable, InfrastructureError
-from harness.model import Host, Image, Install
-from harness.model.doctor import HostCondition, Room
+from harness.errors import InfrastructureError
+from harness.model import Host, Image
+from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Payload, Prepared, Say, Session
+from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Say, Session
 from harness.run.hosts import gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process import cgroups, environments, host_lock, leftovers
 from harness.run.process.cgroups import TrialCgroup
+from harness.run.process.store import EnvironmentStore
 from harness.run.tail import BoundedTail
 
 READ_BYTES = 1 << 18
@@ -43,33 +44,16 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessE
     return ProcessEngine(host, environ=environ)
 
 
-class ProcessEngine:
+class ProcessEngine(EnvironmentStore):
     def __init__(self, host: Host, *, environ: Mapping[str, str], cgroup_root: Path = cgroups.CGROUPS) -> None:
+        super().__init__(environ=environ, host_in_words="engine: process")
         self._host = host
-        self._environ = environ
         self._cgroup_root = cgroup_root
         self.facts: Mapping[str, Any] = machine_facts()
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         say("asking for its GPUs")
         return gpus.of_this_machine(place=f"{self._host.where}.gpus")
-
-    def prepare(self, image: Image, say: Say) -> Prepared:
-        if not isinstance(image.source, Install):
-            raise ImageUnavailable(f"{image.where}: needs a container engine; this host is engine: process")
-        return environments.prepare(image, image.source, environ=self._environ, say=say)
-
-    def at_hand(self, image: Image) -> bool:
-        return isinstance(image.source, Install) and environments.at_hand(image.source, environ=self._environ)
-
-    def look(self, image: Image, say: Say) -> Prepared | None:
-        return self.prepare(image, say) if self.at_hand(image) else None
-
-    def holds(self, prepared: Prepared) -> bool:
-        return environments.is_complete(Path(prepared.reference))
-
-    def size_bytes(self, prepared: Prepared) -> int:
-        return environments.size_bytes(Path(prepared.reference))
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
@@ -89,24 +73,12 @@ class ProcessEngine:
     def remove_leftovers(self) -> int:
         return leftovers.remove_folders(_temporary_folder(), cgroup_root=self._cgroup_root)
 
-    def remove_images(self, say: Say) -> tuple[str, ...]:
-        return tuple(map(str, environments.remove_all(environ=self._environ, say=say)))
-
-    def kept(self) -> tuple[Kept, ...]:
-        return tuple(
-            Kept(reference=str(python), name=str(python.parents[1]), made=True, layers={str(python): size})
-            for python, size in environments.sizes(self._environ).items()
-        )
-
-    def remove(self, kept: Kept, say: Say) -> bool:
-        return environments.remove(Path(kept.reference), say=say)
-
     def condition(self, say: Say) -> HostCondition:
-        folder, usage = _temporary_folder(), environments.disk_usage(self._environ)
+        folder = _temporary_folder()
         return HostCondition(
             engine="process",
             holder=host_lock.holder(folder),
-            room=Room(free_bytes=usage.free, total_bytes=usage.total),
+            room=self.room(),
             leftovers=self.leftovers(),
             kept_bytes=total_bytes(self.kept()),
         )

@@ -357,3 +357,23 @@ def test_no_script_gives_anything_but_a_matrix_or_a_matrix_error(
 def test_shape_takes_a_whole_file_as_plain_data() -> None:
     data = {"version": 1, "series": {"s": {"images": ["a"]}}, "scenarios": {"x": {"command": ["a"]}}}
     assert MatrixFile.model_validate(data).scenarios["x"].command == ["a"]
+
+
+def test_named_nodes_are_hosts_of_their_own_and_the_hosts_name_means_all_of_them(load: Load) -> None:
+    """Two nodes with the same card tell the card from the host."""
+    text = GOOD.replace("here: {engine: docker}", "here: {engine: slurm, nodes: [gpu01, gpu02], select: {gres: gpu:1}}")
+    matrix = load(text.replace("    memory: 8GiB", "    memory: 8GiB\n    hosts: [here, venv]"))
+    assert [host.name for host in matrix.hosts] == ["here.gpu01", "here.gpu02", "venv"]
+    first = matrix.hosts[0].slurm
+    assert first is not None
+    assert (first.node, first.select, first.exclusive, first.time_s) == ("gpu01", (("gres", "gpu:1"),), True, 4 * 3600)
+    assert matrix.scenarios[0].hosts == ("here.gpu01", "here.gpu02", "venv")
+
+
+def test_a_cluster_s_images_are_beside_the_matrix_or_where_it_says(load: Load) -> None:
+    matrix = load(
+        GOOD.replace("{engine: docker}", "{engine: slurm, images: /shared/harness, hold: {exclusive: false}}")
+    )
+    asked = matrix.hosts[0].slurm
+    assert asked is not None
+    assert (str(asked.images), asked.exclusive, asked.node) == ("/shared/harness", False, None)

@@ -1,0 +1,390 @@
+"""Faults at random moments of real sweeps: is a trial lost or doubled, a file torn, anything left, a verdict wrong?
+
+    python -m benchmarks.faults --times 300                    # process engine
+    python -m benchmarks.faults --engine docker --times 300
+    python -m benchmarks.faults --faults full,memory --times 30
+
+Each time, one fault meets a sweep of four versions, of which the newer two crash:
+
+    harness   SIGKILL to the harness, which is then started again until a sweep ends
+    agent     SIGKILL to the agent of the trial that runs
+    scenario  SIGKILL to the scenario
+    full      the file system of the run's directory is full for a while
+    beside    a second sweep, and `harness clean --images --runs 1h`, on the same host at the same time
+    engine    the Docker Engine is stopped for 5 s (SIGSTOP); only with `--engine docker --pid PID of dockerd`
+
+Afterwards the sweep is called once more, and its result is compared with that of a sweep that nothing disturbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import psutil
+
+from benchmarks.planted_sweeps import ROOT, VERSIONS, Workshop
+from harness.run.process import leftovers
+from harness.run.process.cgroups import CGROUPS
+
+BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
+MARK = "FAULTS_TOKEN"
+ENDS_S = 300.0
+"""Seconds after which a sweep that did not end counts as a failure of its own."""
+FROZEN_S = 5.0
+ENDED = (0, 1, 3, 4)
+"""Exit codes of a sweep that has a result."""
+FULL_BYTES = 3 << 20
+BAD_WORDS = frozenset({"crash", "oom", "hang", "leak", "slowdown", "growth"})
+PROGRAM = """\
+import os, time
+
+def setup():
+    count = 0
+    def step():
+        nonlocal count
+        count += 1
+        time.sleep(0.004)
+        if count == 100 and os.environ["CARRIED"] >= "1.2":
+            raise RuntimeError("planted")
+    return step
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A folder with a matrix, the runs made of it, and temporary files of its own."""
+
+    folder: Path
+    environ: Mapping[str, str]
+    token: str
+    engine: str
+
+    @property
+    def runs(self) -> list[Path]:
+        return sorted((self.folder / "reports" / "matrix").glob("[0-9]*"))
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness", "sweep", "matrix.yaml", "--seed", "1"],
+            cwd=self.folder, env=dict(self.environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, errors="replace",
+        )  # fmt: skip
+
+    def processes(self) -> list[psutil.Process]:
+        """The processes of trials, in containers too: their environment has our mark."""
+        mark = f"{MARK}={self.token}".encode()
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                    found.append(process)
+        return found
+
+    def left(self) -> list[str]:
+        """What a sweep should not leave: processes, folders, cgroups and containers."""
+        names = [f"process {process.pid}" for process in self.processes()]
+        names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
+        names += leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)
+        if self.engine == "docker":
+            labels = {run.name for run in self.runs}
+            with contextlib.closing(docker.from_env()) as client:
+                names += [
+                    each.name
+                    for each in client.containers.list(all=True, ignore_removed=True)
+                    if each.labels.get("harness.run") in labels
+                ]
+        return names
+
+
+def matrix(workshop: Workshop, engine: str, token: str) -> dict[str, Any]:
+    carried = {"environment": {"CARRIED": "{version}"}}
+    if engine == "docker":
+        series: dict[str, Any] = {"carrier": {"images": dict.fromkeys(VERSIONS, BASE), **carried}}
+    else:
+        series = {"carrier": {**workshop.series("planted", VERSIONS)["carrier"], **carried}}
+    scenario = {
+        "script": "program.py", "steps": {"first": 64, "budget": 128}, "timeout": "20s", "environment": {MARK: token},
+    }  # fmt: skip
+    return {
+        "version": 1,
+        "series": series,
+        "hosts": {"local": {"engine": engine}},
+        "scenarios": {"program": scenario},
+        "trials": {"least": 2, "most": 4},
+    }
+
+
+@contextlib.contextmanager
+def place(workshop: Workshop, engine: str, *, full: bool = False) -> Iterator[Place]:
+    token = secrets.token_hex(4)
+    with tempfile.TemporaryDirectory(prefix="faults-") as name:
+        folder = Path(name)
+        (folder / "tmp").mkdir()
+        (folder / "program.py").write_text(PROGRAM)
+        (folder / "matrix.yaml").write_text(json.dumps(matrix(workshop, engine, token)))
+        environ = {
+            **os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "UV_OFFLINE": "1",
+            "HARNESS_CACHE": str(workshop.folder / "cache"), "UV_CACHE_DIR": str(workshop.folder / "uv"),
+        }  # fmt: skip
+        with _small(folder / "reports") if full else contextlib.nullcontext():
+            yield Place(folder=folder, environ=environ, token=token, engine=engine)
+
+
+@contextlib.contextmanager
+def _small(folder: Path) -> Iterator[None]:
+    """A file system of its own, which is small."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={FULL_BYTES}", "faults", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+# ---------------------------------------------------------------- faults
+
+
+def kill_harness(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    process.kill()
+
+
+def kill_agent(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    _kill(at, lambda each, others: each.ppid() not in others)
+
+
+def kill_scenario(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    _kill(at, lambda each, others: each.ppid() in others)
+
+
+def _kill(at: Place, chosen: Callable[[psutil.Process, set[int]], bool]) -> None:
+    """Kill the first chosen process of a trial, once there is one."""
+    end_s = time.monotonic() + 5
+    while time.monotonic() < end_s:
+        processes = at.processes()
+        pids = {each.pid for each in processes}
+        for each in processes:
+            with contextlib.suppress(psutil.Error):
+                if chosen(each, pids):
+                    each.kill()
+                    return
+        time.sleep(0.02)
+
+
+def fill(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Fill the file system for a while, or until the sweep has ended."""
+    filler = at.folder / "reports" / "filler"
+    with contextlib.suppress(OSError), filler.open("wb") as file:
+        for _ in range(FULL_BYTES >> 12):
+            file.write(bytes(1 << 12))
+            file.flush()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(rng.uniform(0.5, 5))
+    filler.unlink()
+
+
+def beside(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Let another sweep and removals of what is old work beside the sweep."""
+    other = at.start()
+    while process.poll() is None or other.poll() is None:
+        subprocess.run(
+            [sys.executable, "-m", "harness", "clean", "matrix.yaml", "--images", "--runs", "1h"],
+            cwd=at.folder, env=dict(at.environ), stdin=subprocess.DEVNULL, capture_output=True, check=True,
+            timeout=ENDS_S,
+        )  # fmt: skip
+        time.sleep(rng.uniform(0.1, 1))
+    other.communicate()
+
+
+FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], None]] = {
+    "harness": kill_harness,
+    "agent": kill_agent,
+    "scenario": kill_scenario,
+    "full": fill,
+    "beside": beside,
+}
+
+
+def freeze(pid: int) -> Callable[[Place, subprocess.Popen[str], random.Random], None]:
+    def frozen(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(FROZEN_S)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    return frozen
+
+
+# ---------------------------------------------------------------- one time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What a sweep came to: the word of each cell, the findings, and the trials by cell."""
+
+    words: Mapping[str, str]
+    findings: frozenset[str]
+    trials: Mapping[str, int]
+
+
+def undisturbed(workshop: Workshop, engine: str) -> tuple[Ending, float]:
+    """The ending of a sweep that nothing disturbs, and its seconds; environments are there then."""
+    with place(workshop, engine) as at:
+        problems = end(at.start())
+        for run in at.runs:
+            shutil.rmtree(run)
+        began_s = time.monotonic()
+        problems += end(at.start())
+        if problems:
+            raise SystemExit(f"the undisturbed sweep failed: {problems}")
+        return ending(at), time.monotonic() - began_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """What every disturbed sweep is compared with: `usual_s` is the time that a sweep takes undisturbed."""
+
+    workshop: Workshop
+    engine: str
+    wanted: Ending
+    usual_s: float
+
+    def once(self, fault: str, rng: random.Random) -> list[str]:
+        """Disturb one sweep up to three times, and return what was wrong afterwards, in words."""
+        with place(self.workshop, self.engine, full=fault == "full") as at:
+            problems = [problem for _ in range(rng.randint(1, 3)) for problem in self._disturb(at, fault, rng)]
+            problems += end(at.start())  # the next call resumes, and removes what is left
+            problems += [*torn(at), *(f"left {name}" for name in at.left())]
+            return [*problems, *compared(ending(at), self.wanted)] if at.runs else [*problems, "no run"]
+
+    def _disturb(self, at: Place, fault: str, rng: random.Random) -> list[str]:
+        process = at.start()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(0.05, self.usual_s))
+        before = _known(at)
+        if process.poll() is None:
+            FAULTS_OF[fault](at, process, rng)
+        problems = end(process, killed=fault == "harness")
+        lost = before - _known(at)
+        return [*problems, f"lost {len(lost)} trial files"] if lost else problems
+
+
+FAULTS_OF = dict(FAULTS)
+
+
+def _known(at: Place) -> set[str]:
+    return {str(path) for run in at.runs for path in (run / "trials").glob("*.json")}
+
+
+def end(process: subprocess.Popen[str], *, killed: bool = False) -> list[str]:
+    """Wait for a sweep, and return what its end shows to be wrong."""
+    try:
+        _, errors = process.communicate(timeout=ENDS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return [f"no end in {ENDS_S:.0f} s"]
+    if "Traceback" in errors:
+        return [f"traceback: {errors.strip().splitlines()[-1]}"]
+    told = (errors.strip().splitlines() or [""])[-1]
+    return [] if killed or process.returncode in ENDED else [f"exit code {process.returncode}: {told}"]
+
+
+def torn(at: Place) -> list[str]:
+    """Files that are half-written, and trials that one run has twice."""
+    problems = []
+    for run in at.runs:
+        seen: Counter[str] = Counter()
+        for path in run.rglob("*.json"):
+            try:
+                content = json.loads(path.read_text())
+            except ValueError:
+                problems.append(f"torn: {path.name}")
+                continue
+            if path.parent.name == "trials" and content.get("trace"):
+                told = json.dumps([content["cell"], content["trace"]["columns"].get("step_s")])
+                seen[hashlib.sha256(told.encode()).hexdigest()] += 1
+        problems += [f"doubled: a trial of {run.name}" for count in seen.values() if count > 1]
+    return problems
+
+
+def ending(at: Place) -> Ending:
+    summary = json.loads((at.runs[-1] / "summary.json").read_text())
+    cells = {cell["image"]: cell for cell in summary["cells"]}
+    return Ending(
+        words={version: cell["verdict"] for version, cell in cells.items()},
+        findings=frozenset(f"{one['metric']} {one['kind']} {one.get('first_bad')}" for one in summary["findings"]),
+        trials={version: cell["trials"] for version, cell in cells.items()},
+    )
+
+
+def compared(found: Ending, wanted: Ending) -> list[str]:
+    """Wrong is a finding that is not there, a bad word for a good version and a good word for a bad one; a version may
+    be untested or suspect.
+    """
+    problems = [f"wrong finding: {one}" for one in found.findings - wanted.findings]
+    for version, word in found.words.items():
+        is_bad, was_bad = word in BAD_WORDS, wanted.words[version] in BAD_WORDS
+        if (
+            word != wanted.words[version]
+            and (is_bad != was_bad)
+            and word not in ("untested", "suspect", "inconclusive")
+        ):
+            problems.append(f"{version} is {word}, not {wanted.words[version]}")
+    return problems
+
+
+# ---------------------------------------------------------------- the campaign
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", choices=("process", "docker"), default="process")
+    parser.add_argument("--faults", default="harness,agent,scenario")
+    parser.add_argument("--times", type=int, default=30, help="of each fault")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pid", type=int, help="the dockerd that the fault `engine` stops")
+    asked = parser.parse_args()
+    if asked.pid:
+        FAULTS_OF["engine"] = freeze(asked.pid)
+    rng = random.Random(asked.seed)
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="faults-shop-") as folder:
+        workshop = Workshop(folder=Path(folder))
+        workshop.build()
+        wanted, usual_s = undisturbed(workshop, asked.engine)
+        print(f"undisturbed: {dict(wanted.words)}, {sorted(wanted.findings)}, {usual_s:.1f} s", flush=True)
+        campaign = Campaign(workshop=workshop, engine=asked.engine, wanted=wanted, usual_s=usual_s)
+        for fault in asked.faults.split(","):
+            same = bad = 0
+            for number in range(asked.times):
+                problems = campaign.once(fault, rng)
+                bad += bool(problems)
+                same += not problems
+                for problem in problems:
+                    print(f"{fault} {number + 1}: {problem}", file=sys.stderr, flush=True)
+            wrong += bad
+            print(f"{asked.engine:8} {fault:9} {asked.times:4} times: {bad} with anything wrong", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

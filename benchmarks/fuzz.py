@@ -1,0 +1,307 @@
+"""Damaged and hostile input, at random: is every error one line, in two seconds and 200 MB?
+
+    python -m benchmarks.fuzz --times 100000
+    python -m benchmarks.fuzz --of matrix,run --times 1000 --seed 7
+
+    matrix    the example matrix files, for `harness sweep --dry-run`
+    run       plan.json, result.json and the trial files of a run, for `harness issue`, `repro` and `diff`
+    messages  what an agent sends
+    traces    CSV and JSON files, for `harness judge`
+    index     the package index's pages
+
+A structure-aware change replaces, removes or doubles a value of the parsed file; a raw change flips, cuts or inserts
+bytes. What fails is printed with the seed that makes it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import json
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner
+from packaging.specifiers import SpecifierSet
+
+from harness.cli import cli
+from harness.errors import HarnessError
+from harness.exit_codes import OUR_BUG
+from harness.package_index import PackageIndex, in_range
+from tests.unit import stored_run
+from tests.unit.run.test_conversation import DONE, HELLO, Player, counts, held, lines, samples
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+MOST_S = 2.0
+MOST_KIB = 200 << 10
+"""Growth of this process by one input."""
+NASTY: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1, 2**31, 2**63, 10**400, 1e308, -0.5, float("inf"), float("nan")),
+    *("", " ", "0", "-", "~", "x" * 5000, "\x1b[31m", "{version}", "${HARNESS_BASE}", "../../etc/passwd", "/dev/zero"),
+    *("\N{FULLWIDTH EQUALS SIGN}1", "\ud800", "\N{LATIN SMALL LETTER E WITH ACUTE}"),
+    *([], {}, [[]], [None], {"": None}, {"a": {"a": {"a": {}}}}, [1] * 3000),
+)
+Case = Callable[[random.Random], None]
+"""Makes one damaged input and gives it to the harness; raises what must not be raised."""
+
+
+class Wrong(Exception):
+    """A command failed in a way that a user cannot understand."""
+
+
+# ---------------------------------------------------------------- damage
+
+
+def damaged(value: Any, rng: random.Random) -> Any:
+    """Return a copy of JSON-like data with one to three values replaced, removed or doubled."""
+    made = copy.deepcopy(value)
+    for _ in range(rng.randint(1, 3)):
+        places = list(_places(made))
+        if not places:
+            return copy.deepcopy(rng.choice(NASTY))
+        holder, key = rng.choice(places)
+        act = rng.random()
+        if act < 0.6:
+            holder[key] = copy.deepcopy(rng.choice(NASTY))
+        elif act < 0.8:
+            del holder[key]
+        elif isinstance(holder, list):
+            holder.insert(rng.randint(0, len(holder)), copy.deepcopy(holder[key]))
+        else:
+            holder[rng.choice(("unknown", str(key).upper(), f"{key} "))] = copy.deepcopy(holder[key])
+    return made
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (holder, key) of every value inside."""
+    held = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in held:
+        yield value, key
+        yield from _places(inner)
+
+
+def raw(data: bytes, rng: random.Random) -> bytes:
+    """Return bytes with some flipped, cut out, doubled or inserted."""
+    made = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(made) + 1)
+        act = rng.random()
+        if act < 0.4 and at < len(made):
+            made[at] = rng.randrange(256)
+        elif act < 0.6:
+            del made[at : at + rng.randint(1, 200)]
+        elif act < 0.8:
+            made[at:at] = made[at : at + rng.randint(1, 400)]
+        else:
+            made[at:at] = rng.choice(
+                (b"\0", b"\xff\xfe", b"\n\n", b"{", b"[" * 500, b"9" * 400, b"1e999", b"\r", b"&a *a")
+            )
+    return bytes(made)
+
+
+def encoded(value: Any, rng: random.Random) -> bytes:
+    text = json.dumps(value).encode("utf-8", "surrogatepass")
+    return raw(text, rng) if rng.random() < 0.2 else text
+
+
+def called(*arguments: str) -> None:
+    """Call a command; a traceback is wrong, whatever the input is."""
+    done = CliRunner().invoke(cli, arguments)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    if done.exit_code == OUR_BUG or "Traceback" in done.output:
+        raise Wrong(done.output.strip().splitlines()[-1])
+
+
+# ---------------------------------------------------------------- what is damaged
+
+
+@contextlib.contextmanager
+def matrix() -> Iterator[Case]:
+    """Matrices whose versions are all written down, so that nothing is asked."""
+    texts = [path.read_bytes() for path in sorted(EXAMPLES.glob("*.yaml"))]
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        folder = Path(name)
+        shutil.copytree(EXAMPLES / "scenarios", folder / "scenarios")
+
+        def case(rng: random.Random) -> None:
+            text = rng.choice(texts)
+            if rng.random() < 0.7:
+                text = yaml.safe_dump(damaged(yaml.safe_load(text), rng), allow_unicode=True).encode("utf-8", "replace")
+            else:
+                text = raw(text, rng)
+            (folder / "matrix.yaml").write_bytes(text)
+            called("sweep", "--dry-run", str(folder / "matrix.yaml"))
+
+        yield case
+
+
+@contextlib.contextmanager
+def run() -> Iterator[Case]:
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        folder = Path(name)
+        path = stored_run.write(folder)
+        files = [file for file in path.rglob("*.json") if "inputs" not in file.parts and file.name != "summary.json"]
+
+        def case(rng: random.Random) -> None:
+            file = rng.choice(files)
+            good = file.read_bytes()
+            try:
+                file.write_bytes(raw(good, rng) if rng.random() < 0.3 else encoded(damaged(json.loads(good), rng), rng))
+                arguments = rng.choice((("issue", str(path), "1"), ("repro", str(path), "1"), ("judge", str(file))))
+                called(*arguments)
+            finally:
+                file.write_bytes(good)
+                shutil.rmtree(path / "issue-1", ignore_errors=True)
+
+        yield case
+
+
+@contextlib.contextmanager
+def messages() -> Iterator[Case]:
+    steps = [float(step) for step in range(1, 41)]
+    said = [
+        HELLO,
+        samples(*steps, rss_kib=[1000.0 + step for step in steps], step_s=[0.01] * 40),
+        counts(10, 20, 40, open_files=[3.0, 3.0, 4.0]),
+        {"type": "look", "step": 10, "rss_kib": 5.0},
+        DONE,
+    ]
+
+    def case(rng: random.Random) -> None:
+        damage = [damaged(one, rng) if rng.random() < 0.4 else one for one in said]
+        data = lines(*(one for one in damage if isinstance(one, dict)))
+        held(Player([raw(data, rng) if rng.random() < 0.3 else data]))
+
+    yield case
+
+
+@contextlib.contextmanager
+def traces() -> Iterator[Case]:
+    rows = "".join(f"{step},{1000 + step},{0.01}\n" for step in range(1, 400))
+    history = "".join(f"1.{version},{turn},{version + 9}\n" for version in range(6) for turn in (1, 2, 3))
+    good = {
+        "trace.csv": f"step,rss_kib,step_s\n{rows}".encode(),
+        "history.csv": f"version,round,value\n{history}".encode(),
+        "mem.dat": b"".join(b"MEM %d.0 %d.5\n" % (number, number) for number in range(200)),
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+
+        def case(rng: random.Random) -> None:
+            kind = rng.choice(list(good))
+            path = Path(name) / kind
+            path.write_bytes(raw(good[kind], rng))
+            called("judge", *(["--history"] if kind == "history.csv" else []), str(path))
+
+        yield case
+
+
+@contextlib.contextmanager
+def index() -> Iterator[Case]:
+    files = [
+        {"filename": f"pkg-1.{number}-py3-none-any.whl", "requires-python": ">=3.8", "yanked": False, "hashes": {}}
+        for number in range(5)
+    ]
+    page = {"meta": {"api-version": "1.1"}, "name": "pkg", "files": files, "versions": ["1.0", "1.1"]}
+    html = b"".join(
+        b'<a href="pkg-1.%d.tar.gz" data-requires-python="&gt;=3">pkg</a>\n' % number for number in range(5)
+    )
+
+    said: dict[str, Any] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", said["kind"])
+            self.send_header("Content-Length", str(len(said["body"])))
+            self.end_headers()
+            self.wfile.write(said["body"])
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def case(rng: random.Random) -> None:
+        if rng.random() < 0.7:
+            said.update(kind="application/vnd.pypi.simple.v1+json", body=encoded(damaged(page, rng), rng))
+        else:
+            said.update(kind="text/html", body=raw(html, rng))
+        asked = PackageIndex([f"http://127.0.0.1:{server.server_port}/simple"])
+        in_range(asked.releases("pkg"), SpecifierSet(">=1.0"), python="3.11")
+
+    try:
+        yield case
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+CASES: Mapping[str, Callable[[], contextlib.AbstractContextManager[Case]]] = {
+    "matrix": matrix,
+    "run": run,
+    "messages": messages,
+    "traces": traces,
+    "index": index,
+}
+
+
+# ---------------------------------------------------------------- the campaign
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--of", default=",".join(CASES))
+    parser.add_argument("--times", type=int, default=1000, help="of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    wrong = 0
+    for name in asked.of.split(","):
+        with CASES[name]() as case:
+            wrong += campaign(name, case, times=asked.times, seed=asked.seed)
+    return 1 if wrong else 0
+
+
+def campaign(name: str, case: Case, *, times: int, seed: int) -> int:
+    """Run the cases of one kind, print what was wrong, and return how many."""
+    wrong, slowest_s = 0, 0.0
+    before_kib = peak_kib()
+    for number in range(seed, seed + times):
+        began_s = time.perf_counter()
+        try:
+            case(random.Random(number))
+        except HarnessError:
+            pass
+        except Exception:  # noqa: BLE001 - whatever it is, it is what we look for
+            wrong += 1
+            where = traceback.format_exc().strip().splitlines()
+            print(f"{name} --seed {number}: {where[-1]} | {where[-3].strip() if len(where) > 2 else ''}", flush=True)
+        slowest_s = max(slowest_s, time.perf_counter() - began_s)
+        if time.perf_counter() - began_s > MOST_S:
+            print(f"{name} --seed {number}: took {time.perf_counter() - began_s:.1f} s", flush=True)
+    grown_kib = peak_kib() - before_kib
+    print(
+        f"{name:9}{times:7} inputs: {wrong} tracebacks, slowest {slowest_s:.2f} s, peak + {grown_kib >> 10} MB",
+        flush=True,
+    )
+    return wrong
+
+
+def peak_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""`harness runs` and `harness history`: what was measured so far, over images and over days."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.common import FILE, option, say, to_stdout
+from harness.errors import UsageError
+
+IN = click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
+SINCE = click.option("--since", metavar="AGE", help="Only runs that began less than so long ago: 12h, 30d, 8w.")
+CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with every measurement on a line of its own.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+REBUILD = click.option("--rebuild", is_flag=True, help="Make the index anew from the runs.")
+VERDICTS = ("ok", "regression", "inconclusive", "infrastructure", "interrupted")
+NEWEST = 12
+"""Versions of each history that are shown without --all or --last."""
+
+
+@click.command()
+@click.option("--matrix", metavar="NAME", help="Only runs of this matrix.")
+@click.option("--verdict", type=click.Choice(VERDICTS), help="Only runs with this verdict.")
+@SINCE
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@IN
+@REBUILD
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@JSON
+def runs(
+    *, matrix: str | None, verdict: str | None, since: str | None, last: int | None, folder: Path, rebuild: bool,
+    as_csv: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """List all runs, from old to new.
+
+    \b
+    For example:
+      harness runs
+      harness runs --matrix nightly --verdict regression --since 30d
+
+    Exit status: 0; 2 if there is no such matrix.
+    """
+    from harness.flows.history import Asked, list_runs
+    from harness.report.exports import history as exports
+    from harness.report.terminal.history import runs_lines
+
+    asked = Asked(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
+    with _one_format(as_csv=as_csv, as_json=as_json):
+        found = list_runs(folder, asked, say=say)
+        if as_json:
+            _print_json(exports.runs_json(found))
+        elif as_csv:
+            click.echo(exports.runs_csv(found), nl=False)
+        else:
+            _print_lines(runs_lines(found))
+
+
+@click.command()
+@click.argument("series", required=False)
+@click.option("--matrix", metavar="NAME", help="Only runs of this matrix.")
+@click.option("--host", metavar="NAME", help="Only this host.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only variants that match: 'signal op=rfft*'.")
+@click.option("--signal", "signals", multiple=True, metavar="NAME", help="Figures of this signal. Repeatable.")
+@SINCE
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help=f"The newest N images (default: {NEWEST}).")
+@click.option("--all", "every", is_flag=True, help="All images.")
+@click.option("--days", is_flag=True, help="One line for each measurement: what every run said of an image.")
+@IN
+@REBUILD
+@CSV
+@JSON
+def history(
+    *, series: str | None, matrix: str | None, host: str | None, only: tuple[str, ...], signals: tuple[str, ...],
+    since: str | None, last: int | None, every: bool, days: bool, folder: Path, rebuild: bool, as_csv: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Show verdicts and figures of SERIES over images and over days (default: of all series).
+
+    Each series, lane and variant has a table of its images, the oldest first. Below it are its findings, with when they
+    were found and fixed, and its drifts.
+
+    \b
+    For example:
+      harness history
+      harness history tensorflow --only 'signal op=rfft*' --days
+      harness history tensorflow --signal step_time --csv
+
+    Exit status: 0; 2 if there is no such series.
+    """
+    from harness.flows.history import Asked, list_histories
+    from harness.report.exports import history as exports
+    from harness.report.terminal.history import SHOWN, history_lines
+
+    if every and last is not None:
+        raise UsageError("--all and --last: give one of them")
+    is_data = as_csv or as_json
+    asked = Asked(
+        matrix=matrix, series=series, host=host, only=only, since=_age(since), rebuild=rebuild,
+        last=None if every or (is_data and last is None) else last or NEWEST,
+        signals=signals or (() if is_data else SHOWN),
+    )  # fmt: skip
+    with _one_format(as_csv=as_csv, as_json=as_json):
+        found = list_histories(folder, asked, say=say)
+        if as_json:
+            _print_json(exports.histories_json(found))
+        elif as_csv:
+            click.echo(exports.histories_csv(found, signals=signals), nl=False)
+        else:
+            _print_lines(history_lines(found, signals=signals, days=days))
+
+
+@contextmanager
+def _one_format(*, as_csv: bool, as_json: bool) -> Iterator[None]:
+    if as_csv and as_json:
+        raise UsageError("--csv and --json: give one of them")
+    with to_stdout():
+        yield
+
+
+def _age(text: str | None) -> timedelta | None:
+    from harness.flows.parts.old_runs import age
+
+    return None if text is None else option("--since", age, text)
+
+
+def _print_json(content: Any) -> None:
+    click.echo(json.dumps(content, indent=1, allow_nan=False))
+
+
+def _print_lines(lines: Iterator[str]) -> None:
+    from harness.report.text.clean import spelled
+
+    encoding = sys.stdout.encoding or "utf-8"
+    click.echo(spelled("\n".join(lines), encoding=encoding))

@@ -1,0 +1,169 @@
+"""`harness runs` and `harness history`: what the index knows, chosen by what a user asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from harness.errors import HarnessError, UsageError
+from harness.index import OpenIndex, with_index
+from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
+from harness.model.history import Drift, HistoryView, IndexedHistory, IndexedRun
+from harness.plan.cells import matches
+
+MOST_NAMED = 20
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is shown. `last`: so many of the newest runs, or versions of each history; None: all. `since` limits runs,
+    and what they measured, to those that began less than so long ago. `signals`: whose figures; () stands for all.
+    """
+
+    matrix: str | None = None
+    series: str | None = None
+    host: str | None = None
+    only: tuple[str, ...] = ()
+    verdict: str | None = None
+    since: timedelta | None = None
+    last: int | None = None
+    signals: tuple[str, ...] = ()
+    rebuild: bool = False
+
+    def begins(self, now: datetime) -> str:
+        """The time from which on runs are shown, in ISO 8601."""
+        return "" if self.since is None else (now - self.since).isoformat(timespec="seconds")
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def list_runs(out: Path, asked: Asked, *, say: Say, now: Callable[[], datetime] = _now) -> list[IndexedRun]:
+    """The runs in `out` that were asked for, from old to new. Raises UsageError and InfrastructureError."""
+
+    def ask(index: OpenIndex) -> list[IndexedRun]:
+        _check_matrix(index, asked)
+        begins = asked.begins(now())
+        found = [
+            run
+            for run in index.runs(matrix=asked.matrix)
+            if run.started >= begins and asked.verdict in (None, run.verdict)
+        ]
+        return found[-asked.last :] if asked.last is not None else found
+
+    return with_index(out, ask, say=say, rebuild=asked.rebuild)
+
+
+def list_histories(out: Path, asked: Asked, *, say: Say, now: Callable[[], datetime] = _now) -> list[HistoryView]:
+    """The histories in `out` that were asked for. Raises UsageError where none is, with those that there are."""
+    for name in asked.signals:
+        if name not in SIGNALS and not name.startswith(METRIC_PREFIX):
+            raise UsageError(f"--signal: no signal {name!r}; give memory, {', '.join(LEVELS[:4])}, … (docs/signals.md)")
+
+    def ask(index: OpenIndex) -> list[HistoryView]:
+        _check_matrix(index, asked)
+        chosen = _chosen(index.histories(matrix=asked.matrix, series=asked.series), asked)
+        if not chosen:
+            raise UsageError(_nothing(index, asked))
+        runs = {run.id: run for run in index.runs(matrix=asked.matrix)}
+        begins = asked.begins(now())
+        return [view for group in _by_series(chosen) for view in _views(index, group, asked, runs, begins=begins)]
+
+    return with_index(out, ask, say=say, rebuild=asked.rebuild)
+
+
+def _check_matrix(index: OpenIndex, asked: Asked) -> None:
+    if asked.matrix is None:
+        return
+    names = sorted({run.matrix for run in index.runs()})
+    if asked.matrix not in names:
+        raise UsageError(f"--matrix: no runs of {asked.matrix!r}; there are: {_named(names)}")
+
+
+def _nothing(index: OpenIndex, asked: Asked) -> str:
+    every = index.histories(matrix=asked.matrix)
+    if not every:
+        return "no run has measured anything yet; see --in for the folder of the runs"
+    names = sorted({history.series for history in every})
+    if asked.series is not None and asked.series not in names:
+        return f"no series {asked.series!r}; there are: {_named(names)}"
+    hosts = sorted({history.host for history in every})
+    return f"no history fits; hosts: {_named(hosts)}; variants: {_named(sorted({one.variant for one in every}))}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED]) or 'none'}{more}"
+
+
+def _chosen(histories: Sequence[IndexedHistory], asked: Asked) -> list[IndexedHistory]:
+    return [
+        history
+        for history in histories
+        if asked.host in (None, history.host)
+        and (not asked.only or any(matches(_variant(history), pattern) for pattern in asked.only))
+    ]
+
+
+def _variant(history: IndexedHistory) -> Variant:
+    where = Where(file="", line=1, key="")
+    return Variant(scenario=Scenario(name=history.scenario, where=where), params=history.params)
+
+
+def _by_series(histories: Sequence[IndexedHistory]) -> Iterator[list[IndexedHistory]]:
+    groups: dict[tuple[str, str], list[IndexedHistory]] = {}
+    for history in histories:
+        groups.setdefault((history.matrix, history.series), []).append(history)
+    yield from groups.values()
+
+
+def _views(
+    index: OpenIndex, group: Sequence[IndexedHistory], asked: Asked, runs: dict[int, IndexedRun], *, begins: str
+) -> Iterator[HistoryView]:
+    """The histories of one series."""
+    versions = index.versions(group[0].matrix, group[0].series)
+    shown = tuple(versions[-asked.last :]) if asked.last is not None else tuple(versions)
+    ids = [history.id for history in group]
+    some = None if len(shown) == len(versions) else shown
+    measured = index.measurements(ids, signals=asked.signals or None, versions=some, since=begins)
+    lives, drifts = index.lives(ids), index.drifts(ids)
+    for history in group:
+        own = tuple(one for one in measured if one.history == history.id)
+        there = {one.version for one in own}
+        yield HistoryView(
+            history=history,
+            versions=tuple(version for version in shown if version in there),
+            left_out=len(versions) - len(shown),
+            measured=own,
+            lives=tuple(one for one in lives if one.history == history.id),
+            drifts=tuple(one for one in drifts if one.history == history.id),
+            runs=runs,
+        )
+
+
+def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistory, Drift]]:
+    """What drifts now in the histories of a matrix. `say` is told why that is not known, if it is not."""
+
+    def ask(index: OpenIndex) -> list[tuple[IndexedHistory, Drift]]:
+        histories = {one.id: one for one in index.histories(matrix=matrix)}
+        return [(histories[one.history], one) for one in index.drifts(histories)]
+
+    try:
+        return with_index(out, ask, say=say)
+    except HarnessError as error:
+        say(f"whether anything drifts is not known: {error}")
+        return []
+
+
+def remember(out: Path, *, say: Say) -> None:
+    """Bring the index up to date at the end of a run. What keeps it from that is told, and changes nothing of the run:
+    the next call that reads the index makes up for it.
+    """
+    try:
+        with_index(out, lambda index: None, say=say)
+    except HarnessError as error:
+        say(f"the index does not have this run yet: {error}")

@@ -1,0 +1,147 @@
+"""What follows from all runs of a history together, kept in the index: lives of findings, and drifts."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness.index.lives import RunOfHistory, lives_of
+from harness.index.queries import OpenIndex
+from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
+from harness.judge.history.level_changes import log_of
+from harness.model import BAD, LEVELS, SIGNALS
+from harness.model.history import FindingLife, IndexedHistory, Measurement, SeenFinding
+
+
+def conclude(connection: sqlite3.Connection) -> None:
+    """Conclude again what new runs, or gone ones, may have changed."""
+    stale = [row[0] for row in connection.execute("SELECT id FROM histories WHERE stale")]
+    if not stale:
+        return
+    index = OpenIndex(connection)
+    orders: dict[tuple[str, str], dict[str, int]] = {}
+    for history in index.histories_by_id(stale):
+        place = history.matrix, history.series
+        if place not in orders:
+            orders[place] = {version: turn for turn, version in enumerate(index.versions(*place))}
+        _conclude(connection, index, history, orders[place])
+
+
+def _conclude(connection: sqlite3.Connection, index: OpenIndex, history: IndexedHistory, order: dict[str, int]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    measured, findings = index.measurements([history.id]), index.seen_findings(history.id)
+    connection.execute("DELETE FROM lives WHERE history = ?", (history.id,))
+    connection.execute("DELETE FROM drifts WHERE history = ?", (history.id,))
+    connection.executemany(
+        "INSERT INTO lives VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (_life_row(life) for life in _lives(history.id, index.run_ids(), measured, findings, order)),
+    )
+    versions = list(order)
+    for signal, found in _drifts(measured, order):
+        connection.execute(
+            "INSERT INTO drifts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (history.id, signal, versions[found.first], versions[found.last], *_drift_row(signal, found)),
+        )
+    connection.execute("UPDATE histories SET stale = 0 WHERE id = ?", (history.id,))
+    connection.execute("COMMIT")
+
+
+# ---------------------------------------------------------------- lives
+
+
+def _lives(
+    history: int,
+    runs: Sequence[int],
+    measured: Sequence[Measurement],
+    findings: Sequence[SeenFinding],
+    order: dict[str, int],
+) -> Iterable[FindingLife]:
+    cells: dict[int, list[Measurement]] = {}
+    for one in measured:
+        cells.setdefault(one.run_id, []).append(one)
+    told_by: dict[tuple[int, str], list[SeenFinding]] = {}
+    for finding in findings:
+        told_by.setdefault((finding.run, finding.signal), []).append(finding)
+    for signal in dict.fromkeys(one.signal for one in findings):
+        told = [
+            RunOfHistory(
+                run=run,
+                findings=tuple(told_by.get((run, signal), ())),
+                states={one.version: one.figures[signal].seen for one in cells[run] if signal in one.figures},
+            )
+            for run in runs
+            if run in cells
+        ]
+        yield from lives_of(told, history=history, order=order)
+
+
+def _life_row(life: FindingLife) -> tuple[Any, ...]:
+    ends = (None, None) if life.ends is None else (life.ends.run, life.ends.number)
+    begins = life.begins
+    return (
+        life.history, begins.signal, life.status, begins.run, begins.number, *ends, life.found, life.seen, life.closed
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- drifts
+
+
+def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[tuple[str, DriftFound]]:
+    usable = _launched_once(measured)
+    for signal in LEVELS:
+        known = [
+            (one, figure)
+            for one in usable
+            if (figure := one.figures.get(signal)) and figure.value is not None and figure.value > 0
+        ]
+        limit = next((figure.limit for _, figure in reversed(known) if figure.limit is not None), None)
+        if limit is None or limit <= 0:
+            continue
+        sign = -1 if SIGNALS[signal].falls else 1
+        points = [
+            LevelPoint(
+                run=one.run_id,
+                version=order[one.version],
+                log=sign * math.log(figure.value or 1.0),
+                launches=max(1, one.trials),
+            )
+            for one, figure in known
+        ]
+        found = drift_of(points, signal=signal, least=log_of(signal, limit))
+        if (
+            found is not None
+            and _amount(signal, found, [figure.value or 0.0 for _, figure in known]) > SIGNALS[signal].least
+        ):
+            yield signal, found
+
+
+def _launched_once(measured: Sequence[Measurement]) -> list[Measurement]:
+    """Return what says something of its own: no launches that a run took over from an earlier one, nothing bad in
+    another way, and of a version that was published again only the newest image.
+    """
+    newest = {one.version: one.digest for one in measured}
+    known: set[tuple[str, float | None]] = set()
+    found = []
+    for one in measured:
+        figure = one.figures.get("step_time") or one.figures.get("peak_memory")
+        launches = one.version, figure.value if figure else None
+        is_copy = bool(one.taken_over) or (one.taken_over is None and figure is not None and launches in known)
+        known.add(launches)
+        if not is_copy and one.digest == newest[one.version] and one.verdict not in BAD and one.is_known:
+            found.append(one)
+    return found
+
+
+def _amount(signal: str, found: DriftFound, values: Sequence[float]) -> float:
+    """Return how much the newest version has more than the oldest, in the signal's unit."""
+    last = values[-1]
+    return abs(last - last * math.exp((1 if SIGNALS[signal].falls else -1) * found.size))
+
+
+def _drift_row(signal: str, found: DriftFound) -> tuple[Any, ...]:
+    """The ratio of the last version to the first; for a signal that falls it is below one."""
+    sign = -1 if SIGNALS[signal].falls else 1
+    low, high = sorted(math.exp(sign * bound) for bound in found.interval)
+    return math.exp(sign * found.size), low, high, found.p, found.versions, found.runs

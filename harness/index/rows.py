@@ -1,0 +1,184 @@
+"""What the index keeps of one run, as rows. The run's directory may have been copied from anywhere: texts are cut, and
+what is no number, or no text of Unicode, is none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.model import CellVerdict, Plan, Where
+from harness.model.history import RunKind
+from harness.store import result_file
+from harness.store.plan_entries import plan_of, read_plan_file
+from harness.store.result_file import CellEntry, ResultFile
+from harness.store.saved_probes import FILE as PROBES
+from harness.store.saved_probes import read_entries
+
+MOST_LETTERS = 2000
+"""Of one text in the index."""
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRows:
+    """`history` is a place in `RunRows.histories`."""
+
+    history: int
+    row: Row
+    figures: tuple[Row, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRows:
+    """In the order of the columns of `schema.py`, without what the index adds. The first field of a finding is a place
+    in `histories`. `problem` is also the last field of `run`.
+    """
+
+    run: Row
+    problem: str = ""
+    histories: tuple[Row, ...] = ()
+    images: tuple[Row, ...] = ()
+    cells: tuple[CellRows, ...] = ()
+    findings: tuple[Row, ...] = ()
+    causes: tuple[Row, ...] = ()
+
+
+def _run(kind: RunKind, *, started: str, problem: str = "", **known: Any) -> Row:
+    names = ("duration_s", "verdict", "cells", "bad", "findings", "warnings")
+    defaults = {"duration_s": 0.0, "verdict": None, "cells": 0, "bad": 0, "findings": 0, "warnings": "[]"}
+    return (kind, started, *(({**defaults, **known})[name] for name in names), problem)
+
+
+def refused_rows(problem: str, *, began: str) -> RunRows:
+    """A run whose directory cannot be read."""
+    return RunRows(run=_run("sweep", started=began, problem=_text(problem)), problem=_text(problem))
+
+
+def probe_rows(folder: Path, *, began: str) -> RunRows:
+    """A directory that `harness probe` made: how many cells it looked into. Raises UsageError."""
+    entries = read_entries(folder / PROBES)
+    failed = sum(bool(one.problem) for one in entries)
+    warnings = [f"{failed} of {len(entries)} probes failed"] if failed else []
+    return RunRows(run=_run("probe", started=began, cells=len(entries), warnings=json.dumps(warnings)))
+
+
+def sweep_rows(folder: Path) -> RunRows:
+    """A run that came to its report. Raises UsageError."""
+    plan = plan_of(read_plan_file(folder), where=Where(file=str(folder / "plan.json"), line=1, key=""))
+    told = result_file.read(folder)
+    findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
+    cells = tuple(_cells(plan, told))
+    own = [one for one in findings if not one.consequence_of]
+    return RunRows(
+        run=_run(
+            "sweep",
+            started=_text(told.started) or folder.name,
+            duration_s=_number(told.duration_s),
+            verdict=told.verdict,
+            cells=len(cells),
+            bad=sum(cell.row[STATE] == "bad" for cell in cells),
+            findings=len(own),
+            warnings=json.dumps([_text(one) for one in told.warnings[:MOST_LETTERS]]),
+        ),
+        histories=tuple(_histories(plan)),
+        images=tuple(_images(plan)),
+        cells=cells,
+        findings=tuple(_findings(told)),
+        causes=tuple((json.dumps(one.findings), _text(one.sentence)) for one in told.causes if one.sentence),
+    )
+
+
+def _histories(plan: Plan) -> Iterator[Row]:
+    for block in plan.blocks:
+        lane, variant = block.lane, block.variant
+        params = json.dumps(dict(variant.params))
+        if len(params) > MOST_LETTERS:
+            raise UsageError(f"params of more than {MOST_LETTERS:,} letters")
+        names = (block.series.name, lane.host.name, lane.gpu, variant.scenario.name, params, str(lane), str(variant))
+        yield tuple(None if name is None else _text(name) for name in names)
+
+
+def _images(plan: Plan) -> Iterator[Row]:
+    for series in plan.matrix.series:
+        for place, image in enumerate(series.images):
+            yield _text(series.name), place, _text(image.version), image.version == series.baseline
+
+
+STATE = 3
+"""The place of `state` in the row of a cell."""
+
+
+def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
+    for number, block in enumerate(plan.blocks):
+        for cell in block.cells:
+            entry = told.cells.get(cell.id)
+            if entry is not None:
+                yield _cell(cell.image.version, entry, history=number)
+
+
+def _cell(version: str, entry: CellEntry, *, history: int) -> CellRows:
+    verdict = result_file.verdict_of(entry)
+    why = verdict.why if not entry.problem or entry.problem in verdict.why else f"{entry.problem}; {verdict.why}"
+    digest = None if entry.digest is None else _text(entry.digest)
+    row = (
+        _text(version), digest, verdict.verdict, verdict.state, _text(why), verdict.trials, verdict.failed,
+        entry.first_launch and _text(entry.first_launch), entry.taken_over, verdict.provisional,
+        verdict.layer and _text(verdict.layer),
+    )  # fmt: skip
+    return CellRows(history=history, row=row, figures=tuple(_figures(verdict)))
+
+
+def _figures(verdict: CellVerdict) -> Iterator[Row]:
+    """Each signal in its own unit. Memory, step time and peak memory are the figures that reports show."""
+    shown = _shown(verdict)
+    for name in dict.fromkeys((*verdict.signals, *shown)):
+        signal = verdict.signals.get(name)
+        seen = "none" if signal is None else signal.seen
+        value, ci = shown[name] if name in shown or signal is None else (signal.value, signal.ci)
+        if seen != "none" or value is not None:
+            low, high = (None, None) if ci is None else ci
+            limits = (None, None) if signal is None else (_number(signal.limit), _number(signal.visible))
+            yield _text(name), seen, _number(value), _number(low), _number(high), *limits
+
+
+def _shown(verdict: CellVerdict) -> dict[str, tuple[float | None, Sequence[float] | None]]:
+    (step_ms, step_ci), (peak_mib, peak_ci) = verdict.step_level, verdict.peak_level
+    found = {
+        "memory": (verdict.rate_kib_per_step, verdict.rate_ci),
+        "step_time": _scaled(step_ms, step_ci, 1e-3),
+        "peak_memory": _scaled(peak_mib, peak_ci, 1024.0),
+    }
+    return {name: (value, ci) for name, (value, ci) in found.items() if value is not None}
+
+
+def _scaled(
+    value: float | None, ci: Sequence[float] | None, factor: float
+) -> tuple[float | None, Sequence[float] | None]:
+    return (None if value is None else value * factor), None if ci is None else [bound * factor for bound in ci]
+
+
+def _findings(told: ResultFile) -> Iterator[Row]:
+    for one in told.findings:
+        effect = one.effect
+        low, high = (None, None) if effect is None or effect.ci is None else effect.ci
+        yield (
+            one.block, _text(one.metric), one.kind, one.before and _text(one.before), _text(one.after),
+            _text(one.verdict), None if effect is None else _number(effect.value), effect and _text(effect.unit),
+            _number(low), _number(high), _number(one.p), one.confirmed, _text(one.consequence_of),
+        )  # fmt: skip
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _text(value: str) -> str:
+    """A text that SQLite can hold, at most MOST_LETTERS long."""
+    return value[:MOST_LETTERS].encode(errors="replace").decode()

@@ -1,0 +1,183 @@
+"""Drift over many runs: a figure that becomes worse from version to version, too little to show in any one run.
+
+Figures of different runs cannot be compared: load, heat and hardware differ. Versions that ran side by side can be, and
+a version that is in every run (the baseline of a watch) joins the runs. With y the log of a figure,
+
+    y[run, version] = a[run] + b[version] + error,
+
+which least squares solve for the effects b of the versions. A drift is a straight line through the effects of the
+newest versions, in two tests that must both hold: one with the errors of the launches (exact where versions do not
+differ), one with the scatter of the versions about the line (honest where they differ in their own ways). A line must
+also fit better than one step, whose place `find_levels` names.
+
+The chance of a false drift is that of all looks together: with n versions, a look spends (F - 1) / (n (n - 1)) of it,
+which adds up to the whole over all n from F = FEWEST on (alpha spending; Lan and DeMets, Biometrika 70, 1983).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from harness.judge.history.level_changes import FAMILY_ALPHA, TOTAL_WEIGHT
+from harness.judge.intervals import CONFIDENCE
+from harness.model import Floats, Interval, signal_of
+
+FEWEST = 6
+"""Versions from which a line through them is no chance."""
+MOST = 40
+"""Newest versions that are looked at: older ones only join the runs."""
+MARGIN = 6.0
+"""How much better than a step a line must fit, in twice the log likelihood."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelPoint:
+    """A figure of one version in one run: `log`, of which more is worse, of `launches` launches. `version` is its
+    position in the series; `run` is any number of the run.
+    """
+
+    run: int
+    version: int
+    log: float
+    launches: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftFound:
+    """The versions from `first` to `last` (positions) become worse by `size` in all, a log; `p` is corrected."""
+
+    first: int
+    last: int
+    size: float
+    interval: Interval
+    p: float
+    versions: int
+    runs: int
+
+
+def drift_of(points: Sequence[LevelPoint], *, signal: str, least: float) -> DriftFound | None:
+    """Return the drift that lasts up to the newest version, the longest one if there are several; None without one.
+
+    It must be of `least` in all, a log. The chance of a false one is FAMILY_ALPHA for all signals of a history, at all
+    looks together.
+    """
+    joined = _joined(points)
+    every = sorted({point.version for point in joined})
+    count = len(every)
+    if count < FEWEST:
+        return None
+    table = _Table.of(joined, every)
+    starts = range(max(0, count - MOST), count - FEWEST + 1)
+    tried = len(starts) * count * (count - 1) / (FEWEST - 1)
+    alpha = FAMILY_ALPHA * signal_of(signal).weight / TOTAL_WEIGHT
+    effects = table.effects()
+    for start in starts:
+        if effects[start:].max() - effects[start:].min() < least / 2:
+            return None
+        line = table.line(start, effects[start:])
+        if line is not None and line.size >= least and line.p * tried < alpha:
+            return DriftFound(
+                first=every[start],
+                last=every[-1],
+                size=line.size,
+                interval=line.interval,
+                p=line.p * tried,
+                versions=count - start,
+                runs=len({point.run for point in joined if point.version >= every[start]}),
+            )
+    return None
+
+
+def _joined(points: Sequence[LevelPoint]) -> list[LevelPoint]:
+    """Return the points that are joined with the newest version by runs with two versions or more."""
+    by_run: dict[int, list[LevelPoint]] = {}
+    for point in points:
+        by_run.setdefault(point.run, []).append(point)
+    runs = [group for group in by_run.values() if len({point.version for point in group}) > 1]
+    reached = {max((point.version for group in runs for point in group), default=-1)}
+    kept: list[LevelPoint] = []
+    while near := [group for group in runs if any(point.version in reached for point in group)]:
+        runs = [group for group in runs if not any(point.version in reached for point in group)]
+        reached |= {point.version for group in near for point in group}
+        kept += [point for group in near for point in group]
+    return kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    size: float
+    interval: Interval
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """Figures as rows: `logs`, `weights` (square roots of launches), and indicator columns of runs and versions, each
+    of shape (points, …).
+    """
+
+    logs: Floats
+    weights: Floats
+    runs: Floats
+    versions: Floats
+
+    @classmethod
+    def of(cls, points: Sequence[LevelPoint], every: Sequence[int]) -> _Table:
+        numbers = sorted({point.run for point in points})
+        return cls(
+            logs=np.array([point.log for point in points]),
+            weights=np.sqrt([float(point.launches) for point in points]),
+            runs=np.array([[float(point.run == number) for number in numbers] for point in points]),
+            versions=np.array([[float(point.version == version) for version in every] for point in points]),
+        )
+
+    def _solved(self, columns: Floats) -> tuple[Floats, Floats, float, int]:
+        """Return the solution, its variances for errors of variance 1, the residual sum of squares, and its freedom."""
+        design = np.hstack([self.runs, columns]) * self.weights[:, None]
+        logs = self.logs * self.weights
+        inverse = np.linalg.pinv(design)
+        solution = inverse @ logs
+        rest = float(((logs - design @ solution) ** 2).sum())
+        freedom = len(logs) - int(np.linalg.matrix_rank(design))
+        return solution, (inverse**2).sum(axis=1), rest, freedom
+
+    def effects(self) -> Floats:
+        """Return the effects of the versions, less that of the oldest one."""
+        solution = self._solved(self.versions[:, 1:])[0]
+        return np.concatenate([[0.0], solution[self.runs.shape[1] :]])
+
+    def line(self, start: int, effects: Floats) -> _Line | None:
+        """Return the line through the versions from `start` on; None if it is no line, or falls. Versions before have
+        any effects.
+        """
+        count = len(effects)
+        turns = np.arange(count, dtype=float)
+        slope = float(np.polyfit(turns, effects, 1)[0])
+        rest = float(((effects - np.polyval(np.polyfit(turns, effects, 1), turns)) ** 2).sum())
+        if slope <= 0 or count * math.log(_step_rest(effects) / max(rest, 1e-18)) < MARGIN:
+            return None
+        by_versions = math.sqrt(max(rest, 1e-18) / (count - 2) / float(((turns - turns.mean()) ** 2).sum()))
+        tests = [(slope, by_versions, count - 2), *self._by_launches(start, turns)]
+        p = max(float(stdtr(freedom, -size / error)) for size, error, freedom in tests)
+        margin = max(float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error for _, error, freedom in tests)
+        length = count - 1
+        slope = tests[-1][0]  # by the launches, if they tell: each version counts by how well it is known
+        return _Line(size=slope * length, interval=((slope - margin) * length, (slope + margin) * length), p=p)
+
+    def _by_launches(self, start: int, turns: Floats) -> Iterator[tuple[float, float, int]]:
+        """Yield slope, error and freedom by the launches; nothing where no run is left to tell their noise."""
+        along = self.versions[:, start:] @ turns
+        solution, variances, rest, freedom = self._solved(np.column_stack([self.versions[:, :start], along]))
+        if freedom > 0 and rest > 1e-18:
+            yield float(solution[-1]), math.sqrt(rest / freedom * float(variances[-1])), freedom
+
+
+def _step_rest(effects: Floats) -> float:
+    """Return the least sum of squares that two levels leave."""
+    halves = ((effects[:place], effects[place:]) for place in range(1, len(effects)))
+    return min(float(((old - old.mean()) ** 2).sum() + ((new - new.mean()) ** 2).sum()) for old, new in halves) + 1e-18

@@ -1,0 +1,55 @@
+"""What `harness publish` makes pages of, and the pages. Nothing here is read before a page asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from harness.model.history import Drift, FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesNow:
+    """The state of one history now: its newest version that is known, and what the newest run said of it."""
+
+    history: IndexedHistory
+    newest: Measurement | None
+    versions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSource:
+    """The index as pages need it. `runs` are from old to new, by id; `histories` by id. `series_of` names the series
+    of each run, by its id. `views` gives the whole histories of a series, `now` the state of those of a matrix,
+    `cells` and `findings` those of a run (a finding with the id of its history).
+    """
+
+    runs: Mapping[int, IndexedRun]
+    series_of: Mapping[int, frozenset[str]]
+    histories: Mapping[int, IndexedHistory]
+    lives: tuple[FindingLife, ...]
+    drifts: tuple[Drift, ...]
+    views: Callable[[str, str], list[HistoryView]]
+    now: Callable[[str], list[SeriesNow]]
+    cells: Callable[[int], list[Measurement]]
+    findings: Callable[[int], list[tuple[int, SeenFinding]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SitePage:
+    """A file of the site. `name` is its path in it. `key` is a hash of all that it is made from: where it is the same,
+    the file is, too.
+    """
+
+    name: str
+    key: str
+    render: Callable[[], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """How many files were written and removed, of all files of the site."""
+
+    written: int
+    removed: int
+    files: int

@@ -1,0 +1,136 @@
+"""How much of the effect from A (0) to B (1) a hybrid has, from rounds in which it ran beside both.
+
+Figures are compared within a round only, because rounds differ by heat and clock. With y the difference of a hybrid's
+figure from the middle of A and B, and d that of B from A (of logs, where all figures are positive), its share is
+1/2 + mean(y) / mean(d). The variance of y is 3/2 of one launch's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from scipy import stats
+
+from harness.model import Effect, Floats, Interval
+from harness.model.narrowed import Hybrid, HybridState
+from harness.narrow.search.records import NarrowRules
+
+PART = 0.25
+"""The share of the effect from which a hybrid is bad: what has less does not hold a cause worth naming."""
+NONE_OR_ALL = 0.45
+"""Prior probability that a hybrid has none of the effect, and that it has all of it; else any share of GRID."""
+GRID: Floats = np.linspace(-0.5, 1.5, 81)
+LEVEL = 0.95
+LEAST_VARIANCE = 1e-12
+"""Of one launch: figures that do not vary at all are no infinite evidence."""
+
+
+class LevelRounds:
+    """`figures`: (round, hybrid, figure of one launch)."""
+
+    def __init__(
+        self, figures: Iterable[tuple[int, Hybrid, float]], *, a: Hybrid, b: Hybrid, rules: NarrowRules
+    ) -> None:
+        told = [each for each in figures if math.isfinite(each[2])]
+        self.is_log = all(figure > 0 for *_, figure in told)
+        rounds: dict[int, dict[Hybrid, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for number, hybrid, figure in told:
+            rounds[number][hybrid].append(math.log(figure) if self.is_log else figure)
+        means = ({one: float(np.mean(values)) for one, values in each.items()} for each in rounds.values())
+        self._rounds: Sequence[Mapping[Hybrid, float]] = [each for each in means if a in each and b in each]
+        self._a, self._b, self._rules = a, b, rules
+
+    @cached_property
+    def _steps(self) -> Floats:
+        return np.array([each[self._b] - each[self._a] for each in self._rounds])
+
+    def _from_middle(self, hybrid: Hybrid) -> Floats:
+        known = [each for each in self._rounds if hybrid in each]
+        return np.array([each[hybrid] - (each[self._a] + each[self._b]) / 2 for each in known])
+
+    @cached_property
+    def effect(self) -> tuple[float, float]:
+        """The step from A to B, and its standard error; of logs if `is_log`."""
+        size = float(self._steps.mean()) if len(self._steps) else 0.0
+        return size, self.spread[0] * math.sqrt(2 / len(self._steps)) if len(self._steps) else math.inf
+
+    def told(self) -> Effect:
+        """The step from A to B with its 95 % interval: a ratio, or a difference if a figure is not positive."""
+        size, error = self.effect
+        reach = float(stats.t.ppf((1 + LEVEL) / 2, self.spread[1])) * error
+        if not self.is_log:
+            return Effect(value=size, unit="", ci=(size - reach, size + reach))
+        return Effect(value=math.exp(size), unit="ratio", ci=(math.exp(size - reach), math.exp(size + reach)))
+
+    @cached_property
+    def spread(self) -> tuple[float, float]:
+        """The standard deviation of one launch, and its degrees of freedom: of all rounds and of what was known."""
+        known = self._rules.spread is not None and self._rules.freedom > 0
+        squares = (self._rules.spread or 0.0) ** 2 * self._rules.freedom if known else 0.0
+        freedom = float(self._rules.freedom) if known else 0.0
+        hybrids = {hybrid for each in self._rounds for hybrid in each} - {self._a, self._b}
+        for values, share in ((self._steps, 2.0), *((self._from_middle(each), 1.5) for each in hybrids)):
+            if len(values) > 1:
+                squares += float(((values - values.mean()) ** 2).sum()) / share
+                freedom += len(values) - 1
+        return (math.sqrt(max(squares / freedom, LEAST_VARIANCE)), freedom) if freedom else (math.inf, 1.0)
+
+    @property
+    def apart(self) -> bool:
+        """Whether A and B surely differ, in enough rounds."""
+        size, error = self.effect
+        if len(self._steps) < max(2, self._rules.least) or not math.isfinite(error):
+            return False
+        return bool(2 * stats.t.sf(abs(size) / error, self.spread[1]) <= self._rules.alpha)
+
+    def state(self, hybrid: Hybrid, *, least: int, sure: bool) -> HybridState | None:
+        """Whether a hybrid has a part of the effect; None if that is not settled."""
+        values = self._from_middle(hybrid)
+        if len(values) < least or not self.apart:
+            return None
+        bad = self._chance_of_part(values)
+        doubt = self._rules.alpha if sure else self._rules.doubt
+        return "bad" if bad >= 1 - doubt else "good" if bad <= doubt else None
+
+    def _chance_of_part(self, values: Floats) -> float:
+        size, error = self.effect
+        spread, freedom = self.spread
+        own = 1.5 * spread**2 / len(values)
+
+        def fits(shares: Floats) -> Floats:
+            scale = np.sqrt(own + ((shares - 0.5) * error) ** 2)
+            return np.asarray(stats.t.pdf((values.mean() - (shares - 0.5) * size) / scale, freedom) / scale)
+
+        none, everything = NONE_OR_ALL * fits(np.array([0.0, 1.0]))
+        between = (1 - 2 * NONE_OR_ALL) * fits(GRID) / len(GRID)
+        part = everything + between[GRID >= PART].sum()
+        whole = none + everything + between.sum()
+        return float(part / whole) if whole > 0 else 0.5
+
+    def share(self, hybrid: Hybrid) -> tuple[float, Interval] | None:
+        """The share of the effect, with its 95 % interval; None before it can be told."""
+        known = self._share(hybrid)
+        if known is None:
+            return None
+        share, deviation = known
+        reach = float(stats.t.ppf((1 + LEVEL) / 2, self.spread[1])) * deviation
+        return share, (share - reach, share + reach)
+
+    def falls_short(self, hybrid: Hybrid) -> bool:
+        """Whether it surely has less than the whole effect."""
+        known = self._share(hybrid)
+        return known is not None and bool(stats.t.sf((1 - known[0]) / known[1], self.spread[1]) <= self._rules.alpha)
+
+    def _share(self, hybrid: Hybrid) -> tuple[float, float] | None:
+        """The share and its standard error, by the delta method."""
+        values = self._from_middle(hybrid)
+        if hybrid in (self._a, self._b) or not len(values) or not self.apart:
+            return None
+        size, error = self.effect
+        share = 0.5 + float(values.mean()) / size
+        own = 1.5 * self.spread[0] ** 2 / len(values)
+        return share, math.sqrt(own + ((share - 0.5) * error) ** 2) / abs(size)

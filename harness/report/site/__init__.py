@@ -1,0 +1,1 @@
+"""The static site of `harness publish`: pages of the index that need no script and no network."""

@@ -1,0 +1,58 @@
+"""The files of the site: names from matrices, series and runs, whatever these are called."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from harness.model.history import IndexedRun
+
+_SIMPLE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}")
+
+
+def slug(name: str) -> str:
+    """Return a name for a file or folder, another one for each name: simple ones as they are, others with a hash."""
+    if _SIMPLE.fullmatch(name) and not name.endswith("."):
+        return name
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "x"
+    return f"{readable}-{digest([name])[:10]}"
+
+
+def digest(texts: Iterable[str]) -> str:
+    """Return a hash of texts."""
+    found = hashlib.sha256()
+    for text in texts:
+        found.update(f"{len(text)}:{text}".encode(errors="replace"))
+    return found.hexdigest()
+
+
+def matrix_page(matrix: str) -> str:
+    """Return `nightly/index.html`."""
+    return f"m-{slug(matrix)}/index.html"
+
+
+def series_page(matrix: str, series: str, part: int = 1) -> str:
+    """Return `m-nightly/series-app.html`."""
+    return f"m-{slug(matrix)}/series-{slug(series)}{f'~{part}' if part > 1 else ''}.html"
+
+
+def run_page(run: IndexedRun) -> str:
+    """Return `m-nightly/run-20260301T040000Z-0001.html`."""
+    return f"m-{slug(run.matrix)}/run-{slug(run.path.partition('/')[2].lower())}.html"
+
+
+def month_page(month: str) -> str:
+    """Return `runs-2026-03.html`; "" stands for an unknown month."""
+    return f"runs-{month if re.fullmatch(r'[0-9]{4}-[0-9]{2}', month) else 'undated'}.html"
+
+
+def year_page(year: str, part: int) -> str:
+    """Return `findings-2026.html`; "" stands for an unknown year."""
+    named = year if re.fullmatch(r"[0-9]{4}", year) else "undated"
+    return f"findings-{named}{f'~{part}' if part > 1 else ''}.html"
+
+
+def badge(matrix: str, series: str | None = None) -> str:
+    """Return `m-nightly/badge.svg`, or the badge of a series."""
+    return f"m-{slug(matrix)}/badge{'' if series is None else f'-of-{slug(series)}'}.svg"

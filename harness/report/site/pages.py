@@ -1,0 +1,289 @@
+"""The pages of the site. Each has a key of what it is made from, so that a new run touches its own pages only."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup
+
+from harness.model.history import FindingLife, IndexedRun
+from harness.model.site import SitePage, SiteSource
+from harness.report.charts import card as card_chart
+from harness.report.page.html_page import environment
+from harness.report.site import badges, events, names, rows
+from harness.report.text import lives, numbers
+from harness.report.text.clean import shortened
+from harness.report.text.signal_words import Tone
+from harness.report.text.words import SYMBOLS
+
+MOST_ROWS = 600
+"""Lines of histories on a page: so many, with long names, take less than 300 kB."""
+MOST_HISTORIES = 40
+MOST_MARKS = 240
+MOST_EVENTS = 120
+MOST_FINDINGS = 250
+MOST_RUNS = 40
+
+
+def pages(source: SiteSource, *, url: str = "") -> Iterator[SitePage]:
+    """Yield every file of the site. `url` is where it will be, for the links of the feed; "" keeps them relative."""
+    runs = list(source.runs.values())
+    by_matrix: dict[str, list[IndexedRun]] = {}
+    for run in runs:
+        by_matrix.setdefault(run.matrix, []).append(run)
+    maker = _Maker(source=source, by_matrix=by_matrix)
+    everything = _key(runs)
+    yield maker.page("index.html", everything, "site_index.html.j2", maker.front)
+    yield from maker.findings(everything)
+    yield SitePage(name="feed.xml", key=names.digest([everything, url]), render=lambda: events.feed(source, url=url))
+    yield from maker.months(runs)
+    for matrix, own in by_matrix.items():
+        yield from maker.matrix(matrix, own)
+    for run in runs:
+        yield maker.run(run)
+
+
+def _key(runs: Iterable[IndexedRun], *more: str) -> str:
+    return names.digest([_generator(), *more, *(f"{run.path} {run.stamp}" for run in runs)])
+
+
+@lru_cache(maxsize=1)
+def _generator() -> str:
+    """A hash of the templates and of this code: a newer harness makes all pages again."""
+    folder = files("harness.report")
+    sources = [*(folder / "site").iterdir(), *(folder / "templates").iterdir(), *(folder / "text").iterdir()]
+    named = sorted((one.name, one) for one in sources if one.is_file())
+    return names.digest(one.read_text(encoding="utf-8") for _, one in named)
+
+
+@lru_cache(maxsize=1)
+def _style() -> tuple[Markup, Markup]:
+    """Return the style of every page, and the policy that allows it and nothing else."""
+    folder = files("harness.report") / "templates"
+    style = "".join((folder / name).read_text(encoding="utf-8") for name in ("report.css", "site.css"))
+    known = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{known}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return Markup(style), Markup(policy)
+
+
+class _Maker:
+    def __init__(self, *, source: SiteSource, by_matrix: Mapping[str, Sequence[IndexedRun]]) -> None:
+        self._source, self._by_matrix = source, by_matrix
+        self._environment = environment()
+
+    def page(self, name: str, key: str, template: str, content: Any) -> SitePage:
+        """A page whose `content()` is made when it is rendered."""
+        return SitePage(name=name, key=key, render=lambda: self._render(name, template, content()))
+
+    def _render(self, name: str, template: str, content: Mapping[str, Any]) -> str:
+        style, policy = _style()
+        root = "../" * name.count("/")
+        made = self._environment.get_template(template).render(
+            style=style, policy=policy, root=root, card_chart=card_chart, symbols=SYMBOLS, here=name, **content
+        )
+        return str(made)
+
+    # ------------------------------------------------------------ all matrices
+
+    def front(self) -> Mapping[str, Any]:
+        runs = list(self._source.runs.values())
+        return {
+            "title": "Findings of all matrices",
+            "matrices": [self._summary(matrix, own) for matrix, own in self._by_matrix.items()],
+            "open": self._open(None),
+            "drifts": self._drifts(None),
+            "runs": [rows.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
+            "months": sorted({run.started[:7] for run in runs}, reverse=True)[:120],
+            "month_page": names.month_page,
+        }
+
+    def _summary(self, matrix: str, runs: Sequence[IndexedRun]) -> tuple[rows.Box, ...]:
+        text, tone = self._state_of(matrix)
+        newest = rows.run_row(runs[-1])
+        return (
+            rows.Box(text=rows.name(matrix), link=names.matrix_page(matrix)),
+            rows.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
+            rows.Box(text=numbers.count(len(runs), "run")),
+            newest[0],
+            newest[2],
+        )
+
+    def _state_of(self, matrix: str, series: str | None = None) -> tuple[str, Tone]:
+        """Return the state of a matrix or a series in a few words."""
+        own = {
+            one.id for one in self._source.histories.values() if one.matrix == matrix and series in (None, one.series)
+        }
+        open_ = [one for one in self._source.lives if one.status == "open" and one.history in own]
+        causes = [one for one in open_ if not one.begins.consequence_of]
+        drifts = [one for one in self._source.drifts if one.history in own]
+        told = [f"{len(causes)} open"] * bool(causes) + [numbers.count(len(drifts), "drift")] * bool(drifts)
+        if told:
+            return ", ".join(told), "bad"
+        return ("nothing open", "good") if own else ("nothing measured", "none")
+
+    def _open(self, matrix: str | None) -> list[tuple[str, str, str]]:
+        """Return the open findings: what, since when, and the page of the series; the newest first."""
+        chosen = [
+            one
+            for one in self._source.lives
+            if one.status == "open"
+            and not one.begins.consequence_of
+            and matrix in (None, self._source.histories[one.history].matrix)
+        ]
+        chosen.sort(key=lambda one: self._source.runs[one.found].started, reverse=True)
+        return [self._told(one) for one in chosen[:MOST_FINDINGS]]
+
+    def _told(self, one: FindingLife) -> tuple[str, str, str]:
+        history = self._source.histories[one.history]
+        text = shortened(f"{rows.place(history)}: {lives.life(one)}", most=500)
+        return text, lives.told(one, self._source.runs), names.series_page(history.matrix, history.series)
+
+    def _drifts(self, matrix: str | None) -> list[tuple[str, str]]:
+        chosen = [one for one in self._source.drifts if matrix in (None, self._source.histories[one.history].matrix)]
+        places = [self._source.histories[one.history] for one in chosen[:MOST_FINDINGS]]
+        return [
+            (shortened(events.drift_text(one, self._source), most=500), names.series_page(at.matrix, at.series))
+            for one, at in zip(chosen, places, strict=False)
+        ]
+
+    def findings(self, key: str) -> Iterator[SitePage]:
+        """Yield the findings that are open, and those that are closed by the year in which they were found."""
+        years: dict[str, list[FindingLife]] = {}
+        for one in self._source.lives:
+            if one.status != "open" and not one.begins.consequence_of:
+                years.setdefault(self._source.runs[one.found].started[:4], []).append(one)
+        parts = {
+            names.year_page(year, 1 + start // MOST_FINDINGS): found[start : start + MOST_FINDINGS]
+            for year, found in sorted(years.items())
+            for start in range(0, len(found), MOST_FINDINGS)
+        }
+
+        def front() -> Mapping[str, Any]:
+            return {
+                "title": "Findings",
+                "open": self._open(None),
+                "drifts": self._drifts(None),
+                "parts": list(parts),
+            }
+
+        yield self.page("findings.html", key, "site_findings.html.j2", front)
+        for name, found in parts.items():
+            closed = [self._told(one) for one in found]
+            own = names.digest([_generator(), *map(str, closed)])
+            content = {"title": "Findings that are closed", "closed": closed}
+            yield self.page(name, own, "site_closed.html.j2", functools.partial(dict[str, Any], content))
+
+    def months(self, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
+        """Yield the runs by month."""
+        by_month: dict[str, list[IndexedRun]] = {}
+        for run in runs:
+            by_month.setdefault(names.month_page(run.started[:7]), []).append(run)
+        for name, own in by_month.items():
+            month = name.removeprefix("runs-").removesuffix(".html")
+
+            def content(month: str = month, own: Sequence[IndexedRun] = own) -> Mapping[str, Any]:
+                shown = own[-MOST_ROWS:]
+                return {
+                    "title": f"Runs of {month}",
+                    "runs": [rows.run_row(run) for run in reversed(shown)],
+                    "older": len(own) - len(shown),
+                }
+
+            yield self.page(name, _key(own), "site_runs.html.j2", content)
+
+    # ------------------------------------------------------------ one matrix
+
+    def matrix(self, matrix: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
+        """Yield the pages of a matrix but those of its runs."""
+        series = sorted({one.series for one in self._source.histories.values() if one.matrix == matrix})
+
+        def content() -> Mapping[str, Any]:
+            lanes, table = rows.state_table(self._source.now(matrix), self._source)
+            return {
+                "title": rows.name(matrix),
+                "lanes": lanes,
+                "table": table,
+                "open": self._open(matrix),
+                "drifts": self._drifts(matrix),
+                "runs": [rows.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
+                "series": [(rows.name(each), names.series_page(matrix, each)) for each in series],
+            }
+
+        yield self.page(names.matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
+        yield self._badge(names.badge(matrix), matrix, None)
+        for each in series:
+            yield self._badge(names.badge(matrix, each), matrix, each)
+            own = [run for run in runs if each in self._source.series_of.get(run.id, frozenset())]
+            yield from self._series(matrix, each, own)
+
+    def _badge(self, name: str, matrix: str, series: str | None) -> SitePage:
+        text, tone = self._state_of(matrix, series)
+        label = rows.name(series or matrix)
+        key = names.digest([_generator(), label, text, tone])
+        return SitePage(name=name, key=key, render=lambda: badges.render(label, text, tone=tone))
+
+    def _series(self, matrix: str, series: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
+        """Yield the pages of a series: more than one if it has many histories."""
+        count = sum((one.matrix, one.series) == (matrix, series) for one in self._source.histories.values())
+        parts = range(1, 2 + (count - 1) // MOST_HISTORIES)
+        for part in parts:
+            key = _key(runs, f"part {part}")
+
+            def content(part: int = part) -> Mapping[str, Any]:
+                views = self._source.views(matrix, series)
+                some = views[(part - 1) * MOST_HISTORIES : part * MOST_HISTORIES]
+                most, marks = MOST_ROWS // len(some), min(40, MOST_MARKS // len(some))
+                found = list(events.of_lives((one for view in views for one in view.lives), self._source))
+                happened = events.newest_first([*found, *events.of_images(views, self._source, between=found)])
+                return {
+                    "title": rows.name(series),
+                    "matrix": (rows.name(matrix), names.matrix_page(matrix)),
+                    "histories": [rows.history_rows(view, self._source, most=most, marks=marks) for view in some],
+                    "events": [
+                        (lives.day(one.at), shortened(one.text, most=400), one.tone, names.run_page(one.run))
+                        for one in happened[:MOST_EVENTS]
+                    ],
+                    "more_events": max(0, len(happened) - MOST_EVENTS),
+                    "noise": rows.noise_rows(views)[:MOST_HISTORIES],
+                    "noise_titles": rows.noise_titles(),
+                    "parts": [names.series_page(matrix, series, each) for each in parts],
+                }
+
+            yield self.page(names.series_page(matrix, series, part), key, "site_series.html.j2", content)
+
+    def run(self, run: IndexedRun) -> SitePage:
+        """The page of a run."""
+
+        def content() -> Mapping[str, Any]:
+            cells = self._source.cells(run.id)
+            worst = ("bad", "unsure", "none", "good")
+            cells.sort(key=lambda one: worst.index(one.state))
+            found = [
+                (rows.place(self._source.histories[history]), one.number, shortened(lives.seen(one), most=300))
+                for history, one in self._source.findings(run.id)[:MOST_FINDINGS]
+            ]
+            return {
+                "title": f"{rows.name(run.matrix)}, {lives.minute(run.started)}",
+                "run": run,
+                "took": numbers.duration(run.duration_s),
+                "tone": rows.RUN_TONES.get(run.verdict or "", "unsure"),
+                "matrix": (rows.name(run.matrix), names.matrix_page(run.matrix)),
+                "sentences": [shortened(text, most=400) for text in run.sentences[:60]],
+                "warnings": [shortened(text, most=400) for text in (*run.warnings, run.problem)[:40] if text],
+                "findings": found,
+                "cells": [
+                    (rows.place(history), names.series_page(history.matrix, history.series), rows.name(one.version),
+                     one, shortened(one.why, most=160))
+                    for one in cells[: MOST_ROWS // 2]
+                    for history in [self._source.histories[one.history]]
+                ],
+                "more_cells": max(0, len(cells) - MOST_ROWS // 2),
+            }  # fmt: skip
+
+        return self.page(names.run_page(run), _key([run]), "site_run.html.j2", content)

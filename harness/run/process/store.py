@@ -1,0 +1,53 @@
+"""The virtual environments of this machine, or of a folder that it shares with others, as an ImageStore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.errors import ImageUnavailable
+from harness.model import Image, Install
+from harness.model.doctor import Room
+from harness.run.engine import Kept, Prepared, Say
+from harness.run.process import environments
+
+
+class EnvironmentStore:
+    """An ImageStore in the cache folder of `environ`. `host_in_words`: the kind of host, for messages."""
+
+    def __init__(self, *, environ: Mapping[str, str], host_in_words: str) -> None:
+        self._environ, self._host_in_words = environ, host_in_words
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        if not isinstance(image.source, Install):
+            raise ImageUnavailable(f"{image.where}: needs a container engine; this host is {self._host_in_words}")
+        return environments.prepare(image, image.source, environ=self._environ, say=say)
+
+    def at_hand(self, image: Image) -> bool:
+        return isinstance(image.source, Install) and environments.at_hand(image.source, environ=self._environ)
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        return self.prepare(image, say) if self.at_hand(image) else None
+
+    def holds(self, prepared: Prepared) -> bool:
+        return environments.is_complete(Path(prepared.reference))
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        return environments.size_bytes(Path(prepared.reference))
+
+    def kept(self) -> tuple[Kept, ...]:
+        return tuple(
+            Kept(reference=str(python), name=str(python.parents[1]), made=True, layers={str(python): size})
+            for python, size in environments.sizes(self._environ).items()
+        )
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        return environments.remove(Path(kept.reference), say=say)
+
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        return tuple(map(str, environments.remove_all(environ=self._environ, say=say)))
+
+    def room(self) -> Room:
+        """Return the file system where the environments are, or will be."""
+        usage = environments.disk_usage(self._environ)
+        return Room(free_bytes=usage.free, total_bytes=usage.total)

@@ -1,0 +1,158 @@
+"""The node of a host, shared by all engines that this process opened for it: one allocation, whoever asks first.
+
+Images may be prepared by one engine while another runs trials; both mean the same node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.errors import InfrastructureError
+from harness.model import Host, SlurmRequest
+from harness.run.engine import Say
+from harness.run.process import leftovers
+from harness.run.slurm import steps
+from harness.run.slurm.allocation import Allocation, allocate
+from harness.run.slurm.commands import asked
+from harness.run.waiting import BEAT_S, Beat
+
+LOOK = (
+    "uname -rm; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo;"
+    " sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1"
+)
+LOOK_S = 60.0
+LIMITS_MEMORY = re.compile(r"^ConstrainRAMSpace\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
+LEAST_LEFT_S = 30.0
+"""Seconds that an allocation must still have for another trial."""
+
+_HOLDS: dict[tuple[str, str, SlurmRequest], Hold] = {}
+_LOCK = threading.Lock()
+
+
+@dataclass(kw_only=True)
+class Hold:
+    """What is held of the cluster for one host. `facts`: the node, as it told when it was held first."""
+
+    host: str
+    place: str
+    request: SlurmRequest
+    environ: Mapping[str, str]
+    version: str = "slurm"
+    users: int = 0
+    allocation: Allocation | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    limits_memory: bool = False
+    """Whether Slurm limits the memory of steps."""
+    longest_s: float = 0.0
+    """The longest trial so far."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    lease: threading.Lock = field(default_factory=threading.Lock)
+    """One sweep of this process at a time; the queue keeps those of others away."""
+
+    def node(self, say: Say) -> Allocation:
+        """Return the allocation that is held, or wait for one. Raises InfrastructureError, and what `say` raises."""
+        with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
+            if self.allocation is None:
+                self._allocate(say)
+            assert self.allocation is not None
+            return self.allocation
+
+    def renewed(self, say: Say) -> Allocation:
+        """Return an allocation with time for a trial: a new one on the same node if this one is gone or ends soon."""
+        with waited_for(self.lock, lambda: say("waiting for a node of Slurm")):
+            old = self.allocation
+            needed_s = min(max(LEAST_LEFT_S, 2 * self.longest_s), self.request.time_s / 2)
+            why = "" if old is None else old.why_gone()
+            if not why and old is not None and old.until_s - time.monotonic() < needed_s:
+                why = "the allocation ends soon"
+            if old is not None and why:
+                old.close()
+                self.allocation = None
+                say(f"{why}; asking for node {old.node} again")
+                self._allocate(say, node=old.node)
+            elif old is None:
+                self._allocate(say)
+            assert self.allocation is not None
+            return self.allocation
+
+    def _allocate(self, say: Say, *, node: str | None = None) -> None:
+        found = allocate(self.request, place=self.place, environ=self.environ, say=say, node=node)
+        self.allocation = found
+        facts = _facts(found, self.request, version=self.version, place=self.place, say=say)
+        if self.facts and facts != self.facts:
+            different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
+            raise InfrastructureError(
+                f"{self.place}: node {found.node} is not what it was before ({different}); sweep again: trials on it"
+                " are kept apart from those before"
+            )
+        self.facts = facts
+        config = asked(["scontrol", "show", "config"], environ=self.environ, place=self.place)
+        self.limits_memory = LIMITS_MEMORY.search(config) is not None
+
+
+@contextlib.contextmanager
+def waited_for(lock: threading.Lock, beat: Beat) -> Iterator[None]:
+    """Hold the lock during the block; `beat` is called while another thread has it, and may raise."""
+    while not lock.acquire(timeout=BEAT_S):
+        beat()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _facts(allocation: Allocation, request: SlurmRequest, *, version: str, place: str, say: Say) -> dict[str, Any]:
+    say(f"asking node {allocation.node}")
+    lines = steps.printed(
+        allocation, ["sh", "-c", LOOK], name=leftovers.new_name(), limit_s=LOOK_S, place=place,
+        beat=lambda: say(f"asking node {allocation.node}"),
+    ).splitlines()  # fmt: skip
+    try:
+        machine, cpus, memory_kib, *cpu = lines
+        kernel, architecture = machine.split()
+        return {
+            "engine": f"{version}, container: {request.container}",
+            "name": allocation.node,
+            "exclusive": request.exclusive,
+            "cpu": cpu[0] if cpu else None,
+            "cpus": int(cpus),
+            "memory_bytes": int(memory_kib) << 10,
+            "kernel": kernel,
+            "architecture": architecture,
+        }
+    except ValueError as error:
+        raise InfrastructureError(
+            f"{place}: node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there"
+        ) from error
+
+
+def join(host: Host, *, environ: Mapping[str, str]) -> Hold:
+    """Return the hold of a host, for one more engine. Nothing is asked of the cluster yet."""
+    assert host.slurm is not None
+    key = (host.name, environ.get("SLURM_CONF", ""), host.slurm)
+    with _LOCK:
+        hold = _HOLDS.get(key)
+        if hold is None:
+            hold = Hold(host=host.name, place=str(host.where), request=host.slurm, environ=environ)
+            _HOLDS[key] = hold
+        hold.users += 1
+        return hold
+
+
+def leave(hold: Hold) -> None:
+    """Give the node back once no engine needs it any more."""
+    with _LOCK:
+        hold.users -= 1
+        if hold.users > 0:
+            return
+        for key in [key for key, each in _HOLDS.items() if each is hold]:
+            del _HOLDS[key]
+    allocation, hold.allocation = hold.allocation, None
+    if allocation is not None:
+        allocation.close()

@@ -1,0 +1,100 @@
+"""Runs on the node, in the trial's Python (3.6 to 3.13): takes the trial's files from its input and starts the agent.
+
+    python -c THIS_TEXT
+
+The first line of the input is a JSON object, followed by the files' content, one after the other, and then by what is
+meant for the agent: nothing of that is read here.
+
+    {"root": "/tmp/harness-trial-…" or null,     the folder to make; null: a new one, for containers that are fresh
+     "files": [["start.py", 1234, false], …],    path, bytes, whether any user may execute it
+     "environment": {"LANG": "C.UTF-8"},         what the agent gets; HOME and TMPDIR are the folder if `only`
+     "only": true,                               nothing else is in its environment
+     "data_limit_bytes": null or 123,            RLIMIT_DATA, where nothing else limits memory
+     "arguments": ["gpus"]}                      of start.py
+
+The folder is removed when the agent has ended, or when this process is asked to end.
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+
+def taken(size):
+    """Exactly so many bytes: what follows belongs to the agent."""
+    parts = []
+    while size:
+        part = os.read(0, min(size, 1 << 20))
+        if not part:
+            sys.exit("harness: the input ended before the trial's files did")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def header():
+    line = b""
+    while not line.endswith(b"\n"):
+        line += taken(1)
+    return json.loads(line.decode("utf-8"))
+
+
+def put(root, path, content, executable):
+    place = os.path.join(root, path)
+    if not os.path.isdir(os.path.dirname(place)):
+        os.makedirs(os.path.dirname(place), 0o755)
+    with open(place, "wb") as file:
+        file.write(content)
+    os.chmod(place, 0o755 if executable else 0o644)
+
+
+def environment(order, root):
+    wanted = dict(order["environment"])
+    if order["only"]:
+        return dict({"HOME": root, "TMPDIR": root}, **wanted)
+    return dict(os.environ, **wanted)
+
+
+def ended(number, frame):
+    sys.exit(128 + number)
+
+
+def main():
+    signal.signal(signal.SIGTERM, ended)
+    order = header()
+    contents = [taken(size) for _, size, _ in order["files"]]
+    if order["root"]:
+        root = order["root"]
+        os.mkdir(root, 0o700)
+    else:
+        root = tempfile.mkdtemp(prefix="harness-")
+    child = None
+    try:
+        for (path, _, executable), content in zip(order["files"], contents):
+            put(root, path, content, executable)
+        if order["data_limit_bytes"]:
+            resource.setrlimit(resource.RLIMIT_DATA, (order["data_limit_bytes"],) * 2)
+        child = subprocess.Popen(
+            [sys.executable, "-B", os.path.join(root, "start.py")] + order["arguments"],
+            cwd=root,
+            env=environment(order, root),
+            start_new_session=True,
+        )
+        code = child.wait()
+        return 128 - code if code < 0 else code
+    finally:
+        if child is not None:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except OSError:  # nothing of it is left
+                pass
+        shutil.rmtree(root, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""What killed runs left in the queue and on a node. The names say whose it is; nothing of a living owner is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.run.process import leftovers
+from harness.run.slurm import steps
+from harness.run.slurm.allocation import Allocation
+from harness.run.slurm.commands import asked, quietly
+
+LIMIT_S = 60.0
+
+
+def dead_jobs(*, environ: Mapping[str, str], place: object) -> dict[str, str]:
+    """Return the jobs of this user whose harness is gone: names by id. Raises InfrastructureError.
+
+    One that ran on another machine is unknown, and ends at its time limit.
+    """
+    command = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,SUSPENDED", "--format=%i|%j"]
+    listed = [line.partition("|") for line in asked(command, environ=environ, place=place).splitlines()]
+    return {job.strip(): name.strip() for job, _, name in listed if leftovers.is_dead(name.strip())}
+
+
+def remove_jobs(*, environ: Mapping[str, str], place: object) -> int:
+    """Cancel those jobs; return how many. Raises InfrastructureError."""
+    dead = dead_jobs(environ=environ, place=place)
+    if dead:
+        quietly(["scancel", "--quiet", *dead], environ=environ)
+    return len(dead)
+
+
+def remove_folders(allocation: Allocation, folder: str, *, place: object) -> int:
+    """Remove the trials' folders of dead owners from the node; return how many. Raises InfrastructureError."""
+
+    def on_node(*command: str) -> str:
+        return steps.printed(
+            allocation, command, name=leftovers.new_name(), limit_s=LIMIT_S, place=place, beat=lambda: None
+        )
+
+    listed = on_node("find", folder, "-maxdepth", "1", "-type", "d", "-user", on_node("id", "-u").strip(),
+                     "-name", f"{leftovers.PREFIX}*", "-printf", "%f\\n")  # fmt: skip
+    dead = [name for name in listed.splitlines() if leftovers.is_dead(name)]
+    if dead:
+        on_node("rm", "-rf", "--", *(f"{folder}/{name}" for name in dead))
+    return len(dead)

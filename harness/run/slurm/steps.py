@@ -1,0 +1,173 @@
+"""Steps of an allocation: a trial with its conversation, and short commands on the node."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from harness.errors import InfrastructureError
+from harness.run.engine import Exit, Payload
+from harness.run.process.engine import ProcessSession
+from harness.run.slurm.allocation import ENDS, Allocation
+from harness.run.slurm.commands import environment, explained, missing
+from harness.run.waiting import BEAT_S, Beat, run_command
+
+INSIDE = Path(__file__).with_name("inside.py")
+ENDS_S = 5.0
+"""Seconds that a step may need to end after its input has ended, and again after SIGTERM."""
+CUT_OFF = re.compile(
+    r"^slurmstepd\S*: error: \*\*\* (?:STEP|JOB) .*? CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))? \*\*\*", re.MULTILINE
+)
+CAUSES = {
+    "": "the step was cancelled (scancel)",
+    "TIME LIMIT": ENDS["TIMEOUT"],
+    "PREEMPTION": ENDS["PREEMPTED"],
+    "NODE FAILURE": ENDS["NODE_FAIL"],
+}
+OOM = re.compile(r"^slurmstepd\S*: error: Detected \d+ oom.kill event", re.MULTILINE)
+
+
+def command_of(allocation: Allocation, *, name: str, memory_bytes: int | None = None) -> list[str]:
+    """Return the srun that starts one task with all of the allocation's CPUs and GPUs.
+
+    No limit and no variable of this machine's shell goes along. `memory_bytes`: the step's limit; None: the
+    allocation's.
+    """
+    memory = "0" if memory_bytes is None else f"{max(1, memory_bytes >> 20)}M"
+    return [
+        "srun", f"--jobid={allocation.job}", f"--nodelist={allocation.node}", f"--job-name={name}", "--overlap",
+        "--exact", "--nodes=1", "--ntasks=1", f"--cpus-per-task={allocation.cpus}", f"--mem={memory}", "--mpi=none",
+        "--propagate=NONE", "--chdir=/", "--quiet",
+    ]  # fmt: skip
+
+
+def order(
+    payload: Payload,
+    *,
+    root: str | None,
+    environment: Mapping[str, str],
+    only: bool,
+    data_limit_bytes: int | None = None,
+    arguments: Sequence[str] = (),
+) -> bytes:
+    """Return what `inside.py` reads: its header and the content of the files. Raises InfrastructureError."""
+    files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
+    for path in files:
+        if os.path.normpath(path).startswith(("../", "/")):
+            raise InfrastructureError(f"{path}: leads out of the trial's folder; name `files:` in the script's folder")
+    header = {
+        "root": root,
+        "files": [[path, len(content), path in payload.executable] for path, content in files.items()],
+        "environment": dict(environment),
+        "only": only,
+        "data_limit_bytes": data_limit_bytes,
+        "arguments": list(arguments),
+    }
+    return b"".join([json.dumps(header).encode(), b"\n", *files.values()])
+
+
+def printed(
+    allocation: Allocation, command: Sequence[str], *, name: str, limit_s: float, place: object, beat: Beat
+) -> str:
+    """Run a command on the node and return what it prints. Raises InfrastructureError, and what `beat` raises."""
+    until_s = time.monotonic() + limit_s
+
+    def watched() -> None:
+        beat()
+        if time.monotonic() > until_s:
+            raise InfrastructureError(f"{place}: node {allocation.node} did not answer within {limit_s:.0f} s")
+
+    whole = [*command_of(allocation, name=name), *command]
+    try:
+        done = run_command(whole, environment=environment(allocation.environ), beat=watched)
+    except FileNotFoundError as error:
+        raise missing("srun", place=place) from error
+    if done.returncode != 0:
+        why = allocation.why_gone() or explained(done.stderr)
+        raise InfrastructureError(f"{place}: node {allocation.node}: {why}")
+    return done.stdout
+
+
+class StepSession(ProcessSession):
+    """A Session over srun. Its exit code is not believed: srun ends with 0 when its node is lost."""
+
+    def __init__(self, process: subprocess.Popen[bytes], allocation: Allocation) -> None:
+        super().__init__(process, None)
+        self._allocation = allocation
+        self._ended_by_us = False
+
+    def exit(self) -> Exit:
+        found = super().exit()
+        gone = self.cut_off() or self._allocation.why_gone()
+        if gone or found.exit_code is None:
+            silent = f"node {self._allocation.node} does not answer any more"
+            return replace(found, exit_code=None, error=gone or silent)
+        return replace(found, oom_killed=OOM.search(found.stderr_tail) is not None)
+
+    def cut_off(self) -> str:
+        """Return why Slurm ended the step from outside, in words; "" if it did not."""
+        found = CUT_OFF.search(self._stderr_tail.text())
+        if found is None or self._ended_by_us:
+            return ""
+        return CAUSES.get(found[1] or "", f"Slurm ended the step: {found[1]}")
+
+    def end(self) -> None:
+        """End the step: by the end of its input, else by SIGTERM, else by SIGKILL, after which Slurm cancels it."""
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._drained(seconds=ENDS_S):
+                break
+            self._ended_by_us = True
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+        self._process.wait()
+        self._drain_stderr()
+        for pipe in (self._stdout, self._stderr):
+            pipe.close()
+
+    def _drained(self, *, seconds: float) -> bool:
+        """Whether it ends in time. What it still prints is read, so that no full pipe keeps it waiting."""
+        until_s = time.monotonic() + seconds
+        while self._process.poll() is None and time.monotonic() < until_s:
+            if self.receive(BEAT_S / 10) is None:  # its output has ended, and it may need a moment more
+                time.sleep(BEAT_S / 10)
+        return self._process.poll() is not None
+
+
+@contextlib.contextmanager
+def started(allocation: Allocation, command: Sequence[str], *, first: bytes, place: object) -> Iterator[StepSession]:
+    """Yield the session of a step that has been sent `first`. On leaving, the step has ended.
+
+    Raises InfrastructureError if it cannot be started, or if Slurm ended it from outside: then the scenario died by a
+    signal of Slurm's, and not by a fault of its own.
+    """
+    try:
+        process = subprocess.Popen(
+            list(command),
+            env=environment(allocation.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise missing("srun", place=place) from error
+        raise InfrastructureError(f"{place}: srun cannot be started: {error.strerror}") from error
+    session = StepSession(process, allocation)
+    try:
+        session.send(first)
+        yield session
+    finally:
+        session.end()
+    if cut_off := session.cut_off():
+        raise InfrastructureError(f"{place}: node {allocation.node}: {cut_off}")

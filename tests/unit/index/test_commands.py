@@ -1,0 +1,172 @@
+"""`harness runs` and `harness history`: what a user reads, and what a program gets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cli import cli
+from harness.errors import UsageError
+from harness.flows.history import list_drifts, remember
+from harness.index import FILE
+from harness.index.schema import TABLES
+from tests.unit.index import made
+from tests.unit.report import build
+from tests.unit.report.test_hostile import HOSTILE
+
+DOCS = Path(__file__).parents[3] / "docs/history.md"
+
+
+def harness(out: Path, *arguments: str) -> Result:
+    done = CliRunner().invoke(cli, [*arguments, "--in", str(out)])
+    if done.exception and not isinstance(done.exception, UsageError | SystemExit):
+        raise done.exception
+    return done
+
+
+def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    made.write_run(tmp_path, 4, {"1.0": made.good()}, matrix="other")
+    assert [line.split()[:4] for line in harness(tmp_path, "runs", "--last", "2").stdout.splitlines()[1:]] == [
+        ["2026-03-03", "04:00", "nightly/20260303T040000Z-0003", "regression"],
+        ["2026-03-04", "04:00", "other/20260304T040000Z-0004", "ok"],
+    ]
+    told = json.loads(harness(tmp_path, "runs", "--json", "--matrix", "nightly", "--verdict", "ok").stdout)
+    assert [run["path"] for run in told] == ["nightly/20260301T040000Z-0001"]
+    assert harness(tmp_path, "runs", "--since", "1h").stdout == "no runs\n"
+    assert len(harness(tmp_path, "runs", "--csv").stdout.splitlines()) == 5
+
+
+def test_history_shows_images_days_and_the_life_of_findings(tmp_path: Path) -> None:
+    """The example of the documentation is what the program prints."""
+    made.three_days(tmp_path)
+    shown = harness(tmp_path, "history", "app").stdout
+    example = DOCS.read_text().split("```\n")[3]
+    assert shown == f"{example}\n"
+    days = harness(tmp_path, "history", "--days").stdout
+    assert [line.split()[:3] for line in days.splitlines()[2:8]] == [
+        [image, mark, verdict]
+        for image, mark, verdict in (
+            ("1.0", "✓", "flat"), ("1.1", "✓", "flat"), ("1.1", "✓", "flat"),
+            ("1.2", "✗", "leak"), ("1.2", "✗", "leak"), ("1.3", "✓", "flat"),
+        )
+    ]  # fmt: skip
+    assert "1.0 " not in harness(tmp_path, "history", "--last", "2").stdout
+
+
+def test_history_for_programs_has_every_measurement(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    (told,) = json.loads(harness(tmp_path, "history", "--json").stdout)
+    assert (told["series"], told["params"], told["images"]) == ("app", {"size": 8}, ["1.0", "1.1", "1.2", "1.3"])
+    assert [one["image"] for one in told["measured"]] == ["1.0", "1.1", "1.1", "1.2", "1.2", "1.3"]
+    (life,) = told["findings"]
+    assert (life["status"], life["begins"]["after"], life["ends"]["after"]) == ("fixed", "1.2", "1.3")
+    lines = list(csv.DictReader(io.StringIO(harness(tmp_path, "history", "--csv", "--signal", "memory").stdout)))
+    assert [line["memory.seen"] for line in lines] == ["good", "good", "good", "bad", "bad", "good"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("history", "ap"), "no series 'ap'; there are: app"),
+        (("history", "--matrix", "x"), "--matrix: no runs of 'x'; there are: nightly"),
+        (("history", "--host", "x"), "no history fits; hosts: local; variants: pop size=8"),
+        (("history", "--signal", "x"), "--signal: no signal 'x'"),
+        (("history", "--since", "x"), "--since: 'x' is not an age; write 12h, 30d or 8w"),
+        (("history", "--csv", "--json"), "--csv and --json: give one of them"),
+        (("history", "--all", "--last", "1"), "--all and --last: give one of them"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_one_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    made.three_days(tmp_path)
+    done = harness(tmp_path, *arguments)
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception).startswith(told)
+
+
+def test_without_runs_it_says_so(tmp_path: Path) -> None:
+    assert "no such folder" in str(harness(tmp_path / "none", "runs").exception)
+    assert harness(tmp_path, "runs").stdout == "no runs\n"
+    assert "no run has measured anything yet" in str(harness(tmp_path, "history").exception)
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if "/" not in text and "\0" not in text])
+def test_names_that_try_to_act_are_text(tmp_path: Path, text: str) -> None:
+    name = f"s{text}"
+    made.write_run(tmp_path, 1, {"1.0": made.good(), f"2{text}": made.bad()}, series=name, variant=build.variant(name))
+    for arguments in (("history",), ("history", "--days"), ("runs",)):
+        shown = harness(tmp_path, *arguments).stdout
+        assert all(line.isprintable() for line in shown.splitlines())
+    line = harness(tmp_path, "history", "--csv").stdout.splitlines()[1]
+    assert not line.startswith(("=", "+", "-", "@"))
+    json.loads(harness(tmp_path, "history", "--json").stdout)
+
+
+def test_an_index_that_cannot_be_kept_ends_no_sweep(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    (tmp_path / FILE).symlink_to("/dev/null")
+    said: list[str] = []
+    remember(tmp_path, say=said.append)
+    assert said[0].startswith("the index does not have this run yet: ")
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_every_table_and_column_is_documented() -> None:
+    """Who writes a query has only the page to go by."""
+    page = DOCS.read_text()
+    connection = sqlite3.connect(":memory:")
+    for table in TABLES:
+        connection.execute(table)
+    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| `{table}` |")]
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        assert [column for column in columns if f"`{column}`" not in line] == []
+
+
+def test_the_queries_of_the_page_run(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    harness(tmp_path, "runs")
+    connection = sqlite3.connect(tmp_path / FILE)
+    queries = DOCS.read_text().split("```sql\n")[1:]
+    assert len(queries) == 2
+    for text in queries:
+        connection.execute(text.split("```")[0]).fetchall()
+
+
+# ---------------------------------------------------------------- drift
+
+
+def test_a_slow_loss_over_the_runs_of_a_watch_is_told(tmp_path: Path) -> None:
+    """No run of it has a finding: each version is 1 % slower than the one before."""
+    for day in range(1, 13):
+        names = dict.fromkeys([0, day - 1, day])
+        scatter = [0.002 * ((7 * (day + number)) % 5 - 2) for number in names]
+        verdicts = {
+            f"1.{number}": made.good(0.0143 * 1.01**number * (1 + 0.1 * (day % 3)) * (1 + noise))
+            for number, noise in zip(names, scatter, strict=True)
+        }
+        made.write_run(tmp_path, day, verdicts)
+    shown = harness(tmp_path, "history", "app").stdout
+    assert "step time drifts from 1.0 to 1.12: +12" in shown
+    assert "over 13 versions in 12 runs" in shown
+    (told,) = json.loads(harness(tmp_path, "history", "--json").stdout)
+    (drift,) = told["drifts"]
+    assert (drift["signal"], drift["first"], drift["last"]) == ("step_time", "1.0", "1.12")
+    assert [(history.series, one.signal) for history, one in list_drifts(tmp_path, matrix="nightly", say=print)] == [
+        ("app", "step_time")
+    ]
+
+
+def test_runs_that_took_their_launches_over_do_not_count_twice(tmp_path: Path) -> None:
+    """A sweep of known images repeats figures that were measured once."""
+    for day in range(1, 13):
+        made.write_run(tmp_path, day, {f"1.{number}": made.good(0.0143 * 1.01**number) for number in (0, 1, 2)})
+    assert list_drifts(tmp_path, matrix="nightly", say=print) == []

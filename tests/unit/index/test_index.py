@@ -1,0 +1,303 @@
+"""The index: whatever happens to it, a user loses nothing that the runs hold, and is told in one line."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import InfrastructureError, UsageError
+from harness.index import FILE, OpenIndex, database, filling, with_index
+from harness.model.history import FindingLife
+from tests.unit.index import made
+
+
+def tables(out: Path) -> dict[str, list[Any]]:
+    """All that the index holds, without its own ids."""
+    joined = {
+        "runs": "SELECT path, kind, verdict, cells, bad, findings, problem FROM runs ORDER BY path",
+        "cells": "SELECT path, series, version, cells.verdict, state FROM cells JOIN runs ON run = runs.id"
+        " JOIN histories ON history = histories.id ORDER BY 1, 2, 3",
+        "figures": "SELECT path, version, signal, seen, value FROM figures JOIN cells ON cell = cells.id"
+        " JOIN runs ON run = runs.id ORDER BY 1, 2, 3",
+        "findings": "SELECT path, number, findings.kind, before, after, effect FROM findings JOIN runs ON run = runs.id"
+        " ORDER BY 1, 2",
+        "lives": "SELECT path, signal, status FROM lives JOIN runs ON begin_run = runs.id ORDER BY 1, 2",
+    }
+    with sqlite3.connect(out / FILE) as connection:
+        return {name: connection.execute(query).fetchall() for name, query in joined.items()}
+
+
+def lives(out: Path) -> list[FindingLife]:
+    return with_index(out, lambda index: index.lives([one.id for one in index.histories()]), say=quiet)
+
+
+def quiet(text: str) -> None:
+    raise AssertionError(f"nobody should be told: {text}")
+
+
+def paths(out: Path, said: list[str] | None = None) -> list[str]:
+    say = quiet if said is None else said.append
+    return with_index(out, lambda index: [run.path for run in index.runs()], say=say)
+
+
+def test_it_knows_each_run_with_its_verdicts_figures_and_findings(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    assert [path.rpartition("-")[2] for path in paths(tmp_path)] == ["0001", "0002", "0003"]
+    held = tables(tmp_path)
+    assert [row[2:6] for row in held["runs"]] == [("ok", 2, 0, 0), ("regression", 2, 1, 1), ("regression", 2, 1, 1)]
+    leak = [row for row in held["figures"] if row[1:3] == ("1.2", "memory")]
+    assert [(seen, value) for *_, seen, value in leak] == [("bad", 7.8), ("bad", 7.8)]
+    step = [row[4] for row in held["figures"] if row[1:3] == ("1.1", "step_time")]
+    assert step == [pytest.approx(14.3e-6), pytest.approx(15.0e-6)]
+
+
+def test_a_finding_is_open_from_one_run_to_the_run_that_fixed_it(tmp_path: Path) -> None:
+    third = made.three_days(tmp_path)[2]
+    (life,) = lives(tmp_path)
+    assert life.ends is not None
+    assert (life.status, life.begins.after, life.ends.after) == ("fixed", "1.2", "1.3")
+    shutil.rmtree(third)
+    (life,) = lives(tmp_path)
+    assert (life.status, life.ends) == ("open", None)
+
+
+def test_what_was_added_run_by_run_is_what_is_made_anew(tmp_path: Path) -> None:
+    """The runs are the truth: an index that knows more or less than they do would mislead for ever."""
+    for number in range(1, 4):
+        folder = tmp_path / "some"
+        shutil.rmtree(folder, ignore_errors=True)
+        made.three_days(folder)
+        for path in sorted(folder.glob("nightly/*"))[number:]:
+            shutil.rmtree(path)
+        shutil.copytree(folder / "nightly", tmp_path / "nightly", dirs_exist_ok=True)
+        paths(tmp_path)
+    grown = tables(tmp_path)
+    with_index(tmp_path, lambda index: None, say=lambda text: None, rebuild=True)
+    assert tables(tmp_path) == grown
+    assert len(grown["runs"]) == 3
+
+
+def test_a_run_whose_result_is_written_again_is_read_again(tmp_path: Path) -> None:
+    """`harness probe` and a resumed sweep write into a directory that is known already."""
+    made.write_run(tmp_path, 1, {"1.0": made.good()})
+    assert tables_after(tmp_path)["cells"][0][3] == "flat"
+    shutil.rmtree(tmp_path / "nightly")
+    made.write_run(tmp_path, 1, {"1.0": made.bad()})
+    assert tables_after(tmp_path)["cells"][0][3] == "leak"
+
+
+def tables_after(out: Path) -> dict[str, list[Any]]:
+    paths(out)
+    return tables(out)
+
+
+# ---------------------------------------------------------------- what happens to the file
+
+
+def test_a_damaged_index_is_made_anew_and_the_old_one_kept(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    (tmp_path / FILE).write_bytes(b"not a database at all" * 100)
+    said: list[str] = []
+    assert len(paths(tmp_path, said)) == 3
+    assert len(said) == 1
+    assert said[0].startswith(f"{tmp_path / FILE}: file is not a database; it is made anew")
+    assert (tmp_path / f"{FILE}.old").read_bytes().startswith(b"not a database")
+
+
+def test_an_index_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    paths(tmp_path)
+    whole = tables(tmp_path)
+    size = (tmp_path / FILE).stat().st_size
+    os.truncate(tmp_path / FILE, size // 2)
+    said: list[str] = []
+    assert len(paths(tmp_path, said)) == 3
+    assert tables(tmp_path) == whole
+    assert len(said) == 1
+
+
+def test_an_index_of_a_newer_harness_is_left_as_it_is(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    paths(tmp_path)
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(UsageError, match=r"index\.sqlite: of a newer harness \(format 99; this one knows 1\)"):
+        paths(tmp_path)
+    assert sqlite3.connect(tmp_path / FILE).execute("PRAGMA user_version").fetchone() == (99,)
+
+
+def test_triggers_of_a_copied_index_never_run(tmp_path: Path) -> None:
+    """Whoever gets a whole folder of runs gets its index, too."""
+    made.three_days(tmp_path)
+    paths(tmp_path)
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM runs; END")
+    said: list[str] = []
+    made.write_run(tmp_path, 4, {"1.3": made.good()})
+    assert len(paths(tmp_path, said)) == 4
+    assert "has other tables than the harness makes" in said[0]
+
+
+def test_a_locked_index_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.three_days(tmp_path)
+    paths(tmp_path)
+    made.write_run(tmp_path, 4, {"1.3": made.good()})
+    monkeypatch.setattr(database, "BUSY_S", 0.1)
+    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(InfrastructureError, match=r"index\.sqlite: another process has held it for 0 s; try again"):
+        paths(tmp_path)
+    other.execute("ROLLBACK")
+    assert len(paths(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("name", [FILE, f"{FILE}-wal"])
+def test_no_link_is_followed(tmp_path: Path, name: str) -> None:
+    made.three_days(tmp_path / "reports")
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / "reports" / name).symlink_to(target)
+    with pytest.raises(InfrastructureError, match="not a regular file; remove it"):
+        paths(tmp_path / "reports")
+    assert target.read_text() == "precious"
+
+
+def test_in_a_folder_of_somebody_else_it_is_made_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.three_days(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    said: list[str] = []
+    assert len(paths(tmp_path, said)) == 3
+    assert "in memory" in said[0]
+    assert not (tmp_path / FILE).exists()
+
+
+def _fill(out: Path) -> None:
+    with_index(out, lambda index: None, say=lambda text: None)
+
+
+def test_two_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    """A sweep ends while a watch does."""
+    for day in range(1, 21):
+        made.write_run(tmp_path, day, {"1.0": made.good(), f"1.{day}": made.good()})
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_fill, args=(tmp_path,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert len(tables(tmp_path)["runs"]) == len(tables(tmp_path)["cells"]) // 2 == 20
+
+
+def test_killed_in_the_middle_it_holds_whole_runs_and_goes_on(tmp_path: Path) -> None:
+    for day in range(1, 29):
+        made.write_run(tmp_path, day, {f"1.{number}": made.good() for number in range(day, day + 6)})
+    program = f"from tests.unit.index.test_index import _fill; _fill(__import__('pathlib').Path({str(tmp_path)!r}))"
+    with subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[3]) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not _has_runs(tmp_path, 3):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        cells = connection.execute("SELECT count(*) FROM cells GROUP BY run").fetchall()
+    assert cells
+    assert {count for (count,) in cells} == {6}
+    assert len(paths(tmp_path)) == 28
+    assert len(tables(tmp_path)["cells"]) == 28 * 6
+
+
+def _has_runs(out: Path, least: int) -> bool:
+    try:
+        with sqlite3.connect(f"file:{out / FILE}?mode=ro", uri=True) as connection:
+            return bool(connection.execute("SELECT count(*) FROM runs").fetchone()[0] >= least)
+    except sqlite3.Error:
+        return False
+
+
+# ---------------------------------------------------------------- runs that came from somebody else
+
+
+def _edited(path: Path, change: Any) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+HOSTILE = {
+    "garbage": lambda run: (run / "result.json").write_text("{"),
+    "nested": lambda run: (run / "result.json").write_text("[" * 100_000),
+    "pipe": lambda run: ((run / "result.json").unlink(), os.mkfifo(run / "result.json")),
+    "link": lambda run: ((run / "result.json").unlink(), (run / "result.json").symlink_to("/dev/zero")),
+    "no plan": lambda run: (run / "plan.json").unlink(),
+    "huge number": lambda run: _edited(
+        run / "result.json", lambda told: next(iter(told["cells"].values()))["verdict"].update(trials=10**40)
+    ),
+    "long params": lambda run: _edited(
+        run / "plan.json", lambda plan: plan["blocks"][0]["params"].update(size="x" * 5000)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_run_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Path, kind: str) -> None:
+    _, second, _ = made.three_days(tmp_path)
+    HOSTILE[kind](second)
+    said: list[str] = []
+    runs = with_index(tmp_path, OpenIndex.runs, say=said.append)
+    assert len(said) == 1
+    assert said[0].startswith("not in the index: nightly/20260302T040000Z-0002: ")
+    assert "\n" not in said[0]
+    assert [bool(run.problem) for run in runs] == [False, True, False]
+    assert len(tables(tmp_path)["cells"]) == 4
+    paths(tmp_path)  # it is told once
+
+
+def test_what_is_no_text_or_no_number_is_stored_as_one_that_is(tmp_path: Path) -> None:
+    run = made.write_run(tmp_path, 1, {"1.0": made.good()})
+
+    def spoil(told: Any) -> None:
+        verdict = next(iter(told["cells"].values()))["verdict"]
+        verdict.update(why="\ud800" + "x" * 9000, compared_step_ms=float("nan"))
+        verdict["signals"]["setup_time"]["value"] = float("inf")
+
+    _edited(run / "result.json", spoil)
+    paths(tmp_path)
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        (why,) = connection.execute("SELECT why FROM cells").fetchone()
+        figures = dict(connection.execute("SELECT signal, value FROM figures"))
+    assert (why[:2], len(why)) == ("?x", 2000)
+    assert (figures["step_time"], figures["setup_time"]) == (None, None)
+
+
+def test_a_folder_with_an_odd_name_is_no_run(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    (tmp_path / "nightly/20260301T040000Z-0001").rename(tmp_path / "nightly/2\udcff026\n")
+    assert len(paths(tmp_path)) == 2
+
+
+def test_a_probe_has_a_line_of_its_own(tmp_path: Path) -> None:
+    made.three_days(tmp_path)
+    probe = tmp_path / "nightly/20260304T040000Z-0004"
+    probe.mkdir()
+    (probe / "probes.json").write_text("[]")
+    runs = with_index(tmp_path, OpenIndex.runs, say=quiet)
+    assert [run.kind for run in runs] == ["sweep"] * 3 + ["probe"]
+
+
+def test_many_problems_are_not_told_one_by_one(tmp_path: Path) -> None:
+    for day in range(1, 9):
+        (made.write_run(tmp_path, day, {"1.0": made.good()}) / "result.json").write_text("")
+    said: list[str] = []
+    paths(tmp_path, said)
+    assert len(said) == filling.MOST_TOLD + 1

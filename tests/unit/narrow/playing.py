@@ -1,0 +1,80 @@
+"""Versions whose components are known, which answer a search."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from harness.model import BOTH_SIDES, Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed, Side
+from harness.narrow.search import ComponentSearch, NarrowRules, NextHybrids
+
+Groups = frozenset[str]
+RULES = NarrowRules()
+
+
+def group(name: str, *, mapped: bool = False, swaps: frozenset[Side] = BOTH_SIDES) -> ComponentGroup:
+    component = Component(kind="distribution", name=name, old="1.0", new="2.0", mapped=mapped)
+    return ComponentGroup(id=name, components=(component,), swaps=swaps)
+
+
+def groups(count: int) -> tuple[ComponentGroup, ...]:
+    return tuple(group(f"g{number}") for number in range(count))
+
+
+def holds(*causes: Collection[str]) -> Callable[[Groups], bool]:
+    """Bad is what holds all groups of a cause."""
+    return lambda from_b: any(frozenset(cause) <= from_b for cause in causes)
+
+
+@dataclass(kw_only=True)
+class MadeVersions:
+    """`is_bad` by the groups from B; `refuses` by the hybrid; a bad one fails at `rate`. `method`: whether swapping
+    makes a hybrid bad or good by itself.
+    """
+
+    groups: Sequence[ComponentGroup]
+    is_bad: Callable[[Groups], bool]
+    refuses: Callable[[Hybrid], bool] = lambda hybrid: False
+    method: Callable[[Hybrid], bool | None] = lambda hybrid: None
+    rate: float = 1.0
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
+    rules: NarrowRules = RULES
+    log: list[NextHybrids] = field(default_factory=list)
+    outcomes: list[HybridOutcome] = field(default_factory=list)
+
+    def launch(self, hybrid: Hybrid) -> HybridOutcome:
+        if not self._is_end(hybrid) and self.refuses(hybrid):
+            return HybridOutcome(hybrid=hybrid, state="unresolved", reason="no solution found", lasting=True)
+        by_method = None if self._is_end(hybrid) else self.method(hybrid)
+        bad = (self.is_bad(hybrid.from_b) if by_method is None else by_method) and self.rng.random() < self.rate
+        return HybridOutcome(hybrid=hybrid, state="bad" if bad else "good")
+
+    def _is_end(self, hybrid: Hybrid) -> bool:
+        return not hybrid.sham and len(hybrid.from_b) in (0, len(self.groups))
+
+    def narrowed(self) -> Narrowed:
+        """Launch what the search asks for until it is over."""
+        search = ComponentSearch(self.groups, self.rules)
+        while True:
+            decision = search.decide(self.outcomes)
+            self.log.append(decision)
+            if not decision.launch:
+                return search.conclude(self.outcomes, good="old", bad="new")
+            self.outcomes += [self.launch(each) for each in decision.launch]
+            assert len(self.outcomes) < 4000, "an endless search"
+
+
+@dataclass(kw_only=True)
+class MadeLevels(MadeVersions):
+    """`effect` by the groups from B, as a log of a step time; each launch is off by `spread`, each round by more."""
+
+    effect: Callable[[Groups], float]
+    spread: float
+    is_bad: Callable[[Groups], bool] = lambda from_b: False
+
+    def launch(self, hybrid: Hybrid) -> HybridOutcome:
+        number = len(self.log)
+        drift = random.Random(number).gauss(0, 0.2)
+        figure = 2.718281828 ** (self.effect(hybrid.from_b) + drift + self.rng.gauss(0, self.spread))
+        return HybridOutcome(hybrid=hybrid, state=None, figure=figure, round=number)

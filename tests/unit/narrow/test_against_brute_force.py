@@ -1,0 +1,91 @@
+"""Whatever the causes are and whatever cannot be made: each claim holds against all subsets of the groups."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.model import Culprit, Hybrid
+from harness.narrow.search import ComponentSearch
+from tests.unit.narrow.playing import Groups, MadeVersions, groups, holds
+
+COUNT = 10
+EVERYTHING = frozenset(f"g{each}" for each in range(COUNT))
+NAMES = st.sampled_from(sorted(EVERYTHING))
+CAUSES = st.lists(st.frozensets(NAMES, min_size=1, max_size=3), min_size=1, max_size=3)
+
+
+def refuser(share: float, seed: int):  # type: ignore[no-untyped-def]
+    """Refuse a share of all combinations, the same ones each time."""
+
+    def refuses(hybrid: Hybrid) -> bool:
+        text = f"{seed} {sorted(hybrid.from_b)} {sorted(hybrid.sham)}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") < share * 2**32
+
+    return refuses
+
+
+def minimal(causes: list[Groups]) -> list[Groups]:
+    return [one for one in causes if not any(other < one for other in causes)]
+
+
+def is_true(culprit: Culprit, causes: list[Groups]) -> bool:
+    """Whether what a culprit's kind says is so."""
+    is_bad = holds(*causes)
+    relevant = frozenset().union(*minimal(causes))
+    if not all(set(part) & relevant for part in culprit.parts):
+        return False
+    enough = is_bad(frozenset(culprit.groups))
+    needed = [not is_bad(EVERYTHING - set(part)) for part in culprit.parts]
+    if culprit.kind in ("culprit", "together"):
+        return enough and all(needed)
+    if culprit.kind == "needed":
+        return all(needed)
+    return enough if culprit.kind == "enough" else True
+
+
+@settings(max_examples=50, deadline=None)
+@given(causes=CAUSES, share=st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.6]), seed=st.integers(0, 1000))
+def test_no_claim_is_wrong(causes: list[Groups], share: float, seed: int) -> None:
+    made = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))
+    found = made.narrowed()
+    assert found.verdict in ("found", "undecided")
+    assert all(is_true(each, causes) for each in found.culprits), found.culprits
+
+
+@settings(max_examples=25, deadline=None)
+@given(causes=CAUSES)
+def test_everything_that_matters_is_named_or_left_open(causes: list[Groups]) -> None:
+    """With nothing refused, a cause is complete, and B without what is named is good unless the rest is left open."""
+    found = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes)).narrowed()
+    named = frozenset(group for each in found.culprits for group in each.groups)
+    assert found.culprits
+    assert any(cause <= named for cause in causes)
+    if not found.open:
+        assert not holds(*causes)(EVERYTHING - named)
+
+
+@settings(max_examples=12, deadline=None)
+@given(causes=CAUSES, share=st.sampled_from([0.0, 0.3]), seed=st.integers(0, 1000), cut=st.floats(0, 1))
+def test_a_search_that_goes_on_from_a_journal_ends_as_one_that_was_never_cut(
+    causes: list[Groups], share: float, seed: int, cut: float
+) -> None:
+    made = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))
+    whole = made.narrowed()
+    again = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))
+    again.outcomes = made.outcomes[: int(cut * len(made.outcomes))]
+    assert again.narrowed().culprits == whole.culprits
+
+
+@settings(max_examples=25, deadline=None)
+@given(causes=CAUSES, share=st.sampled_from([0.0, 0.3]), seed=st.integers(0, 1000))
+def test_every_decision_launches_something_new_or_again_until_the_end(
+    causes: list[Groups], share: float, seed: int
+) -> None:
+    made = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))
+    found = made.narrowed()
+    search = ComponentSearch(made.groups, made.rules)
+    assert search.decide(made.outcomes).kind == "done"
+    assert len(found.hybrids) <= made.rules.most_hybrids

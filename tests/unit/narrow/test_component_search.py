@@ -1,0 +1,198 @@
+"""The component is named in few hybrids, with its proof; what cannot be told is not told."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from harness.model import Hybrid, Narrowed
+from harness.narrow.search import ComponentSearch, NarrowRules
+from tests.unit.narrow.playing import MadeLevels, MadeVersions, group, groups, holds
+
+
+def named(found: Narrowed) -> list[tuple[str, tuple[tuple[str, ...], ...]]]:
+    return [(each.kind, each.parts) for each in found.culprits]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 32])
+def test_every_single_culprit_is_named_within_the_bound(count: int) -> None:
+    """ceil(log2 K) + 4 hybrids, the proof and the sham swaps among them."""
+    for place in range(count):
+        found = MadeVersions(groups=groups(count), is_bad=holds({f"g{place}"})).narrowed()
+        assert (found.verdict, found.open) == ("found", ())
+        assert named(found) == [("culprit", ((f"g{place}",),))]
+        assert len(found.hybrids) <= math.ceil(math.log2(count)) + 4
+
+
+def test_a_culprit_comes_with_its_four_cells() -> None:
+    found = MadeVersions(groups=groups(16), is_bad=holds({"g11"})).narrowed()
+    cells = [*found.culprits[0].proof, *found.shams]
+    assert [(cell.role, cell.result.state) for cell in cells] == [
+        ("A + c", "bad"), ("B - c", "good"), ("sham A", "good"), ("sham B", "bad"),
+    ]  # fmt: skip
+    assert all(cell.groups == ("g11",) and cell.result.launches >= 2 for cell in cells)
+    assert cells[2].result.hybrid == Hybrid(base="A", sham=frozenset({"g11"}))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pair_is_named_in_about_fourteen_hybrids_of_32_groups(seed: int) -> None:
+    pair = {f"g{each}" for each in random.Random(seed).sample(range(32), 2)}
+    found = MadeVersions(groups=groups(32), is_bad=holds(pair)).narrowed()
+    assert [(each.kind, set(each.groups)) for each in found.culprits] == [("together", pair)]
+    assert len(found.hybrids) <= 16
+
+
+def test_two_causes_are_both_named() -> None:
+    """A fix of the first one alone would change nothing."""
+    found = MadeVersions(groups=groups(16), is_bad=holds({"g3"}, {"g12"})).narrowed()
+    assert sorted(named(found)) == [("enough", (("g12",),)), ("enough", (("g3",),))]
+    assert found.open == ()
+
+
+def test_what_matters_only_beside_another_cause_is_not_accused_of_all() -> None:
+    """c and d together, or e: A with c is good and B without c is bad."""
+    found = MadeVersions(groups=groups(8), is_bad=holds({"g0", "g1"}, {"g6"})).narrowed()
+    assert {frozenset(each.groups) for each in found.culprits} == {frozenset({"g6"}), frozenset({"g0", "g1"})}
+    assert {each.kind for each in found.culprits} == {"enough"}
+
+
+# ---------------------------------------------------------------- the method
+
+
+def test_a_method_that_breaks_a_is_the_cause() -> None:
+    """Whatever is put into A, even its own, makes it bad: no hybrid proves anything."""
+    is_bad = holds({"g3"})
+    made = MadeVersions(groups=groups(8), is_bad=is_bad, method=lambda hybrid: hybrid.base == "A" or None)
+    found = made.narrowed()
+    assert found.verdict == "method"
+    assert [(cell.role, cell.result.state) for cell in found.shams] == [("sham A", "bad"), ("sham B", "bad")]
+
+
+def test_a_method_that_heals_b_is_the_cause() -> None:
+    """Whatever is put into B, even its own, makes it good: a cache that is made anew."""
+    is_bad = holds({"g3"})
+    made = MadeVersions(groups=groups(8), is_bad=is_bad, method=lambda hybrid: False if hybrid.base == "B" else None)
+    found = made.narrowed()
+    assert found.verdict == "method"
+    assert [(cell.role, cell.result.state) for cell in found.shams] == [("sham A", "good"), ("sham B", "good")]
+
+
+# ---------------------------------------------------------------- what cannot be made
+
+
+def test_unresolved_is_never_bad() -> None:
+    """No hybrid can be made: nobody is accused, and nobody is cleared."""
+    found = MadeVersions(groups=groups(8), is_bad=holds({"g3"}), refuses=lambda hybrid: True).narrowed()
+    assert [each.parts for each in found.culprits] == [(tuple(f"g{each}" for each in range(8)),)]
+    assert found.culprits[0].kind != "culprit" or len(found.culprits[0].groups) == 8
+
+
+def test_two_that_are_never_apart_are_one_of_them() -> None:
+    """The answer is a set that holds the culprit, not a guess."""
+    made = MadeVersions(
+        groups=groups(16),
+        is_bad=holds({"g5"}),
+        refuses=lambda hybrid: len(hybrid.from_b & {"g5", "g9"}) == 1,
+    )
+    assert named(made.narrowed()) == [("culprit", (("g5", "g9"),))]
+
+
+def test_what_needs_another_to_be_made_is_shown_beside_others() -> None:
+    """A with c alone cannot be made. Beside two sets that share nothing it is bad: c does it."""
+    made = MadeVersions(
+        groups=groups(16),
+        is_bad=holds({"g15"}),
+        refuses=lambda hybrid: hybrid.from_b == {"g15"},
+    )
+    (culprit,) = made.narrowed().culprits
+    assert (culprit.kind, culprit.groups) == ("culprit", ("g15",))
+    assert culprit.proof[0].beside
+
+
+def test_a_group_is_only_put_where_it_can_be() -> None:
+    """The newer cuDNN into the older image only; the operating system nowhere."""
+    several = (*groups(9), group("cudnn", swaps=frozenset({"A"})), group("rest", swaps=frozenset()))
+    for bad in ("g4", "cudnn", "rest"):
+        made = MadeVersions(groups=several, is_bad=holds({bad}))
+        found = made.narrowed()
+        assert [each.groups for each in found.culprits] == [(bad,)]
+        hybrids = [hybrid for decision in made.log for hybrid in decision.launch]
+        assert all((hybrid.base == "B") == ("rest" in hybrid.from_b) for hybrid in hybrids)
+        assert all("cudnn" in hybrid.from_b for hybrid in hybrids if hybrid.base == "B")
+        assert all(not hybrid.sham & {"rest"} for hybrid in hybrids)
+
+
+def test_hybrids_are_limited() -> None:
+    rules = NarrowRules(most_hybrids=5)
+    found = MadeVersions(groups=groups(64), is_bad=holds({"g40"}), rules=rules).narrowed()
+    assert len(found.hybrids) == 5
+    assert "g40" in found.culprits[0].groups
+
+
+def test_libraries_that_the_scenario_maps_come_first() -> None:
+    several = tuple(group(f"g{each}", mapped=each in (3, 40, 41, 59)) for each in range(64))
+    found = MadeVersions(groups=several, is_bad=holds({"g41"})).narrowed()
+    assert named(found) == [("culprit", (("g41",),))]
+    assert len(found.hybrids) < 10
+
+
+# ---------------------------------------------------------------- ends, and an early end
+
+
+def test_a_fault_that_does_not_come_again_accuses_nobody() -> None:
+    assert MadeVersions(groups=groups(8), is_bad=lambda from_b: False).narrowed().verdict == "not reproduced"
+    both = MadeVersions(groups=groups(8), is_bad=lambda from_b: True).narrowed()
+    assert (both.verdict, both.reason) == ("not reproduced", "A is bad as well")
+    assert MadeVersions(groups=(), is_bad=holds({"g1"})).narrowed().verdict == "not reproduced"
+
+
+def test_an_interrupted_search_accuses_no_innocent() -> None:
+    made = MadeVersions(groups=groups(16), is_bad=holds({"g7"}))
+    made.narrowed()
+    search = ComponentSearch(made.groups, made.rules)
+    for known in range(len(made.outcomes)):
+        found = search.conclude(made.outcomes[:known], good="old", bad="new")
+        assert found.verdict in ("interrupted", "not reproduced")
+        assert all("g7" in each.groups for each in found.culprits)
+
+
+# ---------------------------------------------------------------- noise
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_failure_in_half_of_the_launches_names_the_right_one(seed: int) -> None:
+    rng = random.Random(seed)
+    bad = f"g{rng.randrange(16)}"
+    found = MadeVersions(groups=groups(16), is_bad=holds({bad}), rate=0.5, rng=rng).narrowed()
+    assert named(found) == [("culprit", ((bad,),))]
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.05])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_slower_step_names_the_right_one(seed: int, spread: float) -> None:
+    rng = random.Random(seed)
+    bad = f"g{rng.randrange(16)}"
+    made = MadeLevels(groups=groups(16), effect=lambda from_b: 0.15 if bad in from_b else 0.0, spread=spread, rng=rng)
+    found = made.narrowed()
+    assert [each.groups for each in found.culprits] == [(bad,)]
+    assert found.effect is not None
+    assert found.effect.ci is not None
+    assert found.effect.ci[0] < math.exp(0.15) < found.effect.ci[1] or abs(found.effect.value - 1.16) < 0.05
+
+
+def test_a_group_that_explains_a_part_is_called_a_part() -> None:
+    """80 % of the step time comes of one, the rest of many."""
+    shares = {f"g{each}": 0.2 / 15 for each in range(16)} | {"g6": 0.8}
+    made = MadeLevels(groups=groups(16), effect=lambda from_b: 0.3 * sum(shares[each] for each in from_b), spread=0.005)
+    (culprit,) = made.narrowed().culprits
+    assert (culprit.groups, culprit.part_of_it) == (("g6",), True)
+    assert culprit.share == pytest.approx(0.8, abs=0.1)
+
+
+def test_two_halves_of_a_slowdown_are_both_named() -> None:
+    made = MadeLevels(groups=groups(16), effect=lambda from_b: 0.15 * len(from_b & {"g2", "g9"}), spread=0.01)
+    found = made.narrowed()
+    assert {each.groups for each in found.culprits} == {("g2",), ("g9",)}
+    assert all(each.part_of_it for each in found.culprits)

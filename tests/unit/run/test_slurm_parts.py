@@ -1,0 +1,122 @@
+"""The parts of the Slurm engine that need no cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfrastructureError
+from harness.model import SlurmRequest
+from harness.model.gpus import Gpu
+from harness.run.engine import Payload
+from harness.run.slurm import commands, steps
+from harness.run.slurm.allocation import options
+from harness.run.slurm.visible_gpus import ours
+
+CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
+
+
+@pytest.mark.parametrize(
+    ("found", "visible", "chosen"),
+    [
+        (CARDS, "2,3", CARDS[2:]),  # the cluster shows all cards, and names ours by the driver's numbers
+        (CARDS[2:], "0,1", CARDS[2:]),  # the cluster hides those of others, and numbers begin at 0 again
+        (CARDS, "GPU-1", CARDS[1:2]),
+        (CARDS, "", ()),
+        (CARDS, "NoDevFiles", ()),
+        ((), "", ()),
+    ],
+)
+def test_another_job_s_card_is_never_taken(found: tuple[Gpu, ...], visible: str, chosen: tuple[Gpu, ...]) -> None:
+    assert ours(found, visible, place="here") == chosen
+
+
+def test_a_card_that_the_driver_does_not_list_is_told() -> None:
+    with pytest.raises(InfrastructureError, match=r"here: Slurm gave the GPUs 7, and the driver lists .*RTX 3090"):
+        ours(CARDS, "7", place="here")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "salloc: error: invalid partition specified: x\nsalloc: error: Job submit/allocate failed: Invalid",
+            "no such p",
+        ),
+        ('squeue: error: Munge encode failed: Failed to access "/run/munge"', "munge does not run on this machine"),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", "slurmctld does not answer"),
+        ("", "it failed and said nothing"),
+    ],
+)
+def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) -> None:
+    line = commands.explained(said)
+    assert told in line
+    assert "\n" not in line
+    assert "salloc: error" not in line
+
+
+def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
+    """SLURM_MEM_PER_NODE of the job that the harness runs in would be an option of its own srun."""
+    around = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "10", "SALLOC_ACCOUNT": "a", "TOKEN": "secret"}
+    kept = commands.environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
+    assert kept == {"PATH": "/bin", "SALLOC_ACCOUNT": "a", "SLURM_CONF": "/etc/slurm.conf"}
+
+
+def test_what_is_selected_goes_to_salloc_and_always_a_time_limit() -> None:
+    asked = options(SlurmRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), time_s=90.0), node="n1")
+    assert {"--gres=gpu:1", "--mem=8G", "--time=1:30", "--nodelist=n1", "--exclusive"} <= set(asked)
+    assert "--mem=0" not in asked
+    shared = options(SlurmRequest(container="none", exclusive=False), node=None)
+    assert not {"--exclusive", "--mem=0"} & set(shared)
+
+
+# ---------------------------------------------------------------- inside
+
+
+def inside(given: bytes, *, then: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-I", "-c", steps.INSIDE.read_text()]
+    return subprocess.run(command, input=given + then, capture_output=True, check=False, timeout=30)
+
+
+def ordered(start: str, root: Path | None, **fields: object) -> bytes:
+    payload = Payload(job={"a": 1}, files={"start.py": start.encode(), "deep/er.txt": b"\0\n"}, executable=frozenset())
+    return steps.order(payload, root=root and str(root), environment={"TOLD": "ü"}, only=True, **fields)  # type: ignore[arg-type]
+
+
+def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_path: Path) -> None:
+    """The conversation begins in the same pipe, right behind the files."""
+    root = tmp_path / "trial"
+    start = (
+        "import json, os, sys\nprint(json.dumps([sorted(os.listdir('.')), dict(os.environ), sys.argv[1:],"
+        " open('deep/er.txt').read(), sys.stdin.read()]))"
+    )
+    done = inside(ordered(start, root, arguments=["gpus"]), then=b"an answer\n")
+    names, environment, arguments, text, rest = json.loads(done.stdout)
+    assert names == ["deep", "job.json", "start.py"]
+    assert {"HOME": str(root), "TMPDIR": str(root), "TOLD": "ü"}.items() <= environment.items()
+    assert "PATH" not in environment
+    assert (arguments, text, rest) == (["gpus"], "\0\n", "an answer\n")
+    assert not root.exists(), "the node keeps it for ever"
+
+
+def test_its_end_is_told_and_its_folder_goes_with_it(tmp_path: Path) -> None:
+    root = tmp_path / "trial"
+    assert inside(ordered("raise SystemExit(7)", root)).returncode == 7
+    assert inside(ordered("import os; os.kill(os.getpid(), 11)", root)).returncode == 128 + 11
+    assert not root.exists()
+
+
+def test_input_that_breaks_off_starts_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "trial"
+    done = inside(ordered("print('started')", root)[:-5])
+    assert (done.returncode, done.stdout, root.exists()) == (1, b"", False)
+    assert b"the input ended before the trial's files did" in done.stderr
+
+
+def test_no_file_leaves_the_trial_s_folder() -> None:
+    with pytest.raises(InfrastructureError, match="leads out of the trial's folder"):
+        steps.order(Payload(job={}, files={"a/../../b": b""}), root=None, environment={}, only=True)
