@@ -1,8 +1,8 @@
 """What the agent costs the scenario that it measures, as ratios within one run: `python benchmarks/agent_cost.py`.
 
-Its own time on a step of nothing, in a script and in an unmodified program, its share of a step of 1 ms, how much the measured process grows in 100,000 steps of
-nothing, and what it measures of steps of 0.3 to 10 µs beside a plain loop of them. The agent runs as it does in a
-container: two processes, all probes.
+Its own time on a step of nothing, in a script and in an unmodified program, its share of a step of 1 ms, how much the
+measured process grows in 100,000 steps of nothing, and what it measures of steps of 0.3 to 10 µs beside a plain loop of
+them. The agent runs as it does in a container: two processes, all probes.
 """
 
 import argparse

@@ -30,6 +30,7 @@ from harness.model.asked import (
     Source,
     Steps,
     StepsAre,
+    Stop,
     Trials,
     Variant,
     Where,
@@ -80,7 +81,7 @@ from harness.model.narrowed import (
     ProofRole,
     Side,
 )
-from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode, Skip
+from harness.model.planned import Block, Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.series import SeriesChange, SeriesVerdict
@@ -133,6 +134,7 @@ __all__ = [
     "Effect",
     "End",
     "Episode",
+    "Estimate",
     "Excluded",
     "Explanation",
     "Finding",
@@ -201,6 +203,7 @@ __all__ = [
     "Standing",
     "Steps",
     "StepsAre",
+    "Stop",
     "Trace",
     "TraceVerdict",
     "Trial",

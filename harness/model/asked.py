@@ -329,6 +329,18 @@ class Trials:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When a sweep ends before every result is as certain as it can be. `first_bad`: after the first finding that is
+    confirmed. `quick`: after one round and what confirms things that look bad. `time_s`: after this time; a launch that
+    goes on is not cut off.
+    """
+
+    first_bad: bool = False
+    quick: bool = False
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matrix:
     """A whole matrix file, checked. `exclude` are predicates: mappings from axis to value, with a `why`."""
 
@@ -340,3 +352,4 @@ class Matrix:
     include: tuple[Mapping[str, Any], ...] = ()
     exclude: tuple[Mapping[str, Any], ...] = ()
     trials: Trials = Trials()
+    stop: Stop = Stop()
