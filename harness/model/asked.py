@@ -86,7 +86,7 @@ class Series:
     baseline: str | None = None
 
 
-ContainerKind = Literal["none"]
+ContainerKind = Literal["none", "docker", "podman"]
 
 
 @dataclass(frozen=True, kw_only=True)
