@@ -40,6 +40,26 @@ class Pull:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Graft(Pull):
+    """An image of the engine (`reference`, its id) with parts of `other`, which is another one of it.
+
+    `remove`: files and folders that go before. `copy`: (place in `other`, place in the new image) of files and folders.
+    `libraries`: files of `other` that are copied into LIBRARIES under each name that they have beside them there;
+    `environment` is that of the new image, whole.
+    """
+
+    other: str
+    remove: tuple[str, ...] = ()
+    copy: tuple[tuple[str, str], ...] = ()
+    libraries: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+LIBRARIES = "/.harness-libraries"
+"""The folder of a Graft's libraries; LD_LIBRARY_PATH of its environment begins with it if there are any."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Build:
     """An image built from `context/Dockerfile` with build args."""
 
@@ -52,12 +72,13 @@ class Install:
     """Packages laid over `base` (container engines) or into a virtual environment of `python` (process engine).
 
     `packages` are requirement strings with the version filled in; `python` is a version such as "3.7" or None
-    for the interpreter that runs the harness.
+    for the interpreter that runs the harness. `exact`: nothing but these is installed, whatever they require.
     """
 
     base: str
     python: str | None
     packages: tuple[str, ...]
+    exact: bool = False
 
 
 Source = Pull | Build | Install
