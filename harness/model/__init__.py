@@ -7,10 +7,12 @@ An unknown value is None. This package imports no other part of the harness.
 """
 
 from harness.model.asked import (
+    LIBRARIES,
     MOST_TRIALS,
     Build,
     ContainerKind,
     Excluded,
+    Graft,
     Host,
     Image,
     Install,
@@ -21,6 +23,7 @@ from harness.model.asked import (
     MetricRule,
     Probe,
     ProbeName,
+    Program,
     Pull,
     Scalar,
     Scenario,
@@ -28,6 +31,8 @@ from harness.model.asked import (
     SlurmRequest,
     Source,
     Steps,
+    StepsAre,
+    Stop,
     Trials,
     Variant,
     Where,
@@ -78,7 +83,7 @@ from harness.model.narrowed import (
     ProofRole,
     Side,
 )
-from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode, Skip
+from harness.model.planned import Block, Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.series import SeriesChange, SeriesVerdict
@@ -106,6 +111,7 @@ __all__ = [
     "GROWTHS",
     "LARGEST",
     "LEVELS",
+    "LIBRARIES",
     "LIMITED",
     "METRIC_PREFIX",
     "MOST_TRIALS",
@@ -131,10 +137,12 @@ __all__ = [
     "Effect",
     "End",
     "Episode",
+    "Estimate",
     "Excluded",
     "Explanation",
     "Finding",
     "Floats",
+    "Graft",
     "Group",
     "Host",
     "HostCost",
@@ -172,6 +180,7 @@ __all__ = [
     "Probe",
     "ProbeName",
     "Probed",
+    "Program",
     "ProgressListener",
     "ProofCell",
     "ProofRole",
@@ -197,6 +206,8 @@ __all__ = [
     "Source",
     "Standing",
     "Steps",
+    "StepsAre",
+    "Stop",
     "Trace",
     "TraceVerdict",
     "Trial",

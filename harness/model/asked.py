@@ -40,6 +40,26 @@ class Pull:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Graft(Pull):
+    """An image of the engine (`reference`, its id) with parts of `other`, which is another one of it.
+
+    `remove`: files and folders that go before. `copy`: (place in `other`, place in the new image) of files and folders.
+    `libraries`: files of `other` that are copied into LIBRARIES under each name that they have beside them there;
+    `environment` is that of the new image, whole.
+    """
+
+    other: str
+    remove: tuple[str, ...] = ()
+    copy: tuple[tuple[str, str], ...] = ()
+    libraries: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+LIBRARIES = "/.harness-libraries"
+"""The folder of a Graft's libraries; LD_LIBRARY_PATH of its environment begins with it if there are any."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Build:
     """An image built from `context/Dockerfile` with build args."""
 
@@ -52,12 +72,13 @@ class Install:
     """Packages laid over `base` (container engines) or into a virtual environment of `python` (process engine).
 
     `packages` are requirement strings with the version filled in; `python` is a version such as "3.7" or None
-    for the interpreter that runs the harness.
+    for the interpreter that runs the harness. `exact`: nothing but these is installed, whatever they require.
     """
 
     base: str
     python: str | None
     packages: tuple[str, ...]
+    exact: bool = False
 
 
 Source = Pull | Build | Install
@@ -86,7 +107,7 @@ class Series:
     baseline: str | None = None
 
 
-ContainerKind = Literal["none"]
+ContainerKind = Literal["none", "docker", "podman"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,9 +251,26 @@ class Probe:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
+StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transformers"]
+"""What can be a program's steps, beside a named function."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
+
+    `steps_are` is a StepsAre, or a function as `module:name`.
+    """
+
+    path: Path | None = None
+    module: str | None = None
+    args: tuple[str, ...] = ()
+    steps_are: str = "auto"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A script with `setup(**params) -> step`, or a command. Exactly one of `script` and `command` is set.
+    """A script with `setup(**params) -> step`, a program, or a command. Exactly one of the three is set.
 
     `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
     output. `judge_exit`: only the command's exit code decides (0 good, 125 untested, else bad).
@@ -242,6 +280,7 @@ class Scenario:
     where: Where
     title: str = ""
     script: Path | None = None
+    program: Program | None = None
     command: tuple[str, ...] = ()
     step_pattern: str | None = None
     judge_exit: bool = False
@@ -260,6 +299,11 @@ class Scenario:
     cap_add: tuple[str, ...] = ()
     probes: tuple[Probe, ...] = ()
 
+    @property
+    def file(self) -> Path | None:
+        """The Python file that is started; None for a command, and for a program that is a module."""
+        return self.program.path if self.program else self.script
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
@@ -270,11 +314,18 @@ class Variant:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The scenario's command with `{name}` filled in for every param; empty for a script."""
-        filled = self.scenario.command
+        """The scenario's command with `{name}` filled in for every param; empty for a script or a program."""
+        return self._filled(self.scenario.command)
+
+    @property
+    def program_args(self) -> tuple[str, ...]:
+        """The program's arguments, filled in likewise; empty without a program."""
+        return self._filled(self.scenario.program.args if self.scenario.program else ())
+
+    def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         for name, value in self.params:
-            filled = tuple(part.replace(f"{{{name}}}", str(value)) for part in filled)
-        return filled
+            parts = tuple(part.replace(f"{{{name}}}", str(value)) for part in parts)
+        return parts
 
     def __str__(self) -> str:
         values = " ".join(f"{name}={value}" for name, value in self.params)
@@ -299,6 +350,18 @@ class Trials:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When a sweep ends before every result is as certain as it can be. `first_bad`: after the first finding that is
+    confirmed. `quick`: after one round and what confirms things that look bad. `time_s`: after this time; a launch that
+    goes on is not cut off.
+    """
+
+    first_bad: bool = False
+    quick: bool = False
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matrix:
     """A whole matrix file, checked. `exclude` are predicates: mappings from axis to value, with a `why`."""
 
@@ -310,3 +373,4 @@ class Matrix:
     include: tuple[Mapping[str, Any], ...] = ()
     exclude: tuple[Mapping[str, Any], ...] = ()
     trials: Trials = Trials()
+    stop: Stop = Stop()

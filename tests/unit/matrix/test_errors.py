@@ -88,6 +88,9 @@ SHAPE = [
         "probes: {lines: 3}",
         "21: scenarios.signal.probes.lines: a mapping is wanted, not 3; its keys: st",
     ),
+    ("trials: {", "stop: {until: bad}\ntrials: {", "26: stop.until: 'bad' is not allowed; allowed: 'first-bad'"),
+    ("trials: {", "stop: {time: soon}\ntrials: {", "26: stop.time: "),
+    ("trials: {", "stop: {quick: perhaps}\ntrials: {", "26: stop.quick: "),
     ("least: 3", "least: 0", "26: trials.least: 0 is too small; at least 1"),
     (GOOD, "version: 1\nseries: {}\nscenarios: {}\n", "2: series: is empty; at least one is wanted"),
     (GOOD, "- 1", "1: a mapping is wanted, not a list"),
@@ -148,7 +151,7 @@ MEANING = [
     (
         "script: signal.py",
         "command: [a]\n    script: signal.py",
-        "17: scenarios.signal: give exactly one of script and",
+        "17: scenarios.signal: give exactly one of script,",
     ),
     (
         "memory: 8GiB",
