@@ -269,9 +269,26 @@ class Probe:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
+StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transformers"]
+"""What can be a program's steps, beside a named function."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
+
+    `steps_are` is a StepsAre, or a function as `module:name`.
+    """
+
+    path: Path | None = None
+    module: str | None = None
+    args: tuple[str, ...] = ()
+    steps_are: str = "auto"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A script with `setup(**params) -> step`, or a command. Exactly one of `script` and `command` is set.
+    """A script with `setup(**params) -> step`, a program, or a command. Exactly one of the three is set.
 
     `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
     output. `judge_exit`: only the command's exit code decides (0 good, 125 untested, else bad).
@@ -281,6 +298,7 @@ class Scenario:
     where: Where
     title: str = ""
     script: Path | None = None
+    program: Program | None = None
     command: tuple[str, ...] = ()
     step_pattern: str | None = None
     judge_exit: bool = False
@@ -299,6 +317,11 @@ class Scenario:
     cap_add: tuple[str, ...] = ()
     probes: tuple[Probe, ...] = ()
 
+    @property
+    def file(self) -> Path | None:
+        """The Python file that is started; None for a command, and for a program that is a module."""
+        return self.program.path if self.program else self.script
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
@@ -309,11 +332,18 @@ class Variant:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The scenario's command with `{name}` filled in for every param; empty for a script."""
-        filled = self.scenario.command
+        """The scenario's command with `{name}` filled in for every param; empty for a script or a program."""
+        return self._filled(self.scenario.command)
+
+    @property
+    def program_args(self) -> tuple[str, ...]:
+        """The program's arguments, filled in likewise; empty without a program."""
+        return self._filled(self.scenario.program.args if self.scenario.program else ())
+
+    def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         for name, value in self.params:
-            filled = tuple(part.replace(f"{{{name}}}", str(value)) for part in filled)
-        return filled
+            parts = tuple(part.replace(f"{{{name}}}", str(value)) for part in parts)
+        return parts
 
     def __str__(self) -> str:
         values = " ".join(f"{name}={value}" for name, value in self.params)

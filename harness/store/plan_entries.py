@@ -21,6 +21,7 @@ from harness.model import (
     Limits,
     Matrix,
     Plan,
+    Program,
     Pull,
     Scalar,
     Scenario,
@@ -72,11 +73,19 @@ class HostFile(BaseModel):
         return None if self.container is None else SlurmRequest(container=self.container)
 
 
+class ProgramFile(BaseModel):
+    path: str | None = None
+    module: str | None = None
+    args: list[str] = []
+    steps_are: str = "auto"
+
+
 class ScenarioFile(BaseModel):
     name: str
     settings: dict[str, Any]
     title: str = ""
     script: str | None = None
+    program: ProgramFile | None = None
     command: list[str] = []
     step_pattern: str | None = None
     files: dict[str, str] = {}
@@ -169,10 +178,18 @@ def _scenario(file: ScenarioFile, where: Where) -> Scenario:
         where=where,
         title=file.title,
         script=Path(file.script) if file.script else None,
+        program=_program(file.program),
         command=tuple(file.command),
         step_pattern=file.step_pattern,
         **{**plain, "environment": tuple(asked.environment.items())},
     )
+
+
+def _program(file: ProgramFile | None) -> Program | None:
+    if file is None:
+        return None
+    path = Path(file.path) if file.path else None
+    return Program(path=path, module=file.module, args=tuple(file.args), steps_are=file.steps_are)
 
 
 def _series(file: SeriesFile, where: Where) -> Series:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness import private
-from harness.model import Block, Build, Host, Image, Plan, Pull, Scenario, Series, Source, Variant
+from harness.model import Block, Build, Host, Image, Plan, Program, Pull, Scenario, Series, Source, Variant
 
 SCHEMA = 1
 
@@ -89,6 +89,7 @@ def _scenario_json(scenario: Scenario) -> dict[str, Any]:
         "name": scenario.name,
         "title": scenario.title,
         "script": scenario.script.name if scenario.script else None,
+        "program": _program_json(scenario.program),
         "command": list(scenario.command),
         "step_pattern": scenario.step_pattern,
         "settings": {
@@ -104,6 +105,13 @@ def _scenario_json(scenario: Scenario) -> dict[str, Any]:
             "cap_add": list(scenario.cap_add),
         },
     }
+
+
+def _program_json(program: Program | None) -> dict[str, Any] | None:
+    if program is None:
+        return None
+    path = program.path.name if program.path else None
+    return {"path": path, "module": program.module, "args": list(program.args), "steps_are": program.steps_are}
 
 
 def _block_json(block: Block) -> dict[str, Any]:

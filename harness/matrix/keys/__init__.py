@@ -15,7 +15,7 @@ from harness.matrix import values
 from harness.matrix.fields import Duration, Engines, Gpus, Name, Scalar, Size, Text, Truth, Whole
 from harness.matrix.keys.base import Shape
 from harness.matrix.keys.probes import Largest, Probes
-from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry
+from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry, StepsFunction
 from harness.matrix.keys.series import (
     SERIES_KINDS,
     AnySeries,
@@ -47,6 +47,7 @@ __all__ = [
     "Probes",
     "Repository",
     "ScenarioEntry",
+    "StepsFunction",
     "TagRange",
 ]
 

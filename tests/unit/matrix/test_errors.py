@@ -174,7 +174,7 @@ MEANING = [
     (
         "script: signal.py",
         "command: [a]\n    script: signal.py",
-        "17: scenarios.signal: give exactly one of script and",
+        "17: scenarios.signal: give exactly one of script,",
     ),
     (
         "memory: 8GiB",
