@@ -7,10 +7,12 @@ An unknown value is None. This package imports no other part of the harness.
 """
 
 from harness.model.asked import (
+    LIBRARIES,
     MOST_TRIALS,
     Build,
     ContainerKind,
     Excluded,
+    Graft,
     Host,
     Image,
     Install,
@@ -21,6 +23,7 @@ from harness.model.asked import (
     MetricRule,
     Probe,
     ProbeName,
+    Program,
     Pull,
     Scalar,
     Scenario,
@@ -28,10 +31,12 @@ from harness.model.asked import (
     SlurmRequest,
     Source,
     Steps,
+    StepsAre,
     Stop,
     Trials,
     Variant,
     Where,
+    machine_name,
     written,
 )
 from harness.model.compared import Column, Comparison, Measured, Pair, Standing
@@ -107,6 +112,7 @@ __all__ = [
     "GROWTHS",
     "LARGEST",
     "LEVELS",
+    "LIBRARIES",
     "LIMITED",
     "METRIC_PREFIX",
     "MOST_TRIALS",
@@ -137,6 +143,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "Floats",
+    "Graft",
     "Group",
     "Host",
     "HostCost",
@@ -174,6 +181,7 @@ __all__ = [
     "Probe",
     "ProbeName",
     "Probed",
+    "Program",
     "ProgressListener",
     "ProofCell",
     "ProofRole",
@@ -199,6 +207,7 @@ __all__ = [
     "Source",
     "Standing",
     "Steps",
+    "StepsAre",
     "Stop",
     "Trace",
     "TraceVerdict",
@@ -207,6 +216,7 @@ __all__ = [
     "Variant",
     "VerdictName",
     "Where",
+    "machine_name",
     "signal_of",
     "written",
 ]
