@@ -1,8 +1,9 @@
-"""The entry point for start.py. Each of the two processes imports only its own part, which saves both a third of their
-start; it does so at once, before any of the scenario's files can be imported.
+"""The entry point for start.py. Each of the two processes imports only its own part, because a launch waits for both; it
+does so at once, before any of the scenario's files can be imported.
 """
 
 import json
+import os
 import sys
 
 
@@ -17,9 +18,12 @@ def main(root, arguments):
         sys.stdout.write(json.dumps(gpu.find().facts()) + "\n")
         return 0
     if arguments:
-        from . import scenario
+        from . import program, scenario
 
-        return scenario.main(root, [int(number) for number in arguments])
+        job, table, link = scenario.prepared(root, [int(number) for number in arguments])
+        if job.get("program"):
+            return program.Program(job, root, table, link).run()
+        return scenario.Scenario(job, os.path.join(root, job["script"]), table, link).run()
     from . import supervisor
 
     return supervisor.main(root)
