@@ -162,7 +162,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
 def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
     make = installed if narrowing.lane.host.in_environments else grafted
     return NarrowScheduler(
-        search=ComponentSearch(narrowing.coupling.groups, narrowing.rules),
+        search=ComponentSearch(narrowing.coupling.groups, narrowing.rules, needs=narrowing.coupling.pairs),
         like=replace(narrowing.question.a, lane=narrowing.lane),
         finding=narrowing.question.finding,
         image_of=functools.partial(make, narrowing.sides),
