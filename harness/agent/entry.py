@@ -1,5 +1,6 @@
-"""The entry point for start.py. Each of the two processes imports only its own part, because a launch waits for both; it
-does so at once, before any of the scenario's files can be imported.
+"""The entry point for start.py. Each of the two processes imports only its own part, because a launch waits for both.
+
+It does so at once, before any of the scenario's files can be imported.
 """
 
 import json
