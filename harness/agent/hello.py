@@ -25,7 +25,7 @@ def facts(patterns, environment, cgroup):
         "agent": VERSION,
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
-        "libc": _libc(),
+        "libc": libc(),
         "packages": packages(sys.path),
         "wheels": wheels(sys.path),
         "cpu": _cpu(),
@@ -40,7 +40,7 @@ def facts(patterns, environment, cgroup):
 
 def packages(places):
     """Return normalised name -> version of the packages, mostly from the names of their folders."""
-    return {name: version for name, version, _ in _installed(places)}
+    return {name: version for name, version, _ in installed(places)}
 
 
 def wheels(places):
@@ -50,7 +50,7 @@ def wheels(places):
     whatever its tag: NOTHING_COMPILED is then appended. About 15 us per package.
     """
     found = {}
-    for name, _, path in _installed(places):
+    for name, _, path in installed(places):
         tag = re.search(r"^Tag:\s*(\S+)", _read(os.path.join(path, "WHEEL")), re.MULTILINE)
         if tag:
             found[name] = tag.group(1) + (NOTHING_COMPILED if _is_hollow(tag.group(1), path) else "")
@@ -63,7 +63,7 @@ def _is_hollow(tag, path):
     return bool(record) and re.search(r"\.so[.,]", record) is None
 
 
-def _installed(places):
+def installed(places):
     """Yield normalised name, version and folder (or file) of each package; the first of several with one name."""
     seen = set()
     for place in places:
@@ -99,7 +99,7 @@ def _listed(place):
         return []  # a zip file, or an entry of sys.path that does not exist
 
 
-def _libc():
+def libc():
     """Return the C library and its version, from the library itself if it reports that; musl does not."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"

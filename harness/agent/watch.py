@@ -10,7 +10,7 @@ import time
 import traceback
 
 from . import census, child, monitor, samples, waiting, wire, wrapping
-from .probes import cgroup, files, libraries
+from .probes import cgroup, components, files, libraries
 
 PROGRESS_S = 1.0
 FLUSH_S = 10.0
@@ -33,6 +33,7 @@ class Watch(object):
         self.rows, self.stride = samples.shape(job["looks"][-1])
         self.child = None
         self.wrapper = wrapping.around(job, root)
+        self.components = components.asked(job)
         self.done = None
         self.gone = False
         self.notes = []
@@ -102,6 +103,7 @@ class Watch(object):
                 self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
         elif self.countdown.left(now) <= 0:
             self.overdue(now)
+        self.components.look()
         self._tell_progress(now)
         if self.asked_at is None:
             self.monitor.tick(now, self._sent)
@@ -188,6 +190,7 @@ class Watch(object):
     def ready(self, setup_s, first_step_s, probes):
         self.output.stepped()
         self.census.look()
+        self.components.look()
         self.outbox.send(
             "ready",
             setup_s=setup_s,
@@ -201,6 +204,7 @@ class Watch(object):
         """Send a look, after the samples that it covers; unless it is the last, wait for an answer."""
         look = dict(look, **self.monitor.look())
         self.census.look()
+        self.components.look()
         self._send_samples()
         self.outbox.send("look", step=step, look={name: wire.tidy(look[name]) for name in look}, last=last)
         if not last:
@@ -275,9 +279,9 @@ class Watch(object):
         return dict(self.output.fields(), not_finite={}, buffered="")
 
     def _send_files(self):
-        if self.wrapper is not None:
-            for name, text in self.wrapper.files().items():
-                self.file(name, text)
+        found = self.components.files() if self.wrapper is None else self.wrapper.files()
+        for name, text in found.items():
+            self.file(name, text)
 
     def file(self, name, text):
         """Send a result file of a wrapping probe."""

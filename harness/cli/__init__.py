@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "issue": ("evidence:issue", "write a bug report on a finding, ready to paste"),
     "repro": ("evidence:repro", "write a script that runs one cell again, without the harness"),
     "diff": ("evidence:diff", "show what changed between the last good and the first bad version"),
+    "narrow": ("narrow:narrow", "find the package, library or variable behind a finding"),
     "judge": ("judge:judge", "judge traces or histories from files"),
     "probe": ("probe:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
     "frontier": ("probe:frontier", "plot peak memory against throughput of a run's variants"),

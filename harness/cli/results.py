@@ -11,6 +11,7 @@ from dataclasses import replace
 import click
 
 from harness.cli.common import Terminal, say, to_stdout
+from harness.cli.so_far import SoFar
 from harness.flows.history import remember
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, sweep
@@ -26,6 +27,11 @@ from harness.store import RunDirectory, result_file
 
 def write_reports(result: RunResult, directory: RunDirectory) -> None:
     write_result(result, directory)
+    write_exports(result, directory)
+
+
+def write_exports(result: RunResult, directory: RunDirectory) -> None:
+    """Write what is made of the result, which stays as it is."""
     directory.write("summary.json", FORMATS["json"](result))
     directory.write("junit.xml", junit.render(result))
     directory.write("cells.csv", cells_csv.render(result))
@@ -42,6 +48,10 @@ def write_result(result: RunResult, directory: RunDirectory) -> None:
 def write_readable(result: RunResult, directory: RunDirectory) -> None:
     """Write the reports for people, which also contain the results of later probes."""
     directory.write("report.md", markdown.render(result))
+    write_page(result, directory)
+
+
+def write_page(result: RunResult, directory: RunDirectory) -> None:
     directory.write("report.html", FORMATS["html"](result))
 
 
@@ -71,7 +81,8 @@ def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> Non
 def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:
     """Sweep a plan with progress on stderr, and write all its reports."""
     with open_progress(sys.stderr, os.environ) as watching:
-        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
+        so_far = SoFar(progress=watching, write_page=write_page)
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
         result, directory = sweep(plan, options, context)
         write_reports(result, directory)
         remember(options.out, say=say)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, OUT, WIDE, to_stdout
+from harness.cli.common import FILE, OUT, WIDE, option, to_stdout
 from harness.cli.interrupt import stop_on_signals
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
-    from harness.model import Plan, RunResult, SearchMode, Trials
+    from harness.model import Explanation, RunResult, SearchMode, Stop, Trials
 
 
 @click.command()
@@ -43,14 +43,22 @@ if TYPE_CHECKING:
     "--seed", type=int, help="Random seed for the launch order. Every run prints its seed, so that it can be repeated."
 )
 @click.option("--decide", is_flag=True, help="Run only the cells that can settle an undecided cause.")
+@click.option(
+    "--until",
+    type=click.Choice(["first-bad", "end"]),
+    help="first-bad: stop after the first finding that is confirmed; end: go on to the end, whatever the matrix's "
+    "`stop` says.",
+)
+@click.option("--quick", is_flag=True, help="Stop after one round of every row and what confirms things that look bad.")
+@click.option("--time", "time", metavar="DURATION", help="Spend this time where it tells most (2h, 45m), then stop.")
 @click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")
 @OUT
 @WIDE
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
 def sweep(
     *, matrix: Path, dry_run: bool, only: tuple[str, ...], hosts: tuple[str, ...], series: tuple[str, ...],
-    trials: str | None, search: SearchMode, seed: int | None, decide: bool, fresh: bool, out: Path, wide: bool,
-    as_json: bool,
+    trials: str | None, search: SearchMode, seed: int | None, decide: bool, until: str | None, quick: bool,
+    time: str | None, fresh: bool, out: Path, wide: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run every image of MATRIX with every scenario, and find the first bad version.
 
@@ -61,21 +69,22 @@ def sweep(
       harness sweep matrix.yaml --dry-run
       harness sweep matrix.yaml --host new --only 'signal op=rfft'
       harness sweep matrix.yaml --search bisect
+      harness sweep matrix.yaml --until first-bad --time 2h
 
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 3 something could not run, 4 undecided, 130 interrupted.
     """
     from harness.cli.results import print_result, run_plan
     from harness.flows import deciding
-    from harness.flows.sweep import SweepOptions, plan_sweep
+    from harness.flows.sweep import SweepOptions, explained, plan_sweep
 
     options = SweepOptions(
         only=only, hosts=hosts, series=series, trials=_trials(trials),
-        search=search, seed=seed, decide=decide, fresh=fresh, out=out,
+        search=search, seed=seed, decide=decide, stop=_stop(until, quick=quick, time=time), fresh=fresh, out=out,
     )  # fmt: skip
     with stop_on_signals() as stopped:
         plan = plan_sweep(matrix, options, os.environ)
         if dry_run:
-            _print_plan(plan, as_json=as_json)
+            _print_plan(explained(plan, options), as_json=as_json)
             return
         if decide and (known := deciding.settled(plan, options)) is not None:
             _print_settled(known, as_json=as_json)
@@ -103,6 +112,19 @@ def _trials(text: str | None) -> Trials | None:
     return trials
 
 
+def _stop(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
+    """Return when to end early; None: when the matrix says."""
+    from harness.matrix.values import seconds
+    from harness.model import Stop
+
+    if until is None and not quick and time is None:
+        return None
+    if until == "end" and (quick or time is not None):
+        raise UsageError("--until end goes on to the end; leave out --quick and --time, or --until")
+    time_s = None if time is None else option("--time", seconds, time)
+    return Stop(first_bad=until == "first-bad", quick=quick, time_s=time_s)
+
+
 def _print_settled(result: RunResult, *, as_json: bool) -> None:
     """Print that nothing is left to decide; with `as_json` to stderr, because stdout is for the JSON."""
     from harness.cli.results import print_result
@@ -115,10 +137,8 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
         print_result(result, as_json=True)
 
 
-def _print_plan(plan: Plan, *, as_json: bool) -> None:
-    from harness.plan import explain
+def _print_plan(plan: Explanation, *, as_json: bool) -> None:
     from harness.report.terminal.plan import dry_run
 
-    explained = explain(plan)
     with to_stdout():
-        click.echo(json.dumps(asdict(explained), indent=1, default=str) if as_json else dry_run(explained))
+        click.echo(json.dumps(asdict(plan), indent=1, default=str) if as_json else dry_run(plan))

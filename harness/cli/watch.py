@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from harness.cli.common import FILE, OUT, option, to_stdout
+from harness.cli.common import FILE, OUT, option, say, to_stdout
 from harness.cli.interrupt import stop_on_signals
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def watch(
       harness watch matrix.yaml --once
       harness watch matrix.yaml --interval 6h
 
-    Exit status: 0 if nothing is new, else that of the sweep.
+    Exit status: 0 if nothing is new, else that of the sweep, or 1 if anything drifts over the versions.
     """
     from harness.flows import watch as watch_flow
     from harness.flows.parts.registries import open_registries
@@ -64,6 +64,7 @@ def watch(
             images=open_registries(os.environ, stopped),
             run=functools.partial(_sweep, out=out, as_json=as_json, stopped=stopped),
             tell=functools.partial(_tell, as_json=as_json),
+            drifts=functools.partial(_drifts, out=out, as_json=as_json),
             stopped=stopped,
         ).watch()
     sys.exit(code)
@@ -74,6 +75,21 @@ def _tell(seen: RegistryLook, *, as_json: bool) -> None:
 
     with to_stdout():
         click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))
+
+
+def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
+    from harness.flows.history import list_drifts
+    from harness.report.exports.history import drift_json
+    from harness.report.text import lives
+
+    found = list_drifts(out, matrix=matrix, say=say)
+    with to_stdout():
+        if as_json and found:
+            click.echo(json.dumps({"drifts": [drift_json(history, drift) for history, drift in found]}))
+        elif not as_json:
+            for history, drift in found:
+                click.echo(f"drift: {lives.place(history)}: {lives.drift(drift)}")
+    return bool(found)
 
 
 def _sweep(plan: Plan, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:

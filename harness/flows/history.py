@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import HarnessError, UsageError
 from harness.index import OpenIndex, with_index
 from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
-from harness.model.history import HistoryView, IndexedHistory, IndexedRun
+from harness.model.history import Drift, HistoryView, IndexedHistory, IndexedRun
 from harness.plan.cells import matches
 
 MOST_NAMED = 20
@@ -143,6 +143,20 @@ def _views(
             drifts=tuple(one for one in drifts if one.history == history.id),
             runs=runs,
         )
+
+
+def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistory, Drift]]:
+    """What drifts now in the histories of a matrix. `say` is told why that is not known, if it is not."""
+
+    def ask(index: OpenIndex) -> list[tuple[IndexedHistory, Drift]]:
+        histories = {one.id: one for one in index.histories(matrix=matrix)}
+        return [(histories[one.history], one) for one in index.drifts(histories)]
+
+    try:
+        return with_index(out, ask, say=say)
+    except HarnessError as error:
+        say(f"whether anything drifts is not known: {error}")
+        return []
 
 
 def remember(out: Path, *, say: Say) -> None:

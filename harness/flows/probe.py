@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, at_once, using_hosts
+from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
 from harness.probes import Unreadable, leaks, lines, ops, read_oom, search_largest
-from harness.run.engine import Engine, LaunchRequest, Prepared
-from harness.run.trial.conversation import run_trial
-from harness.run.trial.payload import pack
+from harness.run.engine import Engine, Prepared
 from harness.store import RunDirectory
 from harness.store.saved_probes import keep
 
-MOST_FILE_CHARACTERS = 64 << 20
 MOST_STEPS = 10**6
 """Of a command that is left to end by itself."""
 NO_OPS = (
     "no operation was told of at the traced steps; TensorFlow's eager mode tells of none in newer versions: trace a "
     "scenario in graph mode, or let trace_step() tell"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Looked:
-    """One launch with a probe of `steps` steps: how it ended, and the files that it left. Of a script that made all of
-    them no further step failed, but what the probe asks then. `left_out`: files that are too large.
-    """
-
-    trial: Trial
-    files: Mapping[str, str]
-    steps: int
-    is_script: bool
-    left_out: Sequence[str] = ()
-
-    @property
-    def problem(self) -> str:
-        if self.trial.ended_well:
-            most = f"left out: with it the files are larger than {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
-            return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
-        # The failure's own line is the last: of a traceback, and after notes of how the process went down.
-        told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
-        if self.is_script and self.trial.last_step == self.steps:
-            told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
-        if not self.is_script and self.trial.output_tail.strip():
-            told += f": {self.trial.output_tail.strip().splitlines()[-1]}"
-        return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
 
 
 def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequence[str]) -> tuple[list[Probed], Path]:
@@ -118,7 +87,7 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: I
     if host.engine is None or host.problem is not None:
         return replace(blank, problem=host.problem or "the host could not be opened")
     try:
-        looking = _Looking(
+        looking = Looking(
             engine=host.engine, cell=cell, context=context, prepared=_prepared(host.engine, cell, context, images)
         )
         with host.engine.lease(say, context.stopped.is_set):
@@ -151,95 +120,16 @@ def _prepared(engine: Engine, cell: Cell, context: RunContext, images: Images) -
     return found
 
 
-class _Files:
-    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS; of one that does not fit nothing is kept."""
-
-    def __init__(self) -> None:
-        self.left_out: list[str] = []
-        self._parts: dict[str, list[str]] = {}
-        self._room = MOST_FILE_CHARACTERS
-
-    def note(self, name: str, text: str) -> None:
-        if name in self.left_out:
-            return
-        self._room -= len(text)
-        if self._room >= 0:
-            self._parts.setdefault(name, []).append(text)
-        else:
-            self._room += len(text) + sum(map(len, self._parts.pop(name, ())))
-            self.left_out.append(name)
-
-    def whole(self) -> dict[str, str]:
-        return {name: "".join(parts) for name, parts in self._parts.items()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Looking:
-    """Launches of one cell. `aside`: what a second one beside the first is called where progress is told."""
-
-    engine: Engine
-    cell: Cell
-    context: RunContext
-    prepared: Prepared
-    aside: str = ""
-
-    @contextlib.contextmanager
-    def beside(self, name: str) -> Iterator[_Looking]:
-        """The same by a connection of its own, to launch in another thread. Raises InfrastructureError."""
-        engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=lambda text: None)
-        try:
-            yield replace(self, engine=engine, aside=f" ({name})")
-        finally:
-            engine.close()
-
-    def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
-        """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
-        files = _Files()
-        cell, progress = self.cell, self.context.progress
-        lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
-        progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
-        trial = run_trial(
-            self.engine,
-            LaunchRequest(
-                prepared=self.prepared,
-                scenario=variant.scenario,
-                payload=pack(variant, extras={"looks": [steps], "look_times_s": None, "probe": probe}),
-                gpus=cell.lane.gpus,
-                labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
-            ),
-            cell_id=cell.id,
-            number=1,
-            key="",
-            round=0,
-            decide=lambda trace: "go",
-            on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
-            cancelled=self.context.stopped.is_set,
-            on_file=files.note,
-        )
-        if trial.end == "interrupted":
-            raise Interrupted("interrupted")
-        looked = Looked(
-            trial=trial,
-            files=files.whole(),
-            left_out=files.left_out,
-            steps=steps,
-            is_script=variant.scenario.script is not None,
-        )
-        told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or trial.end}"
-        progress.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
-        return looked
-
-
 # ---------------------------------------------------------------- each probe
 
 
-def _plain(looking: _Looking, blank: Probed) -> tuple[Probed, Looked]:
+def _plain(looking: Looking, blank: Probed) -> tuple[Probed, Looked]:
     probe = blank.probe
     looked = looking.launch(blank.variant, steps=probe.steps, probe={"name": probe.name, **dict(probe.settings)})
     return replace(blank, problem=looked.problem, files=looked.files), looked
 
 
-def _ops(looking: _Looking, blank: Probed) -> Probed:
+def _ops(looking: Looking, blank: Probed) -> Probed:
     probed, looked = _plain(looking, blank)
     if "optrace.json" not in looked.files:
         return probed
@@ -247,7 +137,7 @@ def _ops(looking: _Looking, blank: Probed) -> Probed:
     return replace(probed, ops=found, problem=probed.problem or ("" if found else NO_OPS))
 
 
-def _lines(looking: _Looking, blank: Probed) -> Probed:
+def _lines(looking: Looking, blank: Probed) -> Probed:
     probed, looked = _plain(looking, blank)
     if "lines.json" not in looked.files:
         return probed
@@ -257,11 +147,11 @@ def _lines(looking: _Looking, blank: Probed) -> Probed:
     return replace(probed, functions=functions, problem=probed.problem or (uncalled if idle else ""))
 
 
-def _artifacts(looking: _Looking, blank: Probed) -> Probed:
+def _artifacts(looking: Looking, blank: Probed) -> Probed:
     return _plain(looking, blank)[0]
 
 
-def _leaks(looking: _Looking, blank: Probed) -> Probed:
+def _leaks(looking: Looking, blank: Probed) -> Probed:
     """The cell, and beside it the same with one step: what is in both is lost once. Valgrind keeps one processor busy
     and counts blocks, not seconds, so neither disturbs the other.
     """
@@ -290,7 +180,7 @@ def _leaks(looking: _Looking, blank: Probed) -> Probed:
     return replace(probed, leaks=found, errors=errors, problem=problem, files=files)
 
 
-def _leaks_of_command(looking: _Looking, blank: Probed) -> Probed:
+def _leaks_of_command(looking: Looking, blank: Probed) -> Probed:
     """A command is run once, to its end, which it finds by itself; what it loses in all is divided by its steps, of
     which one without `step_pattern` has one. One that failed has a report too, unless it was killed.
     """
@@ -306,7 +196,7 @@ def _leaks_of_command(looking: _Looking, blank: Probed) -> Probed:
     return replace(probed, leaks=found, errors=errors, problem=probed.problem or problem)
 
 
-def _largest(looking: _Looking, blank: Probed) -> Probed:
+def _largest(looking: Looking, blank: Probed) -> Probed:
     """Tries sizes in launches of their own, under the scenario's limit of memory; any other failure ends the search."""
     param = _param(blank.probe)
     sizes = [value for name, values in blank.variant.scenario.params if name == param for value in values]
@@ -333,7 +223,7 @@ def _largest(looking: _Looking, blank: Probed) -> Probed:
     return replace(blank, tries=told, problem="; ".join(problems))
 
 
-FINDERS: Mapping[str, Callable[[_Looking, Probed], Probed]] = {
+FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
     "optrace": _ops, "lines": _lines, "valgrind": _leaks, "artifacts": _artifacts, "largest": _largest,
 }  # fmt: skip
 

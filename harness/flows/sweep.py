@@ -9,17 +9,20 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from harness.assess import findings
+from harness.assess.estimate import estimate
+from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, using_hosts
 from harness.flows.parts.running import Running
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
-from harness.model import Lane, Matrix, Plan, RunResult, SearchMode, Trials
-from harness.plan import including, make_plan
+from harness.model import Explanation, Lane, Matrix, Plan, RunResult, SearchMode, Stop, Trials
+from harness.plan import explain, including, make_plan
 from harness.run.trial.payload import payload_hash
 from harness.schedule import oracle
 from harness.store import RunDirectory, inputs
@@ -37,6 +40,8 @@ class SweepOptions:
     search: SearchMode = "full"
     seed: int | None = None
     decide: bool = False
+    stop: Stop | None = None
+    """When to end early, instead of what the matrix says."""
     fresh: bool = False
     out: Path = Path("reports")
 
@@ -51,6 +56,7 @@ class SweepOptions:
             trials=self.trials,
             search=self.search,
             lanes=lanes,
+            stop=self.stop,
         )
 
 
@@ -58,6 +64,11 @@ def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) 
     """Read a matrix and plan its sweep. Touches nothing but the files that the matrix names and the package index."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
     return options.plan(load_matrix(matrix, environ=environ), seed=seed)
+
+
+def explained(plan: Plan, options: SweepOptions) -> Explanation:
+    """What a sweep would do, and what it will probably take if earlier runs tell. Starts nothing."""
+    return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan))
 
 
 def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:
@@ -82,15 +93,31 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
         )
         directory.write("plan.json", json.dumps(told, indent=1))
         directory.point_latest()
+        made = functools.partial(_result, plan=plan, began=began, clock=clock, opened=opened, directory=directory.path)
         running = Running(
-            plan=plan, hosts=opened, journal=directory, context=context, reuse=not options.fresh, only=only
-        )
+            plan=plan, hosts=opened, journal=directory, context=context, reuse=not options.fresh, only=only,
+            so_far=lambda blocks: context.so_far(lambda: made(blocks), directory),
+        )  # fmt: skip
         running.run()
-    judged = findings.find(running.judged())
+    result = made(running.judged())
+    return replace(result, verdict=oracle.run_verdict(result, interrupted=context.stopped.is_set())), directory
+
+
+def _result(
+    blocks: Sequence[JudgedBlock],
+    *,
+    plan: Plan,
+    began: datetime,
+    clock: float,
+    opened: Sequence[OpenHost],
+    directory: Path,
+) -> RunResult:
+    """What these blocks come to, while the run goes on; `clock`: when it began, by the monotonic clock."""
+    judged = findings.find(blocks)
     cells, found = tuple(cell for block in judged.blocks for cell in block.cells), judged.findings
-    result = RunResult(
+    return RunResult(
         matrix=plan.matrix.name,
-        verdict="ok",
+        verdict="running",
         started=began.isoformat(timespec="seconds"),
         duration_s=round(time.monotonic() - clock, 1),
         hosts=tuple(each.state for each in opened),
@@ -98,17 +125,18 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
         cells=cells,
         findings=found,
         attribution=attribute(plan, cells, found),
-        directory=directory.path,
+        directory=directory,
         warnings=tuple(warning for block in judged.blocks for warning in block.warnings),
         observations=findings.observations(judged.blocks),
     )
-    return replace(result, verdict=oracle.run_verdict(result, interrupted=context.stopped.is_set())), directory
 
 
 def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
     """The plan with the lanes that the hosts were found to have."""
     lanes = {each.host.name: each.lanes for each in opened if each.lanes}
-    return replace(options, trials=plan.trials, search=plan.search).plan(plan.matrix, seed=plan.seed, lanes=lanes)
+    return replace(options, trials=plan.trials, search=plan.search, stop=plan.stop).plan(
+        plan.matrix, seed=plan.seed, lanes=lanes
+    )
 
 
 def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:

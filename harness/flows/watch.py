@@ -39,7 +39,8 @@ class WatchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedMatrix:
-    """A matrix that is watched. `tell` gets what each look showed, before anything is run."""
+    """A matrix that is watched. `tell` gets what each look showed, before anything is run. `drifts` is asked after a
+    run: it tells what drifts over all runs of the matrix of that name, and answers whether anything does."""
 
     matrix: Path
     options: WatchOptions
@@ -47,6 +48,7 @@ class WatchedMatrix:
     images: ImageRegistry
     run: Run
     tell: Callable[[RegistryLook], None]
+    drifts: Callable[[str], bool]
     stopped: threading.Event
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
@@ -106,6 +108,8 @@ class WatchedMatrix:
         result = self._run(matrix, images, memory, seen)
         if result.verdict != "interrupted":
             remember(folder, _measured(memory, images, view, result, at=seen.at))
+            if self.drifts(folder.name) and result.verdict != "regression":
+                return EXIT_CODES["regression"]
         return result.exit_code
 
     def _load(self, listing: Listing) -> Matrix:
@@ -142,7 +146,8 @@ class WatchedMatrix:
 
 def limited(matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]) -> Matrix:
     """The matrix with just the series in which there is news, and of them the new images, the last good one, the last
-    known one and the baseline."""
+    known one and the baseline. Without a baseline the oldest good one takes its place: what is in every run joins the
+    runs, so that a drift shows (`judge/history/drift.py`)."""
     series = [
         replace(each, images=_limited(each, images, memory, news))
         for each in matrix.series
@@ -161,7 +166,7 @@ def _limited(
         if spot in images and spot not in news and (found := memory.of(spot)) and not found.gone
     }
     good = [spot for spot, found in known.items() if found.standing == "good"]
-    base = [spot for spot in spots if spot.version == series.baseline]
+    base = [spot for spot in spots if spot.version == series.baseline] or good[:1]
     chosen = {*news, *good[-1:], *list(known)[-1:], *base}
     return tuple(image for image, spot in zip(series.images, spots, strict=True) if spot in chosen)
 

@@ -83,6 +83,7 @@ def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: T
         include=read_include(file, found, context),
         exclude=read_exclude(file, series, hosts, scenarios, context),
         trials=model.Trials(least=file.trials.least, most=file.trials.most),
+        stop=model.Stop(first_bad=file.stop.until is not None, quick=file.stop.quick, time_s=file.stop.time),
     )
 
 

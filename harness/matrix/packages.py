@@ -25,6 +25,13 @@ TOO_LONG = re.compile(r"\d{100}")
 RUNNING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
+def check_python(version: str | None) -> str:
+    """Return what is wrong with the version of an interpreter; "" if nothing is."""
+    if version is None or PYTHON.fullmatch(version):
+        return ""
+    return f"{shown(version)} is no version of Python 3, such as 3.11"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PackageReader:
     """Reads series of packages. With `check_versions=False` the index is queried for ranges only."""
@@ -50,8 +57,8 @@ class PackageReader:
     def _sound(self, entry: keys.Installed, key: KeyPath) -> bool:
         """Return whether the requirements and `python` are valid."""
         problems = []
-        if entry.python is not None and not PYTHON.fullmatch(entry.python):
-            problems.append(((*key, "python"), f"{shown(entry.python)} is no version of Python 3, such as 3.11"))
+        if problem := check_python(entry.python):
+            problems.append(((*key, "python"), problem))
         for position, item in enumerate(entry.install):
             try:
                 Requirement(item.replace(VERSION, "1.0"))

@@ -12,6 +12,7 @@ from packaging.version import Version
 from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context, Entry
+from harness.matrix.locks import LockReader
 from harness.matrix.packages import PackageReader
 from harness.matrix.problems import KeyPath, listed, shown, unknown
 from harness.matrix.tags import TagReader
@@ -30,6 +31,7 @@ def read_series(
         keys.Listed: lambda entry, key: _listed(entry, key, context),
         keys.Built: lambda entry, key: _built(entry, key, context),
         keys.Installed: packages.read,
+        keys.Locks: LockReader(context=context).read,
     }
     for name in file.baseline:
         if name not in file.series:

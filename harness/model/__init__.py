@@ -7,10 +7,12 @@ An unknown value is None. This package imports no other part of the harness.
 """
 
 from harness.model.asked import (
+    LIBRARIES,
     MOST_TRIALS,
     Build,
     ContainerKind,
     Excluded,
+    Graft,
     Host,
     Image,
     Install,
@@ -28,6 +30,7 @@ from harness.model.asked import (
     SlurmRequest,
     Source,
     Steps,
+    Stop,
     Trials,
     Variant,
     Where,
@@ -78,7 +81,7 @@ from harness.model.narrowed import (
     ProofRole,
     Side,
 )
-from harness.model.planned import Block, Cell, Explanation, HostCost, Plan, SearchMode, Skip
+from harness.model.planned import Block, Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.series import SeriesChange, SeriesVerdict
@@ -106,6 +109,7 @@ __all__ = [
     "GROWTHS",
     "LARGEST",
     "LEVELS",
+    "LIBRARIES",
     "LIMITED",
     "METRIC_PREFIX",
     "MOST_TRIALS",
@@ -131,10 +135,12 @@ __all__ = [
     "Effect",
     "End",
     "Episode",
+    "Estimate",
     "Excluded",
     "Explanation",
     "Finding",
     "Floats",
+    "Graft",
     "Group",
     "Host",
     "HostCost",
@@ -197,6 +203,7 @@ __all__ = [
     "Source",
     "Standing",
     "Steps",
+    "Stop",
     "Trace",
     "TraceVerdict",
     "Trial",

@@ -40,6 +40,26 @@ class Pull:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Graft(Pull):
+    """An image of the engine (`reference`, its id) with parts of `other`, which is another one of it.
+
+    `remove`: files and folders that go before. `copy`: (place in `other`, place in the new image) of files and folders.
+    `libraries`: files of `other` that are copied into LIBRARIES under each name that they have beside them there;
+    `environment` is that of the new image, whole.
+    """
+
+    other: str
+    remove: tuple[str, ...] = ()
+    copy: tuple[tuple[str, str], ...] = ()
+    libraries: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+LIBRARIES = "/.harness-libraries"
+"""The folder of a Graft's libraries; LD_LIBRARY_PATH of its environment begins with it if there are any."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Build:
     """An image built from `context/Dockerfile` with build args."""
 
@@ -52,12 +72,13 @@ class Install:
     """Packages laid over `base` (container engines) or into a virtual environment of `python` (process engine).
 
     `packages` are requirement strings with the version filled in; `python` is a version such as "3.7" or None
-    for the interpreter that runs the harness.
+    for the interpreter that runs the harness. `exact`: nothing but these is installed, whatever they require.
     """
 
     base: str
     python: str | None
     packages: tuple[str, ...]
+    exact: bool = False
 
 
 Source = Pull | Build | Install
@@ -86,7 +107,7 @@ class Series:
     baseline: str | None = None
 
 
-ContainerKind = Literal["none"]
+ContainerKind = Literal["none", "docker", "podman"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +320,18 @@ class Trials:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When a sweep ends before every result is as certain as it can be. `first_bad`: after the first finding that is
+    confirmed. `quick`: after one round and what confirms things that look bad. `time_s`: after this time; a launch that
+    goes on is not cut off.
+    """
+
+    first_bad: bool = False
+    quick: bool = False
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matrix:
     """A whole matrix file, checked. `exclude` are predicates: mappings from axis to value, with a `why`."""
 
@@ -310,3 +343,4 @@ class Matrix:
     include: tuple[Mapping[str, Any], ...] = ()
     exclude: tuple[Mapping[str, Any], ...] = ()
     trials: Trials = Trials()
+    stop: Stop = Stop()

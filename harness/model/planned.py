@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.model.asked import Excluded, Image, Lane, Matrix, Series, Trials, Variant
+from harness.model.asked import Excluded, Image, Lane, Matrix, Series, Stop, Trials, Variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +52,10 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:
-    """Why a cell that could be launched was not: the search did not need it, or `--decide` did not ask for it."""
+    """Why a cell that could be launched was not, or not often enough: the search did not need it, `--decide` did not
+    ask for it, or the sweep was to `stop` before (`Stop`)."""
 
-    by: Literal["search", "decide"]
+    by: Literal["search", "decide", "stop"]
     why: str
 
 
@@ -71,6 +73,7 @@ class Plan:
     trials: Trials
     seed: int
     search: SearchMode = "full"
+    stop: Stop = field(default_factory=Stop)
 
     def searched(self, block: Block) -> bool:
         """Return whether the first bad image of a block is searched for, instead of running all images."""
@@ -101,6 +104,15 @@ class HostCost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a sweep will probably take, by earlier runs of its matrix: launches by lane (`str(lane)`), and the time of
+    the slowest host in `seconds`, without pulls and builds."""
+
+    launches: Mapping[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """The summary of a plan. `worst_s` is that of the slowest host, since hosts run in parallel."""
 
@@ -117,3 +129,4 @@ class Explanation:
     worst_s: float
     hosts: tuple[HostCost, ...]
     left_out: tuple[str, ...] = ()
+    estimate: Estimate | None = None

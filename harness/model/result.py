@@ -42,13 +42,15 @@ class HostState:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusive", "ok"]
+RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusive", "ok", "running"]
+"""`running`: it goes on, and this is what is known so far."""
 EXIT_CODES: Mapping[str, int] = {
     "interrupted": exit_codes.INTERRUPTED,
     "regression": exit_codes.BAD,
     "infrastructure": exit_codes.UNAVAILABLE,
     "inconclusive": exit_codes.UNDECIDED,
     "ok": exit_codes.OK,
+    "running": exit_codes.UNDECIDED,
 }
 
 

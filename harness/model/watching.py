@@ -9,9 +9,9 @@ from typing import Protocol
 class ProgressListener(Protocol):
     """Receives the progress of a run, from any thread. Implemented by `report/terminal/progress.py`."""
 
-    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         """Start counting: `most` is the maximum number of launches by lane (`str(lane)`); `exact`: exactly that many
-        unless something fails. Launches of a twin are not counted."""
+        unless something fails; `about`: as many are likely, where that is known. Launches of a twin are not counted."""
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         """Report how an image is being prepared: `pulling 120/900 MiB`, `installing numpy==2.0.0`."""
@@ -26,6 +26,9 @@ class ProgressListener(Protocol):
     ) -> None:
         """Report the end of a trial. `text` is its verdict in a few words: `leak 12.1 KiB/step`, `flat to step 500`.
         `reused`: taken over from an earlier run. `twin`: a launch of the A/A replicate."""
+
+    def so_far(self, text: str) -> None:
+        """Report in one sentence what the run has found so far; it replaces the sentence before."""
 
     def note(self, text: str) -> None:
         """Report one line that must not be lost: a warning, or a lost host."""

@@ -1,7 +1,7 @@
 """From a matrix to a plan: which cells there are, in which order, and what running them can cost. Pure."""
 
 from harness.plan.cells import including, make_plan, matches, variants
-from harness.plan.explain import explain, most_launches
+from harness.plan.explain import explain, most_launches, typical_launches
 from harness.plan.lanes import choose_lanes
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "make_plan",
     "matches",
     "most_launches",
+    "typical_launches",
     "variants",
 ]

@@ -23,6 +23,7 @@ from harness.model import (
     Scenario,
     SearchMode,
     Series,
+    Stop,
     Trials,
     Variant,
     written,
@@ -41,6 +42,7 @@ def make_plan(
     trials: Trials | None = None,
     search: SearchMode = "full",
     lanes: Mapping[str, Sequence[Lane]] | None = None,
+    stop: Stop | None = None,
 ) -> Plan:
     """Return the plan of all cells, in blocks: by scenario, variant, series and lane, in the order of the matrix file.
 
@@ -61,7 +63,9 @@ def make_plan(
     )
     if not blocks:
         raise UsageError("no cell is left: the chosen scenarios are not for the chosen hosts and series; choose fewer")
-    return Plan(matrix=matrix, blocks=blocks, trials=trials or matrix.trials, seed=seed, search=search)
+    return Plan(
+        matrix=matrix, blocks=blocks, trials=trials or matrix.trials, seed=seed, search=search, stop=stop or matrix.stop
+    )
 
 
 def including(plan: Plan, cells: Collection[str]) -> Plan:

@@ -44,6 +44,14 @@ def most_launches(plan: Plan, only: Collection[str] | None = None) -> dict[str, 
     return found
 
 
+def typical_launches(plan: Plan) -> dict[str, int]:
+    """Return the number of launches by lane if every result is clear at once. A/A replicates are not counted."""
+    found = {str(block.lane): 0 for block in plan.blocks}
+    for block in plan.blocks:
+        found[str(block.lane)] += round(_expected(block, plan).typical)
+    return found
+
+
 def _host_cost(host: Host, plan: Plan) -> HostCost:
     blocks = [block for block in plan.blocks if block.lane.host == host]
     cells = [cell for block in blocks for cell in block.cells if not cell.excluded]

@@ -9,11 +9,12 @@ from harness.model import BAD, GOOD, CellVerdict, Trials
 
 
 def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
-    """Return the positions of the last good and the first bad version of the first change that is not confirmed.
+    """Return the positions of the versions to launch again for the first change that is not confirmed: the last good
+    and the first bad version until two launches of the bad one agree, then the good one alone as often as it takes.
 
-    A change is confirmed once both sides have two launches, and those of the bad version agree. After `asked.least`
-    launches of the bad version that do not agree, the rounds of all versions decide. A row that begins bad has no good
-    side. Empty if there is nothing to confirm.
+    A leak takes two launches of the good version; a failure, which it may have missed by luck, `asked.least`. After as
+    many launches of the bad version that do not agree, the rounds of all versions decide. A row that begins bad has no
+    good side. Empty if there is nothing to confirm.
     """
     good: int | None = None
     was_bad = False
@@ -21,8 +22,9 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
         if not cell.trials:
             continue
         is_bad = _looks_bad(cell)
-        if is_bad and not was_bad and not _is_settled(cell, cells, good=good, asked=asked):
-            return (place,) if good is None else (good, place)
+        sides = _lacking(place, good, cells, asked=asked) if is_bad and not was_bad else ()
+        if sides:
+            return sides
         was_bad = is_bad
         good = place if cell.verdict in GOOD else good
     return ()
@@ -33,8 +35,9 @@ def _looks_bad(cell: CellVerdict) -> bool:
     return bool(BAD & set(cell.verdicts)) or cell.failed > 0 or cell.verdict == "suspect"
 
 
-def _is_settled(cell: CellVerdict, cells: Sequence[CellVerdict], *, good: int | None, asked: Trials) -> bool:
-    enough = good is None or cells[good].trials >= AGREE
-    agrees = bool(BAD & set(cell.verdicts))
-    tried = cell.trials >= asked.least
-    return tried if not agrees else (enough or tried)
+def _lacking(bad: int, good: int | None, cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
+    if not BAD & set(cells[bad].verdicts):
+        sides = (bad,) if good is None else (good, bad)
+        return sides if cells[bad].trials < asked.least else ()
+    wanted = asked.least if cells[bad].failed else min(AGREE, asked.least)
+    return (good,) if good is not None and cells[good].trials < wanted else ()

@@ -82,8 +82,10 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
     if problem and found.verdict in GOOD and len(run.measured) < least:
         why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
         found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
-    if not problem and found.verdict in GOOD and len(run.measured) < least and not run.skipped:
-        why = f"so far, by {len(run.measured)} of {least} launches: {found.why}"
+    stopped = run.skipped.why if run.skipped is not None and run.skipped.by == "stop" else ""
+    if not problem and found.verdict in GOOD and len(run.measured) < least and (stopped or not run.skipped):
+        ended = f" ({stopped})" if stopped else ""
+        why = f"so far, by {len(run.measured)} of {least} launches{ended}: {found.why}"
         found = replace(found, provisional=True, why=why)
     digest = run.prepared.digest if run.prepared else None
     return CellResult(
@@ -93,7 +95,9 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
 
 def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
     """Return the most severe result of the run, which its exit status reports."""
+    stopped = [cell for cell in result.cells if cell.skipped is not None and cell.skipped.by == "stop"]
     asked = [cell.verdict for cell in result.cells if not (cell.cell.excluded or cell.skipped)]
+    asked += [cell.verdict for cell in stopped if cell.verdict.trials]
     verdicts = {verdict.verdict for verdict in asked}
     if interrupted:
         return "interrupted"
@@ -102,7 +106,7 @@ def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
     problems = [cell.problem for cell in result.cells] + [host.problem for host in result.hosts]
     if "untested" in verdicts or any(problems):
         return "infrastructure"
-    return "inconclusive" if verdicts & UNSURE or any(map(_is_open, asked)) else "ok"
+    return "inconclusive" if stopped or verdicts & UNSURE or any(map(_is_open, asked)) else "ok"
 
 
 def _is_open(verdict: CellVerdict) -> bool:

@@ -32,7 +32,7 @@ def _state(block: BlockRun, proposal: Batch, standing: Standing, *, group: int) 
         group=group,
         finishes=not proposal.runs or proposal.only_known or proposal.round in ran,
         first=kind == "end" or any(kind == "round" and not run.measured for run in proposal.runs),
-        confirms=kind == "confirm",
+        confirms=kind in ("confirm", "halve"),
         rounds=min((len(run.measured) for run in block.cells if run.runnable), default=0),
         standing=standing,
     )
@@ -65,7 +65,10 @@ class RowQueue:
         with self._lock:
             rows = self._open_to(worker)
             choice = choose([row.state for row in rows])
-            if choice is None or self.stop(rows[choice.place].state):
+            if choice is not None and self.stop(rows[choice.place].state):
+                rows = [row for row in rows if row.proposal is not None and not row.proposal.runs]  # it costs nothing
+                choice = choose([row.state for row in rows])
+            if choice is None:
                 return None
             row = rows[choice.place]
             row.worker, row.busy = worker, True

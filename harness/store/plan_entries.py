@@ -44,6 +44,7 @@ class MadeFile(BaseModel):
     install: list[str] | None = None
     base: str = ""
     python: str | None = None
+    exact: bool = False
 
 
 class ImageFile(BaseModel):
@@ -186,7 +187,7 @@ def _series(file: SeriesFile, where: Where) -> Series:
 
 def _source(made: MadeFile) -> Source:
     if made.install is not None:
-        return Install(base=made.base, python=made.python, packages=tuple(made.install))
+        return Install(base=made.base, python=made.python, packages=tuple(made.install), exact=made.exact)
     if made.build is not None:
         return Build(context=Path(made.build), args=tuple(made.args.items()))
     return Pull(reference=made.pull or "")

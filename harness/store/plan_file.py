@@ -78,6 +78,7 @@ def _made(source: Source) -> dict[str, Any]:
         "install": [private.without_credentials(one) for one in source.packages],
         "base": source.base,
         "python": source.python,
+        "exact": source.exact,
     }
 
 

@@ -19,7 +19,7 @@ ALLOWED = {
     "model": {"exit_codes"},
     "errors": {"exit_codes"},
     "agent": set(),
-    "matrix": BASE | {"registry", "package_index"},
+    "matrix": BASE | {"registry", "package_index", "safe_files"},
     "package_index": BASE | {"registry"},
     "registry": BASE,
     "plan": BASE | {"matrix", "schedule", "private"},
@@ -35,13 +35,13 @@ ALLOWED = {
     "judge": BASE | {"failure_rate"},
     "probes": BASE,
     "narrow": BASE | {"failure_rate"},
-    "schedule": BASE | {"judge", "run", "failure_rate", "compat"},
+    "schedule": BASE | {"judge", "run", "failure_rate", "compat", "narrow"},
     "assess": BASE | {"judge", "run", "schedule", "store", "compat", "facts"},
     "report": BASE | {"facts", "private", "safe_files"},
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"facts", "index", "narrow", "safe_files"},
+    | {"facts", "index", "narrow", "private", "safe_files"},
     "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
@@ -72,7 +72,7 @@ ROOMS = {
     "schedule": (
         ("bisect", "priority", "confirming"),
         ("compatibility", "oracle", "row_queue"),
-        ("full_scheduler", "bisect_scheduler", "bisect_changes"),
+        ("full_scheduler", "bisect_scheduler", "bisect_changes", "narrow_launches", "narrow_scheduler"),
     ),
     "narrow": (("search",), ("",)),
     "flows": (("parts",), ("",)),

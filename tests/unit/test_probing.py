@@ -17,9 +17,10 @@ from unittest import mock
 import pytest
 
 from harness.errors import Interrupted, UsageError
-from harness.flows import probe as probing
+from harness.flows.parts import looking_inside
 from harness.flows.parts.context import RunContext
-from harness.flows.probe import MOST_FILE_CHARACTERS, probe
+from harness.flows.parts.looking_inside import MOST_FILE_CHARACTERS
+from harness.flows.probe import probe
 from harness.flows.sweep import SweepOptions, plan_sweep
 from harness.model import Host, Probed
 from harness.report.terminal import probes as report
@@ -141,7 +142,7 @@ def one(
     with (
         plain_progress(sys.stderr) as watching,
         mock.patch.object(tempfile, "tempdir", str(folder / "tmp")),
-        mock.patch.object(probing, "MOST_FILE_CHARACTERS", most),
+        mock.patch.object(looking_inside, "MOST_FILE_CHARACTERS", most),
     ):
         context = RunContext(
             environ=os.environ, progress=watching, stopped=threading.Event(),

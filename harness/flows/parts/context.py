@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from harness.model import ProgressListener
+from harness.model import ProgressListener, RunResult
 from harness.run import open_engine
 from harness.run.engine import Engine
+from harness.store import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,3 +22,5 @@ class RunContext:
     stopped: threading.Event
     open_engine: Callable[..., Engine] = open_engine
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+    so_far: Callable[[Callable[[], RunResult], RunDirectory], None] = lambda made, directory: None
+    """Hears after each turn of a row how to have the result so far, and where the run is kept. From any thread."""

@@ -5,19 +5,22 @@ from __future__ import annotations
 import functools
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.assess.estimate import estimate
+from harness.assess.findings import find
 from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
 from harness.assess.standing import standing_of
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
+from harness.flows.parts.ending import Ending
 from harness.flows.parts.hosts import OpenHost, at_once, images_on, side_by_side
 from harness.flows.parts.needs import disk_of
 from harness.flows.parts.open_rows import OpenRows
 from harness.flows.parts.registries import open_registries
-from harness.model import Block, Host, Noise, Plan
-from harness.plan import most_launches
+from harness.model import Block, Host, Noise, Plan, Skip
+from harness.plan import most_launches, typical_launches
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 from harness.run.hosts.lanes import HostRun
@@ -43,6 +46,8 @@ class _Work:
     scheduler: FullScheduler | BisectScheduler
     run: BlockRun
     judged: JudgedBlock | None = None
+    blank: JudgedBlock | None = None
+    """The verdict while nothing was launched."""
     seen: tuple[object, ...] = ()
     """What the verdict rests on."""
     finished: bool = False
@@ -78,20 +83,41 @@ class Running:
     """By the identity of their BlockRun, in the plan's order."""
     noises: dict[tuple[str, str], Noise] = field(default_factory=dict)
     """A/A noise by lane and scenario."""
+    so_far: Callable[[Sequence[JudgedBlock]], None] = lambda blocks: None
+    """Hears every block as it stands, after each turn of a row. From any thread, one at a time."""
+    ending: Ending = field(init=False)
     open_rows: OpenRows = field(init=False)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         rows = OpenRows(read=self.journal.read_back, others=self._twin_of)
         object.__setattr__(self, "open_rows", rows)
+        object.__setattr__(self, "ending", Ending(asked=self.plan.stop))
 
     def run(self) -> None:
         """Launch what is not known yet. Returns early once the world is stopped; a host that is lost has a problem."""
         self.works.update({id(work.run): work for work in self._works()})
         trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
         exact = trials.least == trials.most and not searched
-        self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact)
+        self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
         side_by_side([functools.partial(self._run_host, each) for each in self.hosts], self.context.stopped)
+        if self.ending.reached and self.only != frozenset() and not self.context.stopped.is_set():
+            self._mark_unfinished(self.ending.reached)
+
+    def _about(self) -> Mapping[str, int]:
+        """How many launches each lane will probably have: as in earlier runs, else as many as clear results take."""
+        if self.only is not None:
+            return {}
+        known = estimate(self.journal.path.parent, self.plan) if self.reuse else None
+        return typical_launches(self.plan) if known is None else known.launches
+
+    def _mark_unfinished(self, why: str) -> None:
+        """Say of each version that lacks launches why it has no more."""
+        for work in self.works.values():
+            least = 1 if self.plan.searched(work.block) else self.plan.trials.least
+            for run in () if work.finished else work.run.cells:
+                if run.runnable and run.skipped is None and len(run.measured) < least:
+                    run.skipped = Skip(by="stop", why=why)
 
     def judged(self) -> list[JudgedBlock]:
         """Every block, in the plan's order; those that were not finished as far as they came."""
@@ -170,7 +196,21 @@ class Running:
         """How a row stands after its turn."""
         standing = standing_of(self._judge(self.works[id(run)]), asked=self.plan.trials)
         self.open_rows.put_down(run)
+        with self.lock:
+            blocks = [self._known(work) for work in self.works.values()]
+            if standing.confirmed and any(one.confirmed and one.kind != "first_fixed" for one in find(blocks).findings):
+                self.ending.found()
+            self.so_far(blocks)
         return standing
+
+    def _known(self, work: _Work) -> JudgedBlock:
+        """The verdict on a block as of its last turn; nothing is known of one that had none."""
+        if work.judged is None and work.blank is None:
+            fresh = [CellRun(cell=cell) for cell in work.block.cells]
+            work.blank = judge_block(work.block, fresh, least=self.plan.trials.least, seed=self.plan.seed)
+        found = work.judged or work.blank
+        assert found is not None, "one of them is known"
+        return found
 
     def _judge(self, work: _Work) -> JudgedBlock:
         place = place_of(work.block)
@@ -248,6 +288,7 @@ class Running:
         rows = RowQueue(
             standing=self._standing,
             recall=self.open_rows.recall,
+            stop=self.ending.why,
             may=lambda worker, block: not host.parallel or worker == _lane_of(block),
         )
         series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from harness import model
 from harness.matrix import values
-from harness.matrix.fields import Gpus, Name, Scalar, Size, Text, Truth, Whole
+from harness.matrix.fields import Duration, Gpus, Name, Scalar, Size, Text, Truth, Whole
 from harness.matrix.keys.base import Shape
 from harness.matrix.keys.probes import Largest, Probes
 from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry
@@ -22,6 +22,7 @@ from harness.matrix.keys.series import (
     Built,
     Installed,
     Listed,
+    Locks,
     Repository,
     Series,
     TagRange,
@@ -40,6 +41,7 @@ __all__ = [
     "Largest",
     "Limits",
     "Listed",
+    "Locks",
     "MatrixFile",
     "MetricLimitEntry",
     "Probes",
@@ -84,6 +86,17 @@ class TrialsEntry(Shape):
     """Maximum number of launches of an undecided cell; at least `least`."""
 
 
+class StopEntry(Shape):
+    """When a sweep ends before every result is as certain as it can be; whichever comes first."""
+
+    until: Literal["first-bad"] | None = None
+    """first-bad: end after the first finding that is confirmed."""
+    quick: Truth = False
+    """true: end after one round of every row and the launches that confirm what looks bad."""
+    time: Duration | None = None
+    """End after this time: 2h, 45m, or seconds. A launch that goes on is not cut off."""
+
+
 class MatrixFile(Shape):
     """What to run, on what, and what counts as bad."""
 
@@ -105,3 +118,5 @@ class MatrixFile(Shape):
     """For each series, the version that all others are compared with; default: the preceding version."""
     trials: TrialsEntry = TrialsEntry()
     """Number of launches per cell."""
+    stop: StopEntry = StopEntry()
+    """When to end early; default: when every row is done."""

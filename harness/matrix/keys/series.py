@@ -6,7 +6,18 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
-from harness.matrix.fields import BY_FORM, Anything, Environment, Images, Names, Text, Truth, Variable, Versions
+from harness.matrix.fields import (
+    BY_FORM,
+    Anything,
+    Environment,
+    Images,
+    Names,
+    Text,
+    Truth,
+    Variable,
+    VersionName,
+    Versions,
+)
 from harness.matrix.keys.base import Shape
 
 
@@ -76,8 +87,20 @@ class Installed(AnySeries):
     """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
 
 
+class Locks(AnySeries):
+    """Requirement or lock files, each with everything that one version installs."""
+
+    locks: dict[VersionName, Text] = Field(min_length=1)
+    """The files, oldest first: a mapping from a version's name to its file, relative to the matrix file."""
+    python: Text | None = None
+    """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
+    base: Text | None = None
+    """The image to install over; default: HARNESS_BASE if it is set, else python:{python}-slim-bookworm."""
+
+
 SERIES_KINDS: dict[str, type[AnySeries]] = {
     "repository": Repository, "images": Listed, "build": Built, "install": Installed,
+    "locks": Locks,
 }  # fmt: skip
 
 
@@ -90,7 +113,8 @@ Series = Annotated[
     Annotated[Repository, Tag("<repository>")]
     | Annotated[Listed, Tag("<images>")]
     | Annotated[Built, Tag("<build>")]
-    | Annotated[Installed, Tag("<install>")],
+    | Annotated[Installed, Tag("<install>")]
+    | Annotated[Locks, Tag("<locks>")],
     Discriminator(
         _series_kind,
         custom_error_type="series_kind",

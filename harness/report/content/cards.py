@@ -142,8 +142,8 @@ class _Maker:
         """Return why the finding is provisional, or "" if it is confirmed."""
         found = self._findings()
         sides = [(*place_of(one)[:3], name or "") for one in found for name in (one.before, one.after)]
-        if self.result.verdict == "interrupted":
-            return "the run was interrupted"
+        if self.result.verdict in ("interrupted", "running"):
+            return "the run was interrupted" if self.result.verdict == "interrupted" else "the run goes on"
         if not all(one.confirmed for one in found):
             return words.UNCONFIRMED
         early = any(self.cells[side].verdict.provisional for side in sides if side in self.cells)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.model.history import Drift, FindingLife, HistoryView, IndexedRun, Measurement, SeenFinding
+from harness.model.history import Drift, FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
 from harness.report.exports.cells_csv import harmless
 
 RUN_COLUMNS = (
@@ -107,6 +107,13 @@ def _finding(one: SeenFinding) -> dict[str, Any]:
 
 def _drift(one: Drift) -> dict[str, Any]:
     return {name: value for name, value in asdict(one).items() if name != "history"}
+
+
+def drift_json(history: IndexedHistory, one: Drift) -> dict[str, Any]:
+    """Return a drift with its place."""
+    names = ("matrix", "series", "host", "gpu", "scenario")
+    place = {name: getattr(history, name) for name in names}
+    return {**place, "params": dict(history.params), **_drift(one)}
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

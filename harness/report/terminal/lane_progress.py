@@ -25,11 +25,13 @@ class TrialPace:
 
 @dataclass(kw_only=True)
 class LaneState:
-    """One lane. `ran` counts the trials of this run; `done`, at most `most`, also counts those of earlier runs."""
+    """One lane. `ran` counts the trials of this run; `done`, at most `most`, also counts those of earlier runs. `about`
+    are likely; 0 if nobody knows."""
 
     pace: TrialPace
     most: int = 0
     exact: bool = True
+    about: int = 0
     done: int = 0
     ran: int = 0
     activity: str = ""
@@ -37,15 +39,16 @@ class LaneState:
     step: int = 0
     samples: list[tuple[int, float]] = field(default_factory=list)
 
-    def plan(self, *, most: int, exact: bool) -> None:
-        self.most, self.exact, self.done, self.ran = most, exact, 0, 0
+    def plan(self, *, most: int, exact: bool, about: int) -> None:
+        self.most, self.exact, self.about, self.done, self.ran = most, exact, about, 0, 0
 
     @property
     def count(self) -> str:
-        """`12/30`, or `launch 12, at most 40` if the number of launches is not known in advance."""
-        if not self.most:
-            return ""
-        return f"{self.done}/{self.most}" if self.exact else f"launch {self.done}, at most {self.most:,}"
+        """`12/30`, or `launch 12, about 30, at most 40` if the number of launches is not known in advance."""
+        if not self.most or self.exact:
+            return f"{self.done}/{self.most}" if self.most else ""
+        likely = f"about {self.about:,}, " if self.done < self.about < self.most else ""
+        return f"launch {self.done}, {likely}at most {self.most:,}"
 
     def begin_trial(self, activity: str, *, steps: int) -> None:
         self.activity, self.steps, self.step = activity, steps, 0
@@ -76,3 +79,9 @@ class LaneState:
         if self.ran == 0 or self.done >= self.most:
             return None
         return self.pace.elapsed_s() / self.ran * (self.most - self.done)
+
+    def about_left_s(self) -> float | None:
+        """Return the time that is likely left, in seconds; None if the number of launches is exact, or not foreseen."""
+        if self.exact or self.ran == 0 or not self.done < self.about < self.most:
+            return None
+        return self.pace.elapsed_s() / self.ran * (self.about - self.done)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -42,15 +42,16 @@ class LiveProgress:
         self._lock = threading.RLock()
         self._lanes: dict[str, LaneState] = {}
         self._pace = TrialPace(clock=clock)
+        self._found = ""
         self.display = Live(
             console=console, get_renderable=self._bars, refresh_per_second=_REFRESHES_PER_S, transient=True,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
 
-    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         with self._lock:
             for lane, number in most.items():
-                self._lane(lane).plan(most=number, exact=exact)
+                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
@@ -74,6 +75,10 @@ class LiveProgress:
         sign, style = ("✗", "bold red") if bad else ("·", "dim")
         self._say(sign, f"{cell} #{number}: {text}", style=style)
 
+    def so_far(self, text: str) -> None:
+        with self._lock:
+            self._found = text
+
     def note(self, text: str) -> None:
         self._say("!", text, style="bold yellow")
 
@@ -89,7 +94,13 @@ class LiveProgress:
 
     # ------------------------------------------------------------ the bars
 
-    def _bars(self) -> Table:
+    def _bars(self) -> Group:
+        """Return the lines of the lanes, below what is known so far."""
+        with self._lock:
+            found = self._found
+        return Group(*([Text(self._spelled(found), style="bold")] if found else []), self._lines())
+
+    def _lines(self) -> Table:
         with self._lock:
             rows = [self._row(name, state) for name, state in self._lanes.items()]
         width = self._console.width
@@ -132,6 +143,9 @@ def _left(state: LaneState) -> str:
     left_s = state.left_s()
     if left_s is None:
         return "—"
+    about_s = state.about_left_s()
+    if about_s is not None:
+        return f"about {numbers.duration(about_s)} left, ≤ {numbers.duration(left_s)}"
     return f"{'' if state.exact else '≤ '}{numbers.duration(left_s)} left"
 
 

@@ -12,6 +12,11 @@ def dry_run(plan: Explanation) -> str:
     lines = [f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}; seed {plan.seed}"]
     if plan.searched:
         lines.append("  expected: if each search has one clear change; otherwise more")
+    if plan.estimate is not None:
+        launches, time = sum(plan.estimate.launches.values()), numbers.duration(plan.estimate.seconds)
+        lines.append(
+            f"  about {launches:,} launches, about {time}, as in earlier runs; trials that are reused take none"
+        )
     for host in plan.hosts:
         worst = numbers.duration(host.worst_s)
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""

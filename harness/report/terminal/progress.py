@@ -99,10 +99,10 @@ class PlainProgress:
         self._pace = TrialPace(clock=clock)
         self._prepared: set[tuple[str, str]] = set()
 
-    def plan(self, *, most: Mapping[str, int], exact: bool) -> None:
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         with self._lock:
             for lane, number in most.items():
-                self._lane(lane).plan(most=number, exact=exact)
+                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
@@ -125,6 +125,9 @@ class PlainProgress:
             place = " ".join(filter(None, ("BAD" if bad else "trial", lane, "" if twin else state.count)))
             known = " (known from an earlier run)" if reused else ""
             self._say(f"{place}: {cell}, trial {number}: {text}{known}")
+
+    def so_far(self, text: str) -> None:
+        """Print nothing: a plain log has the end of each trial, and the report is in the run's directory."""
 
     def note(self, text: str) -> None:
         with self._lock:

@@ -12,6 +12,7 @@ from harness.report.text.clean import plain, shortened, version
 _PLACE = re.compile(r"^[^:\n]+:\d+: series\.\S+: ")
 """The place of an image in its matrix file, in front of a reason: `matrix.yaml:5: series.six.versions[0]: `."""
 _SO_FAR = "fewer launches than its verdict needs; run the same sweep again to continue"
+_TO_GO_ON = "the same sweep without it continues"
 _LIMIT_NONE = "the limit is none"
 _NO_METRICS = "the scenario returns none"
 _NOT_MEASURED = "not measured"
@@ -46,7 +47,9 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
 def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     for entry in result.cells:
         if entry.verdict.provisional and words.tone(entry.verdict.verdict) in ("good", "bad"):
-            yield f"{entry.verdict.verdict} so far", _SO_FAR, entry
+            stopped = entry.skipped is not None and entry.skipped.by == "stop"
+            reason = f"{entry.skipped.why}; {_TO_GO_ON}" if stopped and entry.skipped is not None else _SO_FAR
+            yield f"{entry.verdict.verdict} so far", reason, entry
 
 
 def _blind(result: RunResult) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
-from harness.report.text import blame, numbers, signal_words, words
+from harness.report.text import blame, numbers, signal_words, so_far, words
 from harness.report.text.clean import plain, version
 from harness.report.text.sensitivity import is_needless
 from harness.report.text.signal_words import signal_of
@@ -51,7 +51,22 @@ def _inconclusive(result: RunResult) -> str:
     told = [f"{len(unsure)} of {cells} could not be decided ({', '.join(kinds)})"] if unsure else []
     early = sum(cell.verdict.provisional for cell in result.cells)
     few = [f"{early} of {cells} had too few launches to be called good"] if early else []
-    return f"Nothing bad found, but {'; '.join([*told, *few, *_open(result)])}."
+    unsaid = sum(_is_stopped(cell) and not cell.verdict.trials for cell in result.cells)
+    none = [f"{unsaid} of {cells} had none"] if unsaid else []
+    seen = so_far.lines(result) if any(map(_is_stopped, result.cells)) else []
+    if not seen:
+        return f"{_why_stopped(result)}Nothing bad found, but {'; '.join([*told, *few, *none, *_open(result)])}."
+    return f"{_why_stopped(result)}Nothing bad is confirmed. {'; '.join(seen)}. {'; '.join([*told, *few, *none])}."
+
+
+def _is_stopped(cell: CellResult) -> bool:
+    return cell.skipped is not None and cell.skipped.by == "stop"
+
+
+def _why_stopped(result: RunResult) -> str:
+    """Return `Stopped by --quick. `, or "" if the sweep went on to its end."""
+    why = next((cell.skipped.why for cell in result.cells if cell.skipped is not None and _is_stopped(cell)), "")
+    return f"{why[:1].upper()}{why[1:]}. " if why else ""
 
 
 def _open(result: RunResult) -> list[str]:
@@ -85,12 +100,20 @@ def _blind(result: RunResult) -> list[str]:
 
 
 def _interrupted(result: RunResult) -> str:
+    return _unfinished(result, "Interrupted with", ends="; run the same sweep again to continue")
+
+
+def _running(result: RunResult) -> str:
+    return _unfinished(result, "Still running, with", ends="")
+
+
+def _unfinished(result: RunResult, begins: str, *, ends: str) -> str:
     done = sum(cell.verdict.trials > 0 for cell in result.cells)
     cells = numbers.count(len(result.cells), "cell")
     early = sum(cell.verdict.provisional for cell in result.cells)
     sure = f", {early} of them in too few launches to be called good" if early else ""
-    told = f"Interrupted with {done} of {cells} measured{sure}; run the same sweep again to continue."
-    seen = [*_bad_so_far(result), *_suspects(result)]
+    told = f"{begins} {done} of {cells} measured{sure}{ends}."
+    seen = [*_bad_so_far(result), *(so_far.lines(result) or _suspects(result))]
     return f"{told} So far: {'; '.join(seen)}." if seen else told
 
 
@@ -123,6 +146,7 @@ _SENTENCES: dict[str, Callable[[RunResult], str]] = {
     "inconclusive": _inconclusive,
     "interrupted": _interrupted,
     "ok": _ok,
+    "running": _running,
 }
 
 

@@ -14,7 +14,8 @@ SLOW = "Grows, but more slowly than the limit"
 
 def is_needless(entry: CellResult) -> bool:
     """Whether the cell was not run because the answer was known without it."""
-    return entry.skipped is not None and entry.verdict.verdict == "untested"
+    skipped = entry.skipped is not None and entry.skipped.by != "stop"
+    return skipped and entry.verdict.verdict == "untested"
 
 
 def needless(result: RunResult) -> str | None:

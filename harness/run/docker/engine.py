@@ -10,7 +10,7 @@ from typing import Any
 import docker
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
-from harness.model import Build, Host, Image, Install, Pull
+from harness.model import Build, Graft, Host, Image, Install, Pull
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
 from harness.run.docker import containers, gpu_probe, lease
@@ -19,7 +19,7 @@ from harness.run.docker.gpu_access import GpuAccess
 from harness.run.docker.podman import check_podman, is_podman
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Say, Session
 from harness.run.images import build as builds
-from harness.run.images import free_disk, images, overlay, ownership
+from harness.run.images import free_disk, grafts, images, overlay, ownership
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process.engine import cpu_model
 from harness.run.retrying import WAITS_S, NetworkRetries
@@ -106,6 +106,8 @@ class DockerEngine:
 
     def _known(self, image: Image) -> images.Found | None:
         match image.source:
+            case Graft() as graft:
+                return grafts.known(self._client, graft)
             case Pull(reference=reference):
                 return images.found_locally(self._client, reference)
             case Build() as source:
@@ -115,6 +117,9 @@ class DockerEngine:
 
     def _find(self, image: Image, say: Say) -> images.Found:
         match image.source:
+            case Graft() as graft:
+                memory_bytes = self._ways.memory_bytes
+                return grafts.make(self._client, graft, image=image, memory_bytes=memory_bytes, say=say)
             case Pull(reference=reference):
                 return images.pull(self._client, reference, where=image.where, say=say)
             case Build() as source:

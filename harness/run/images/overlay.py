@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def install(
     there = local_image(client, f"{REPOSITORY}:{named}")
     if there is None:
         say(f"installing {' '.join(source.packages)}")
-        with _holder(client, base, image=image, memory_bytes=memory_bytes, say=say) as (container_id, python):
+        with holder(client, base.id, image=image, memory_bytes=memory_bytes, say=say) as (container_id, python):
             _fill(
                 client,
                 container_id,
@@ -99,18 +99,25 @@ def known(client: docker.DockerClient, source: Install) -> Found | None:
 
 
 def _tag(base: Found, source: Install) -> str:
-    named = json.dumps([FORMAT, base.id, base.digest, source.packages, source.python])
+    exact = ["exact"] if source.exact else []
+    named = json.dumps([FORMAT, base.id, base.digest, source.packages, source.python, *exact])
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
 @contextlib.contextmanager
-def _holder(
-    client: docker.DockerClient, base: Found, *, image: Image, memory_bytes: int | None, say: Say
+def holder(
+    client: docker.DockerClient,
+    image_id: str,
+    *,
+    image: Image,
+    memory_bytes: int | None,
+    say: Say,
+    network: bool = True,
 ) -> Iterator[tuple[str, str]]:
-    """Yield a running container of the base, and the name of its Python. It waits for the end of its stdin, so it does
-    not outlive us. It is locked as a trial's, but has the network, and may replace files of the image's other users.
+    """Yield a running container of an image, and the name of its Python. It waits for the end of its stdin, so it does
+    not outlive us. It is locked as a trial's, but may have the network, and may replace files of the image's users.
     """
-    python = find_python(client, base.id)
+    python = find_python(client, image_id)
     if python is None:
         text = "the base image has no python3 or python on its PATH; take one that has"
         raise ImageUnavailable(f"{image.where}: {image.series} {image.version}: {text}")
@@ -118,7 +125,7 @@ def _holder(
     more = {"init": True, "cap_add": ["DAC_OVERRIDE"]}
     with (
         helpers.created(
-            client, base.id, wait, purpose="install", memory_bytes=memory_bytes, pids=PIDS_LIMIT, network=True,
+            client, image_id, wait, purpose="install", memory_bytes=memory_bytes, pids=PIDS_LIMIT, network=network,
             host_config=more,
         ) as container_id,
         helpers.started(client, container_id, beat=lambda: say("starting the base image")),
@@ -141,24 +148,25 @@ def _fill(
     """Install the packages in the container, and commit it."""
     place = f"{image.where}: {image.series} {image.version}"
     if source.python is not None:
-        version = _checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
+        version = checked(client, container_id, [python, "-c", VERSION], place=place, say=say).strip()
         _check_python(source.python, version, place=place)
     with _with_ca(client, container_id, environ) as settings:
-        pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input", "--"]
+        pip = [python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
+        pip += [*(["--no-deps"] if source.exact else []), "--"]
         environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
         code, output = _execute(
             client, container_id, [*pip, *source.packages], environment=environment, place=place, say=say
         )
     if code != 0:
         raise _failure(place, output, environ)
-    _checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
+    checked(client, container_id, ["rm", "-f", CA_PATH], place=place, say=say)
     installed = DIGEST.search(
-        _checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
+        checked(client, container_id, [python, "-c", INSTALLED.read_text()], place=place, say=say)
     )
     if installed is None:
         raise ImageUnavailable(f"{place}: the base image's {python} does not say what is installed; take another base")
     digest = hashlib.sha256(f"{base.digest} {installed[0]}".encode()).hexdigest()
-    _commit(client, container_id, base_id=base.id, tag=tag, digest=f"sha256:{digest}")
+    commit(client, container_id, base_id=base.id, tag=tag, digest=f"sha256:{digest}")
 
 
 def _check_python(asked: str, found: str, *, place: str) -> None:
@@ -180,7 +188,7 @@ def _with_ca(client: docker.DockerClient, container_id: str, environ: Mapping[st
     yield settings
 
 
-def _checked(client: docker.DockerClient, container_id: str, command: list[str], *, place: str, say: Say) -> str:
+def checked(client: docker.DockerClient, container_id: str, command: list[str], *, place: str, say: Say) -> str:
     """Return what a small command of ours prints there."""
     code, output = _execute(client, container_id, command, environment={}, place=place, say=say)
     if code != 0:
@@ -226,10 +234,21 @@ def _reason(output: str) -> str:
     return build_errors.complaint(build_errors.readable(output).splitlines())[:400] or "pip failed without a word"
 
 
-def _commit(client: docker.DockerClient, container_id: str, *, base_id: str, tag: str, digest: str) -> None:
-    """Commit the container as an image that starts as its base does: same ENTRYPOINT, CMD, WORKDIR and USER."""
+def commit(
+    client: docker.DockerClient,
+    container_id: str,
+    *,
+    base_id: str,
+    tag: str,
+    digest: str,
+    environment: Sequence[str] | None = None,
+) -> None:
+    """Commit the container as an image that starts as its base does: same ENTRYPOINT, CMD, WORKDIR and USER, and the
+    same ENV if no `environment` is given.
+    """
     base = inspect(client, base_id)["Config"]
     conf = {name: base.get(name) for name in CONFIG_KEPT}
+    conf["Env"] = conf["Env"] if environment is None else list(environment)
     conf["Entrypoint"] = conf["Entrypoint"] or []  # null would mean the container's own
     ours = {IMAGE_LABEL: f"{REPOSITORY}:{tag}", DIGEST_LABEL: digest}
     holders = {OWNER_LABEL: "", NAME_LABEL: ""}  # the engine adds the container's labels; empty values override them

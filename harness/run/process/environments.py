@@ -93,7 +93,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
             if digest is None:
                 if folder.exists():
                     shutil.rmtree(folder)
-                _make(folder, interpreter=interpreter, image=image, packages=source.packages, environ=environ, say=say)
+                _make(folder, interpreter=interpreter, image=image, source=source, environ=environ, say=say)
                 digest = digest_of(folder, build=build)
                 _write_marker(folder / MARKER, {"digest": digest, "build": build, "packages": source.packages})
     return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
@@ -109,7 +109,7 @@ def at_hand(source: Install, *, environ: Mapping[str, str]) -> bool:
 
 
 def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
-    named = json.dumps([build, source.packages])
+    named = json.dumps([build, source.packages, *(["exact"] if source.exact else [])])
     return cache_folder(environ) / hashlib.sha256(named.encode()).hexdigest()[:20]
 
 
@@ -253,9 +253,9 @@ def _try_lock(lock: IO[str], how: int) -> bool:
 
 
 def _make(
-    folder: Path, *, interpreter: Path, image: Image, packages: tuple[str, ...], environ: Mapping[str, str], say: Say
+    folder: Path, *, interpreter: Path, image: Image, source: Install, environ: Mapping[str, str], say: Say
 ) -> None:
-    tool = uv.find_uv_bin()
+    tool, packages = uv.find_uv_bin(), source.packages
     environment, told = settings_of_uv(environ), f"installing {' '.join(packages)}"
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -264,7 +264,8 @@ def _make(
     _checked(run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder)), image)
     if packages:
         say(told)
-        _checked(run(tool, "pip", "install", "--python", str(python_of(folder)), "--", *packages), image)
+        exact = ["--no-deps"] if source.exact else []
+        _checked(run(tool, "pip", "install", *exact, "--python", str(python_of(folder)), "--", *packages), image)
     # Compile now, so that the first trial does not spend the time. uv's own --compile-bytecode fails on 3.6. Packages
     # may ship files that do not compile (templates, tests of syntax errors), so the exit code is ignored.
     run(str(python_of(folder)), "-m", "compileall", "-q", str(folder / "lib"))

@@ -35,6 +35,9 @@ REMEDIES: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
+SAYS_NOTHING = re.compile(r"^harness-oom|: Exited with exit code|(Run|See) '.* --help'")
+
+
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what Slurm's commands get of the caller's environment; steps inherit it."""
     return {name: value for name, value in environ.items() if name in PASSED_ON or OF_SLURM.fullmatch(name)}
@@ -62,7 +65,8 @@ def missing(program: str, *, place: object) -> EngineUnreachable:
 
 def explained(stderr: str) -> str:
     """Return what a command of Slurm's complains of, in one line, with what to do where that is known."""
-    lines = [re.sub(r"^\w+: (error: )?", "", line.strip()) for line in stderr.splitlines() if line.strip()]
+    kept = [line.strip() for line in stderr.splitlines() if line.strip() and not SAYS_NOTHING.search(line)]
+    lines = [re.sub(r"^\w+: (error: )?", "", line) for line in kept]
     said = "; ".join(dict.fromkeys(lines[-3:]))[:300] or "it failed and said nothing"
     remedy = next((remedy for pattern, remedy in REMEDIES if re.search(pattern, stderr)), None)
     return f"{said}: {remedy}" if remedy else said

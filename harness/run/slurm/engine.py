@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import Host, Image
+from harness.model import Host, Image, Scenario
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
+from harness.run.docker.containers import MEMORY_SHARE, refused_default_ulimit
 from harness.run.engine import Kept, LaunchRequest, Lease, Payload, Prepared, Say, Session
 from harness.run.hosts import owner
 from harness.run.hosts.gpus import PROBE_S, parse
@@ -24,6 +25,8 @@ from harness.run.process import environments, leftovers
 from harness.run.process.store import EnvironmentStore
 from harness.run.slurm import commands, hold, left_behind, steps
 from harness.run.slurm.allocation import Allocation
+from harness.run.slurm.containers import COMMANDS, INSIDE, Start
+from harness.run.slurm.node_images import NodeImages
 from harness.run.slurm.visible_gpus import ours
 from harness.run.trial.payload import agent_files
 
@@ -56,8 +59,12 @@ class SlurmEngine:
         self._host, self._request, self._environ = host, host.slurm, environ
         self._place = str(host.where)
         shared = {**environ, "HARNESS_CACHE": str(host.slurm.images)} if host.slurm.images else dict(environ)
-        self._images = EnvironmentStore(environ=shared, host_in_words="engine: slurm with container: none")
         self._hold = hold.join(host, environ=environ)
+        self._images: EnvironmentStore | NodeImages = (
+            EnvironmentStore(environ=shared, host_in_words="engine: slurm with container: none")
+            if host.in_environments
+            else NodeImages(self._hold, program=host.slurm.container)
+        )
         self._is_closed = False
         self.facts: Mapping[str, Any] = self._hold.facts
 
@@ -100,56 +107,122 @@ class SlurmEngine:
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         place = f"{self._place}.gpus"
         allocation = self._node(say)
-        python = self._any_python(images, say)
-        payload = Payload(job={}, files=agent_files())
+        prepared = self._any(images, say)
+        name, payload = leftovers.new_name(), Payload(job={}, files=agent_files())
         given = steps.order(payload, root=None, environment={}, only=False, arguments=["gpus"])
-        command = [*steps.command_of(allocation, name=leftovers.new_name()), python, "-c", steps.INSIDE.read_text()]
+        inside = self._probe(name, prepared) if self._in_containers else self._python(prepared)
+        command = [*steps.command_of(allocation, name=name), *inside]
         with steps.started(allocation, command, first=given, place=place) as session:
             output = _all_of(session, limit_s=PROBE_S, place=place, say=say)
-        visible = steps.printed(
-            allocation, ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"'], name=leftovers.new_name(), limit_s=STEP_S,
-            place=place, beat=lambda: say("asking for its GPUs"),
-        )  # fmt: skip
+        visible = self._on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
         return ours(parse(output, place=place) or (), visible.strip(), place=place)
 
-    def _any_python(self, images: Sequence[Image], say: Say) -> str:
-        """Return the Python of the first of `images` that is available."""
+    def cpu(self, images: Sequence[Image], say: Say) -> str | None:
+        """Return the model of the node's CPU; a node is asked for if none is held."""
+        self._node(say)
+        found = self.facts["cpu"]
+        return None if found is None else str(found)
+
+    def _probe(self, name: str, prepared: Prepared) -> list[str]:
+        """Return the command of a container with all GPUs."""
+        scenario = Scenario(name="gpus", where=self._host.where, shm_bytes=64 << 20)
+        start = Start(name=name, image=prepared.reference, text=steps.INSIDE.read_text(), scenario=scenario,
+                      gpus=("all",), keep_entrypoint=False)  # fmt: skip
+        return COMMANDS[self._request.container](start)
+
+    def _on_node(self, allocation: Allocation, *command: str) -> str:
+        return steps.printed(
+            allocation, command, name=leftovers.new_name(), limit_s=STEP_S, place=self._place, beat=lambda: None
+        )
+
+    def _any(self, images: Sequence[Image], say: Say) -> Prepared:
+        """Return the first of `images` that is available."""
         for image in images[:-1]:
             with contextlib.suppress(ImageUnavailable):  # reported when its cells are run
-                return self.prepare(image, say).reference
+                return self.prepare(image, say)
         if not images:
             raise InfrastructureError(f"{self._place}.gpus: there is no image to ask in; see `series:`")
-        return self.prepare(images[-1], say).reference
+        return self.prepare(images[-1], say)
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-        allocation, python = self._node(_unheard), Path(launch.prepared.reference)
+        allocation, begun_s = self._node(_unheard), time.monotonic()
+        run = self._in_container if self._in_containers else self._in_environment
+        with run(allocation, launch) as session:
+            yield session
+        self._hold.longest_s = max(self._hold.longest_s, time.monotonic() - begun_s)
+
+    @property
+    def _in_containers(self) -> bool:
+        return self._request.container != "none"
+
+    @contextlib.contextmanager
+    def _in_environment(self, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
+        python, memory_bytes = Path(launch.prepared.reference), launch.scenario.memory_bytes
         self._check_shared(allocation, python)
-        name, scenario = leftovers.new_name(), launch.scenario
+        name = leftovers.new_name()
         given = steps.order(
             launch.payload,
             root=f"{NODE_FOLDER}/{name}",
             environment=_environment(launch),
             only=True,
-            data_limit_bytes=None if self._hold.limits_memory else scenario.memory_bytes,
+            data_limit_bytes=None if self._hold.limits_memory else memory_bytes,
         )
-        command = [
-            *steps.command_of(allocation, name=name, memory_bytes=scenario.memory_bytes),
-            str(python), "-I", "-c", steps.INSIDE.read_text(),
-        ]  # fmt: skip
-        begun_s = time.monotonic()
+        command = [*steps.command_of(allocation, name=name, memory_bytes=memory_bytes), *self._python(launch.prepared)]
         with environments.in_use(python), steps.started(allocation, command, first=given, place=self._place) as session:
             yield session
-        self._hold.longest_s = max(self._hold.longest_s, time.monotonic() - begun_s)
+
+    def _python(self, prepared: Prepared) -> list[str]:
+        return [prepared.reference, "-I", "-c", steps.INSIDE.read_text()]
+
+    @contextlib.contextmanager
+    def _in_container(self, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
+        name, image, scenario = leftovers.new_name(), launch.prepared.image, launch.scenario
+        environment = {**dict(image.environment), **dict(scenario.environment)}
+        given = steps.order(launch.payload, root=None, environment=environment, only=False)
+        start = Start(
+            name=name,
+            image=launch.prepared.reference,
+            text=steps.INSIDE.read_text(),
+            scenario=scenario,
+            gpus=tuple(gpu.uuid for gpu in launch.gpus),
+            keep_entrypoint=image.keep_entrypoint,
+            ulimits=self._ulimits(allocation, launch),
+            memory_bytes=int(self._hold.facts["memory_bytes"] * MEMORY_SHARE),
+        )
+        command = [*steps.command_of(allocation, name=name), *COMMANDS[self._request.container](start)]
+        with steps.started(allocation, command, first=given, place=self._place) as session:
+            yield session
+
+    def _ulimits(self, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:
+        """Return the scenario's ulimits without the default ones that the engine on the node may not set.
+
+        A container that does nothing finds out, once for each set of ulimits.
+        """
+        asked = launch.scenario.ulimits
+        while (left := tuple(one for one in asked if one[0] not in self._hold.refused_ulimits)) and (
+            str(left) not in allocation.checked
+        ):
+            name = leftovers.new_name()
+            start = Start(name=name, image=launch.prepared.reference, text="", keep_entrypoint=False, ulimits=left,
+                          scenario=Scenario(name="ulimits", where=self._host.where, shm_bytes=64 << 20))  # fmt: skip
+            nothing = [word if word != INSIDE else "exit 0" for word in COMMANDS[self._request.container](start)]
+            try:
+                self._on_node(allocation, *nothing)
+            except InfrastructureError as error:
+                refused = refused_default_ulimit(str(error), launch.scenario)
+                if refused is None or refused in self._hold.refused_ulimits:
+                    raise
+                self._hold.refused_ulimits.add(refused)
+            else:
+                allocation.checked.add(str(left))
+        return left
 
     def _check_shared(self, allocation: Allocation, python: Path) -> None:
         """Raise InfrastructureError if the node does not have the environment that was made here."""
         if str(python) in allocation.checked:
             return
-        found = steps.printed(
-            allocation, ["sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python)], name=leftovers.new_name(),
-            limit_s=STEP_S, place=self._place, beat=lambda: None,
-        )  # fmt: skip
+        found = self._on_node(allocation, "sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python))
         if found.strip() != "1":
             raise InfrastructureError(
                 f"{self._place}: node {allocation.node} cannot start {python} ({found.strip()[-200:]!r}); set `images:`"
@@ -179,8 +252,11 @@ class SlurmEngine:
         """Remove the allocations of dead runs, and what they left on the node that is held, if one is."""
         allocation = self._hold.allocation
         jobs = left_behind.remove_jobs(environ=self._environ, place=self._place)
-        folders = 0 if allocation is None else left_behind.remove_folders(allocation, NODE_FOLDER, place=self._place)
-        return jobs + folders
+        if allocation is None:
+            return jobs
+        if self._in_containers:
+            return jobs + left_behind.remove_containers(allocation, self._request.container, place=self._place)
+        return jobs + left_behind.remove_folders(allocation, NODE_FOLDER, place=self._place)
 
     def condition(self, say: Say) -> HostCondition:
         held = self._hold.allocation

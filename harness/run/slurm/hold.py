@@ -49,6 +49,8 @@ class Hold:
     facts: Mapping[str, Any] = field(default_factory=dict)
     limits_memory: bool = False
     """Whether Slurm limits the memory of steps."""
+    refused_ulimits: set[str] = field(default_factory=set)
+    """Default ulimits that the container engine of the node may not set."""
     longest_s: float = 0.0
     """The longest trial so far."""
     lock: threading.Lock = field(default_factory=threading.Lock)

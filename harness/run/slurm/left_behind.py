@@ -30,17 +30,27 @@ def remove_jobs(*, environ: Mapping[str, str], place: object) -> int:
     return len(dead)
 
 
+def remove_containers(allocation: Allocation, program: str, *, place: object) -> int:
+    """Remove the trials' containers of dead owners from the node; return how many. Raises InfrastructureError."""
+    listing = [program, "ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}"]
+    dead = [name for name in _on_node(allocation, *listing, place=place).splitlines() if leftovers.is_dead(name)]
+    if dead:
+        _on_node(allocation, program, "rm", "--force", "--volumes", *dead, place=place)
+    return len(dead)
+
+
 def remove_folders(allocation: Allocation, folder: str, *, place: object) -> int:
     """Remove the trials' folders of dead owners from the node; return how many. Raises InfrastructureError."""
-
-    def on_node(*command: str) -> str:
-        return steps.printed(
-            allocation, command, name=leftovers.new_name(), limit_s=LIMIT_S, place=place, beat=lambda: None
-        )
-
-    listed = on_node("find", folder, "-maxdepth", "1", "-type", "d", "-user", on_node("id", "-u").strip(),
-                     "-name", f"{leftovers.PREFIX}*", "-printf", "%f\\n")  # fmt: skip
+    user = _on_node(allocation, "id", "-u", place=place).strip()
+    listing = ["find", folder, "-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{leftovers.PREFIX}*"]
+    listed = _on_node(allocation, *listing, "-printf", "%f\\n", place=place)
     dead = [name for name in listed.splitlines() if leftovers.is_dead(name)]
     if dead:
-        on_node("rm", "-rf", "--", *(f"{folder}/{name}" for name in dead))
+        _on_node(allocation, "rm", "-rf", "--", *(f"{folder}/{name}" for name in dead), place=place)
     return len(dead)
+
+
+def _on_node(allocation: Allocation, *command: str, place: object) -> str:
+    return steps.printed(
+        allocation, command, name=leftovers.new_name(), limit_s=LIMIT_S, place=place, beat=lambda: None
+    )

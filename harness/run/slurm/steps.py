@@ -18,6 +18,7 @@ from harness.run.engine import Exit, Payload
 from harness.run.process.engine import ProcessSession
 from harness.run.slurm.allocation import ENDS, Allocation
 from harness.run.slurm.commands import environment, explained, missing
+from harness.run.slurm.containers import OOM_TOLD
 from harness.run.waiting import BEAT_S, Beat, run_command
 
 INSIDE = Path(__file__).with_name("inside.py")
@@ -110,7 +111,7 @@ class StepSession(ProcessSession):
         if gone or found.exit_code is None:
             silent = f"node {self._allocation.node} does not answer any more"
             return replace(found, exit_code=None, error=gone or silent)
-        return replace(found, oom_killed=OOM.search(found.stderr_tail) is not None)
+        return replace(found, oom_killed=OOM.search(found.stderr_tail) is not None or OOM_TOLD in found.stderr_tail)
 
     def cut_off(self) -> str:
         """Return why Slurm ended the step from outside, in words; "" if it did not."""

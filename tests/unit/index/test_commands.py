@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.flows.history import remember
+from harness.flows.history import list_drifts, remember
 from harness.index import FILE
 from harness.index.schema import TABLES
 from tests.unit.index import made
@@ -139,3 +139,34 @@ def test_the_queries_of_the_page_run(tmp_path: Path) -> None:
     assert len(queries) == 2
     for text in queries:
         connection.execute(text.split("```")[0]).fetchall()
+
+
+# ---------------------------------------------------------------- drift
+
+
+def test_a_slow_loss_over_the_runs_of_a_watch_is_told(tmp_path: Path) -> None:
+    """No run of it has a finding: each version is 1 % slower than the one before."""
+    for day in range(1, 13):
+        names = dict.fromkeys([0, day - 1, day])
+        scatter = [0.002 * ((7 * (day + number)) % 5 - 2) for number in names]
+        verdicts = {
+            f"1.{number}": made.good(0.0143 * 1.01**number * (1 + 0.1 * (day % 3)) * (1 + noise))
+            for number, noise in zip(names, scatter, strict=True)
+        }
+        made.write_run(tmp_path, day, verdicts)
+    shown = harness(tmp_path, "history", "app").stdout
+    assert "step time drifts from 1.0 to 1.12: +12" in shown
+    assert "over 13 versions in 12 runs" in shown
+    (told,) = json.loads(harness(tmp_path, "history", "--json").stdout)
+    (drift,) = told["drifts"]
+    assert (drift["signal"], drift["first"], drift["last"]) == ("step_time", "1.0", "1.12")
+    assert [(history.series, one.signal) for history, one in list_drifts(tmp_path, matrix="nightly", say=print)] == [
+        ("app", "step_time")
+    ]
+
+
+def test_runs_that_took_their_launches_over_do_not_count_twice(tmp_path: Path) -> None:
+    """A sweep of known images repeats figures that were measured once."""
+    for day in range(1, 13):
+        made.write_run(tmp_path, day, {f"1.{number}": made.good(0.0143 * 1.01**number) for number in (0, 1, 2)})
+    assert list_drifts(tmp_path, matrix="nightly", say=print) == []

@@ -33,11 +33,19 @@ def found(*causes: set[str], about: int | None = 1) -> Narrowed:
 def test_a_narrowing_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     """Its reports are made again from the file alone."""
     made = MadeLevels(groups=groups(8), effect=lambda from_b: 0.2 * ("g3" in from_b), spread=0.01)
-    several = (found({"g1"}), found({"g1", "g5"}), replace(made.narrowed(), good="a", bad="b"))
+    several = (found({"g1"}), found({"g1", "g5"}, about=2), replace(made.narrowed(), good="a", bad="b"))
     for each in several:
         keep(each, RunDirectory(tmp_path))
     assert read_narrowed(tmp_path) == several
     assert sorted(path.name for path in tmp_path.glob("narrow-*")) == [f"narrow-{each}.json" for each in (1, 2, 3)]
+
+
+def test_a_finding_that_is_narrowed_again_has_one_answer(tmp_path: Path) -> None:
+    first, again = found({"g1"}), found({"g2"})
+    keep(first, RunDirectory(tmp_path))
+    keep(found({"g4"}, about=2), RunDirectory(tmp_path))
+    keep(again, RunDirectory(tmp_path))
+    assert [each.culprits[0].groups for each in read_narrowed(tmp_path)] == [("g2",), ("g4",)]
 
 
 def test_a_broken_file_is_one_line(tmp_path: Path) -> None:

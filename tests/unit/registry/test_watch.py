@@ -103,6 +103,12 @@ class World:
     stopped: threading.Event = field(default_factory=threading.Event)
     at: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)
     changes: Mapping[int, Callable[[], object]] = field(default_factory=dict)
+    drifting: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    def drifts(self, matrix: str) -> bool:
+        self.asked.append(matrix)
+        return self.drifting
 
     def tell(self, seen: RegistryLook) -> None:
         self.seen.append(seen)
@@ -117,6 +123,7 @@ class World:
             images=self.registry,
             run=self.runs,
             tell=self.tell,
+            drifts=self.drifts,
             stopped=self.stopped,
             now=lambda: self.at,
         ).watch()
@@ -171,9 +178,21 @@ def test_a_new_tag_runs_beside_the_last_good_and_the_last_known_one(world: World
     world.runs.verdict = "regression"
     assert world.watch() == 1
     assert world.last() == (["1.6"], [], [])
-    assert (world.runs.ran, world.runs.fresh) == ([["1.2", "1.5", "1.6"]], [True])
+    assert (world.runs.ran, world.runs.fresh) == ([["1.0", "1.2", "1.5", "1.6"]], [True])
     assert world.watch() == 0, "known now"
     assert len(world.runs.ran) == 1
+
+
+def test_a_drift_over_all_runs_ends_a_good_run_with_1(world: World) -> None:
+    """A loss of 1 % with each version is in no run's own findings."""
+    world.drifting = True
+    assert world.watch() == 1
+    assert world.asked == ["nightly"]
+    assert world.watch() == 0, "nothing was new"
+    world.registry.held["1.2"] = "sha256:c"
+    world.runs.verdict = "interrupted"
+    assert world.watch() == 130
+    assert world.asked == ["nightly"]
 
 
 def test_a_slower_image_is_not_the_last_good_one(world: World) -> None:
@@ -194,7 +213,7 @@ def test_a_slower_image_is_not_the_last_good_one(world: World) -> None:
     world.runs.findings = lambda plan: ()
     world.registry.held["1.5"] = "sha256:5"
     world.watch()
-    assert world.runs.ran == [["1.2", "1.4", "1.5"]]
+    assert world.runs.ran == [["1.0", "1.2", "1.4", "1.5"]]
 
 
 def test_a_republished_tag_is_run_again(world: World) -> None:
@@ -256,7 +275,7 @@ def test_series_without_news_and_excluded_images_stay_out(world: World) -> None:
     assert "1.1" not in [spot.version for spot in world.seen[0].new]
     world.registry.held["1.2"] = "sha256:c"
     world.watch()
-    assert world.runs.ran[1] == ["1.0", "1.2"]
+    assert world.runs.ran[1] == ["1", "1.0", "1.2"]
 
 
 def test_a_listed_tag_that_may_not_be_asked_for_is_noted(world: World) -> None:
@@ -415,7 +434,7 @@ def test_watching_goes_on_until_it_is_stopped(world: World) -> None:
     assert looks(world, changes={2: push, 3: fail, 4: mend}, stop_after=5) == 0
     assert [len(seen.new) for seen in world.seen] == [2, 0, 1, 0, 0]
     assert [bool(seen.problem) for seen in world.seen] == [False, False, False, True, False]
-    assert world.runs.ran == [["1.0", "1.1"], ["1.1", "1.2"]]
+    assert world.runs.ran == [["1.0", "1.1"], ["1.0", "1.1", "1.2"]]
 
 
 def test_being_stopped_while_a_registry_is_asked_is_no_error_of_a_later_look(world: World) -> None:

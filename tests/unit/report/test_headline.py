@@ -174,5 +174,5 @@ def test_what_one_launch_shows_is_told_when_interrupted() -> None:
     why = "step time is 300 times that of the version before, by 1 launch; more launches would settle it"
     result = with_signal(build.quiet(), step_time=SignalVerdict(seen="suspect", value=0.3, limit=0.1, why=why))
     text = sentence(replace(result, verdict="interrupted"))
-    assert "So far: multidict" in text
-    assert text.endswith("step time is 300 times that of the version before, by 1 launch.")
+    assert "So far: provisional: multidict" in text
+    assert "step time is 300 times that of the version before, by 1 launch; 6.6.3 before it is good so far." in text

@@ -39,7 +39,7 @@ class Gone(io.StringIO):
 
 
 def a_run(watch: ProgressListener, *, lane: str = "local") -> None:
-    watch.plan(most={lane: 3}, exact=True)
+    watch.plan(most={lane: 3}, exact=True, about={})
     watch.preparing(lane=lane, image="6.3.0", text="installing multidict==6.3.0")
     watch.preparing(lane=lane, image="6.3.0", text="installing: 50 %")
     watch.trial_started(lane=lane, cell=CELL, number=1, steps=4000)
@@ -67,7 +67,7 @@ def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> Non
     """A search ends where it knows enough: a bar that is half full would be a lie."""
     stream = io.StringIO()
     with plain_progress(stream) as watch:
-        watch.plan(most={"local": 40}, exact=False)
+        watch.plan(most={"local": 40}, exact=False, about={})
         watch.trial_ended(lane="local", cell=CELL, number=1, text="flat", bad=False)
     assert stream.getvalue() == f"trial local launch 1, at most 40: {CELL}, trial 1: flat\n"
     here = bars(120, exact=False).splitlines()[0]
@@ -79,7 +79,7 @@ def test_a_twin_s_launches_are_not_counted() -> None:
     """They are for the noise: 4 of 3 would make the reader doubt the rest."""
     stream = io.StringIO()
     with plain_progress(stream) as watch:
-        watch.plan(most={"local": 3}, exact=True)
+        watch.plan(most={"local": 3}, exact=True, about={})
         for number in (1, 2, 3):
             watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False)
             watch.trial_ended(lane="local", cell="the twin", number=number, text="flat", bad=False, twin=True)
@@ -98,11 +98,11 @@ def test_finished_trials_stay_above_the_bars() -> None:
     assert "host old is gone" in text
 
 
-def bars(width: int, *, exact: bool = True) -> str:
+def bars(width: int, *, exact: bool = True, about: Mapping[str, int] | None = None) -> str:
     clock = Clock()
     console = Console(file=io.StringIO(), width=width)
     live = LiveProgress(console, clock=clock)
-    live.plan(most={"local": 4, "new": 2}, exact=exact)
+    live.plan(most={"local": 4, "new": 2}, exact=exact, about=about or {})
     live.trial_started(lane="local", cell=CELL, number=1, steps=4000)
     clock.now_s = 30
     live.trial_ended(lane="local", cell=CELL, number=1, text="flat", bad=False)
@@ -113,6 +113,23 @@ def bars(width: int, *, exact: bool = True) -> str:
     with console.capture() as captured:
         console.print(live.display.get_renderable())
     return captured.get()
+
+
+def test_what_is_likely_is_told_beside_the_worst_case() -> None:
+    """ "At most 40" is what hardly any sweep takes, and all that was said."""
+    here = bars(140, exact=False, about={"local": 3}).splitlines()[0]
+    assert "launch 1, about 3, at most 4" in here
+    assert "about 1 min left, ≤ 1 min 30 s" in here
+
+
+def test_what_is_known_so_far_stands_above_the_bars() -> None:
+    live = LiveProgress(Console(file=io.StringIO(), width=100), clock=Clock())
+    live.so_far("Still running, with 3 of 12 cells measured.")
+    live.so_far("Still running, with 4 of 12 cells measured. \x1b[31mred")
+    with live.display.console.capture() as captured:
+        live.display.console.print(live.display.get_renderable())
+    assert captured.get().startswith("Still running, with 4 of 12")
+    assert "\x1b" not in captured.get()
 
 
 def test_a_bar_tells_the_cell_step_rate_and_time_left() -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import SlurmRequest
+from harness.model import Scenario, SlurmRequest, Where
 from harness.model.gpus import Gpu
 from harness.run.engine import Payload
 from harness.run.slurm import commands, steps
 from harness.run.slurm.allocation import options
+from harness.run.slurm.containers import COMMANDS, INSIDE, Start
 from harness.run.slurm.visible_gpus import ours
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
@@ -120,3 +121,39 @@ def test_input_that_breaks_off_starts_nothing(tmp_path: Path) -> None:
 def test_no_file_leaves_the_trial_s_folder() -> None:
     with pytest.raises(InfrastructureError, match="leads out of the trial's folder"):
         steps.order(Payload(job={}, files={"a/../../b": b""}), root=None, environment={}, only=True)
+
+
+# ---------------------------------------------------------------- containers
+
+
+def start(**fields: object) -> Start:
+    scenario = Scenario(name="a", where=Where(file="m", line=1, key="k"), **fields.pop("scenario", {}))  # type: ignore[arg-type]
+    return Start(name="harness-trial-x", image="image", text="TEXT", scenario=scenario, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", sorted(COMMANDS))
+def test_a_container_on_a_node_is_as_confined_as_on_an_engine(kind: str) -> None:
+    command = COMMANDS[kind](start(memory_bytes=1000))
+    told = " ".join(command)
+    for option in ("--network none", "--cap-drop ALL", "--security-opt no-new-privileges", "--memory 1000", "--init"):
+        assert option in told
+    assert not {"--volume", "-v", "--privileged", "--mount"} & set(command)
+    assert "NVIDIA_VISIBLE_DEVICES=void" in told or kind == "podman"
+    asked = " ".join(COMMANDS[kind](start(memory_bytes=1000, scenario={"network": True, "memory_bytes": 500})))
+    assert "--network bridge" in asked
+    assert "--memory 500 --memory-swap 500" in asked
+
+
+def test_the_lane_s_gpus_are_named_by_their_uuid() -> None:
+    """An index means another card on another day."""
+    docker, podman = (COMMANDS[kind](start(gpus=("GPU-1", "GPU-2"))) for kind in ("docker", "podman"))
+    assert docker[docker.index("--gpus") + 1] == '"device=GPU-1,GPU-2"'
+    assert [podman[place + 1] for place, word in enumerate(podman) if word == "--device"] == [
+        "nvidia.com/gpu=GPU-1", "nvidia.com/gpu=GPU-2",
+    ]  # fmt: skip
+
+
+def test_an_entrypoint_is_kept_or_skipped_as_the_matrix_says() -> None:
+    kept, skipped = (COMMANDS["docker"](start(keep_entrypoint=keep)) for keep in (True, False))
+    assert kept[-5:] == ["image", "sh", "-c", INSIDE, "TEXT"]
+    assert skipped[-6:] == ["--entrypoint", "sh", "image", "-c", INSIDE, "TEXT"]

@@ -1,0 +1,81 @@
+"""How often a drift over the runs of a watch is found, and a quiet history accused.
+
+    python -m benchmarks.accuracy_drifts --count 500
+
+Made figures of a watch: each run measures a new version beside the one before it and the baseline, with three launches
+each, on a machine that differs from day to day by 5 %. Quiet histories are judged after every run, as the watch does:
+one accusation at any of these looks counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.generators import Generator
+from harness.judge.history.drift import LevelPoint, drift_of
+
+LAUNCHES, DAYS = 3, 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """`per_version`: the loss with each version. `own`: how much versions differ in ways of their own, a log. `looks`:
+    judged after every run, not only after the last.
+    """
+
+    what: str
+    versions: int = 12
+    per_version: float = 0.0
+    sigma: float = 0.01
+    own: float = 0.0
+    limit: float = 0.05
+    has_baseline: bool = True
+    looks: bool = False
+
+
+KINDS = (
+    Watched(what="1 % a version, limit 5 %", per_version=0.01),
+    Watched(what="1 % a version, limit 10 %", per_version=0.01, limit=0.10),
+    Watched(what="1 % a version, noise 3 %", per_version=0.01, sigma=0.03),
+    Watched(what="1 % a version, no baseline", per_version=0.01, has_baseline=False),
+    Watched(what="quiet, noise 1 %", versions=24, looks=True),
+    Watched(what="quiet, noise 5 %", versions=24, sigma=0.05, looks=True),
+    Watched(what="quiet, noise 5 %, limit 1 %", versions=24, sigma=0.05, limit=0.01, looks=True),
+    Watched(what="versions differ by 2 %", versions=24, own=0.02, looks=True),
+    Watched(what="versions differ by 5 %", versions=24, own=0.05, looks=True),
+    Watched(what="versions differ by 2 %, limit 1 %", versions=24, own=0.02, limit=0.01, looks=True),
+)
+
+
+def is_told(rng: Generator, kind: Watched) -> bool:
+    """Whether a drift is told in one made history."""
+    true = math.log1p(kind.per_version) * np.arange(kind.versions) + rng.normal(0, kind.own, kind.versions)
+    points: list[LevelPoint] = []
+    told = False
+    for run in range(1, kind.versions):
+        day = rng.normal(0, DAYS)
+        for version in {run, run - 1} | ({0} if kind.has_baseline else set()):
+            log = float(true[version] + day + rng.normal(0, kind.sigma / math.sqrt(LAUNCHES)))
+            points.append(LevelPoint(run=run, version=version, log=log, launches=LAUNCHES))
+        if kind.looks or run == kind.versions - 1:
+            told = told or drift_of(points, signal="step_time", least=math.log1p(kind.limit)) is not None
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=500, help="histories of a kind")
+    options = parser.parse_args()
+    for kind in KINDS:
+        rng = np.random.default_rng([options.seed, *repr(kind).encode()])
+        told = sum(is_told(rng, kind) for _ in range(options.count))
+        print(f"{kind.what:36}{kind.versions:4} versions  told {told:4} of {options.count}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""What an image consists of, for `harness narrow`: its distributions with their files, and the libraries that the
+scenario really maps. The launch reaches no verdict, so its cost does not matter."""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+
+from .. import hello
+from . import tree
+
+FORMAT = 1
+PIECE = 1 << 20
+LIBRARY = re.compile(r"\.so(\.|$)")
+MOST_METADATA = 1 << 20
+MOST_RECORD = 64 << 20
+
+
+def asked(job):
+    """Return a Components if the job asks for it, else a Nothing."""
+    return Components() if (job.get("probe") or {}).get("name") == "components" else Nothing()
+
+
+class Nothing(object):
+    """In the place of Components in every other launch."""
+
+    def look(self):
+        """Look at nothing."""
+
+    def files(self):
+        """Return no file."""
+        return {}
+
+
+class Components(object):
+    """Collects the paths of mapped libraries while the scenario runs; reads everything else at the end."""
+
+    def __init__(self):
+        self._mapped = set()
+
+    def look(self):
+        """Note which libraries the descendants of this process have mapped now."""
+        for pid in tree.descendants(os.getpid()):
+            self._mapped |= mapped(pid)
+
+    def files(self):
+        """Return {file name: text}."""
+        found = {
+            "format": FORMAT,
+            "python": platform.python_version(),
+            "implementation": platform.python_implementation(),
+            "libc": hello.libc(),
+            "machine": platform.machine(),
+            "distributions": list(distributions(sys.path)),
+            "mapped": {
+                path: digest for path, digest in ((path, sha256(path)) for path in sorted(self._mapped)) if digest
+            },
+        }
+        return {"components.json": json.dumps(found)}
+
+
+def mapped(pid):
+    """Return the paths of the libraries that a process has mapped; empty if it is gone or not readable."""
+    try:
+        with open("/proc/%d/maps" % pid, "rb") as file:
+            paths = {os.fsdecode(line.split(None, 5)[5].rstrip(b"\n")) for line in file if b"/" in line}
+    except OSError:
+        return set()
+    return {path for path in paths if path.startswith("/") and LIBRARY.search(os.path.basename(path))}
+
+
+def sha256(path):
+    """Return the hash of a file in hex; "" if it is gone or cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for piece in iter(lambda: file.read(PIECE), b""):
+                digest.update(piece)
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+def distributions(places):
+    """Yield what is installed; the first of several with one name, which is the one that is imported."""
+    for name, version, path in hello.installed(places):
+        metadata = _head(os.path.join(path, "METADATA")) or _head(os.path.join(path, "PKG-INFO")) or _head(path)
+        yield {
+            "name": name,
+            "version": version,
+            "place": os.path.dirname(path),
+            "folder": os.path.basename(path),
+            "requires": re.findall(r"^Requires-Dist:\s*(.+?)\s*$", metadata, re.MULTILINE),
+            "origin": _origin(path),
+            "files": record(_text(os.path.join(path, "RECORD"), MOST_RECORD)),
+        }
+
+
+def record(text):
+    """Return path -> hash, as RECORD writes both; of what is compiled at the installation, and of RECORD, no entry."""
+    found = {}
+    for line in text.splitlines():
+        path, _, rest = line.rpartition(",")[0].rpartition(",")
+        path = path.strip('"').replace('""', '"')
+        if path and not path.endswith((".pyc", "/RECORD", "/INSTALLER", "/REQUESTED", "/direct_url.json")):
+            found[path] = rest
+    return found
+
+
+def _origin(path):
+    """Return the address that a distribution was installed from, where no index has it; else ""."""
+    try:
+        return str(json.loads(_text(os.path.join(path, "direct_url.json"), MOST_METADATA)).get("url", ""))
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _head(path):
+    """Return the fields of a METADATA file, without the description below them."""
+    return _text(path, MOST_METADATA).partition("\n\n")[0]
+
+
+def _text(path, most):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(most)
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,153 @@
+"""`harness narrow`."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.common import FILE, OUT, show, to_stdout
+from harness.cli.interrupt import stop_on_signals
+from harness.errors import Interrupted, UsageError
+
+if TYPE_CHECKING:
+    import threading
+
+    from harness.flows.parts.questions import NarrowQuestion
+    from harness.model.narrowed import Narrowed
+
+FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="RUN FINDING... | SCENARIO.py | -- COMMAND...")
+@click.option("--good", type=FILE, metavar="FILE", help="Requirement or lock file of the good environment.")
+@click.option("--bad", type=FILE, metavar="FILE", help="Requirement or lock file of the bad environment.")
+@click.option("--python", metavar="VERSION", help="For files: the interpreter, such as 3.11.  [default: the harness's]")
+@click.option("--dry-run", is_flag=True, help="Make both versions, show in what they differ, and stop there.")
+@click.option("--fresh", is_flag=True, help="Launch everything again; do not reuse launches of an earlier narrow.")
+@OUT
+def narrow(
+    *, words: tuple[str, ...], good: Path | None, bad: Path | None, python: str | None, dry_run: bool, fresh: bool,
+    out: Path,
+) -> None:  # fmt: skip
+    """Find the component behind a FINDING of RUN: a package, a library, a variable.
+
+    Hybrids of the last good and the first bad version are made and measured until one component is proven. RUN is a
+    run's directory, its id, or `latest`; FINDING is its number, or words that match no other.
+
+    With --good and --bad no run is needed: both environments are made on this machine, and a scenario's script, or a
+    command that is judged by its exit code, is run in them. Ctrl-C ends cleanly; the same command resumes.
+
+    \b
+    For example:
+      harness narrow latest 1
+      harness narrow latest 1 --dry-run
+      harness narrow --good old.txt --bad new.txt scenario.py
+      harness narrow --good old.txt --bad new.txt -- python -c 'import this'
+
+    Exit status: 0 found, 2 wrong usage, 3 something could not run, 4 undecided or not reproduced, 130 interrupted.
+    """
+    _check(words, good=good, bad=bad, python=python)
+    with stop_on_signals() as stopped:
+        if good is not None and bad is not None:
+            found = _of_files(words, good, bad, python=python, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+        else:
+            found = _of_run(words, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+    if found is not None:
+        sys.exit(_exit_code(found))
+
+
+def _check(words: tuple[str, ...], *, good: Path | None, bad: Path | None, python: str | None) -> None:
+    if (good is None) != (bad is None):
+        raise UsageError(f"--good and --bad: give both, {FROM_FILES}")
+    if good is None and python is not None:
+        raise UsageError("--python: is for --good and --bad; a run says which Python it had")
+    if good is None and len(words) < 2:
+        raise UsageError(f"{words[0]}: give a run and a finding, such as `latest 1`; or two files, {FROM_FILES}")
+
+
+def _exit_code(found: Narrowed) -> int:
+    from harness import exit_codes
+
+    codes = {"found": exit_codes.OK, "interrupted": exit_codes.INTERRUPTED}
+    return codes.get(found.verdict, exit_codes.UNDECIDED)
+
+
+def _of_run(
+    words: tuple[str, ...], *, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
+) -> Narrowed | None:
+    from harness.flows.parts import lookup, questions
+    from harness.report.text import words as texts
+
+    stored = lookup.open_run(words[0], out=out)
+    number, finding = lookup.find_finding(stored, words[1:], tell=texts.finding_line)
+    with questions.of_run(stored, number, finding) as question:
+        return _narrow(question, run=stored.path, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+
+
+def _of_files(
+    words: tuple[str, ...],
+    good: Path,
+    bad: Path,
+    *,
+    python: str | None,
+    out: Path,
+    dry_run: bool,
+    fresh: bool,
+    stopped: threading.Event,
+) -> Narrowed | None:
+    from harness.cli.results import run_plan
+    from harness.flows.parts import questions
+    from harness.flows.sweep import SweepOptions
+    from harness.report.bad_ranges import ordered
+
+    is_script = len(words) == 1 and words[0].endswith(".py")
+    files = questions.Files(
+        good=good, bad=bad, script=Path(words[0]) if is_script else None, command=() if is_script else words,
+        python=python,
+    )  # fmt: skip
+    plan = questions.plan_of_files(files, seed=random.SystemRandom().randrange(2**31))
+    result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
+    if result.verdict == "interrupted":
+        raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
+    question = questions.question_of(result, ordered(result))
+    return _narrow(question, run=result.directory, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+
+
+def _narrow(
+    question: NarrowQuestion, *, run: Path, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
+) -> Narrowed | None:
+    from harness.flows import narrow as flow
+    from harness.flows.parts.context import RunContext
+    from harness.report.terminal import narrow as report
+    from harness.report.terminal.progress import open_progress
+
+    with open_progress(sys.stderr, os.environ) as watching:
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
+        with flow.narrowing(question, context) as narrowing:
+            if dry_run:
+                text, found = report.differing(narrowing.coupling.groups), None
+            else:
+                watching.note(report.begun(narrowing.coupling.groups))
+                found = flow.narrow(narrowing, out=out, fresh=fresh)
+                _keep(found, run)
+                text = report.result(found)
+    with to_stdout():
+        show(text)
+    return found
+
+
+def _keep(found: Narrowed, run: Path) -> None:
+    """Keep the answer in the run's directory, and write the run's reports again, with it."""
+    from harness.cli import results
+    from harness.flows.parts import reread
+    from harness.store import RunDirectory, saved_narrowed
+
+    directory = RunDirectory(run)
+    saved_narrowed.keep(found, directory)
+    results.write_exports(reread.read_result(run), directory)

@@ -1,0 +1,229 @@
+"""`harness narrow`: hybrids of last good and first bad are made and measured until the culprit is known."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts import OpenHost, using_hosts
+from harness.flows.parts.looking_inside import Looking
+from harness.flows.parts.questions import NarrowQuestion
+from harness.model import Cell, Image, Lane, Trials
+from harness.model.narrowed import Hybrid, Narrowed, Side
+from harness.narrow.components import components
+from harness.narrow.coupling import Coupling, asked_extras, couple
+from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
+from harness.narrow.inventory import FILE, Inventory, read_inventory
+from harness.narrow.search import ComponentSearch, NarrowRules
+from harness.run.engine import Engine, Kept, Lease, Prepared
+from harness.run.hosts import other_sweeps
+from harness.run.hosts.lanes import HostRun
+from harness.run.images.prefetch import HostImages
+from harness.run.scheduler import BlockRun, CellRun
+from harness.schedule import oracle
+from harness.schedule.narrow_scheduler import NarrowScheduler, OneRow
+from harness.store import RunDirectory
+
+INSPECTED_STEPS = 50
+"""Steps of the launch that looks which libraries are mapped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """A question on its way: everything that is known before the first hybrid is made."""
+
+    question: NarrowQuestion
+    engine: Engine
+    lane: Lane
+    lease: Lease
+    context: RunContext
+    sides: Sides
+    coupling: Coupling
+    rules: NarrowRules = field(default_factory=NarrowRules)
+
+
+@contextmanager
+def narrowing(question: NarrowQuestion, context: RunContext) -> Iterator[Narrowing]:
+    """Open and lease the host, make A and B, and look what they consist of.
+
+    Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
+    """
+    with using_hosts(question.plan, context) as (opened,):
+        engine, lane = _opened(opened, question.a.lane, context)
+        with _leased(opened, engine, context) as lease:
+            cells: Mapping[Side, Cell] = {"A": replace(question.a, lane=lane), "B": replace(question.b, lane=lane)}
+            had = {side: _prepared(cell, engine, context) for side, cell in cells.items()}
+            looked = {side: _inventory(cell, had[side], engine, context) for side, cell in cells.items()}
+            found = components(looked["A"], looked["B"])
+            if not found:
+                raise UsageError(_equal(question))
+            extras = asked_extras(cells["A"].image.source, cells["B"].image.source)
+            coupling = couple(found, a=looked["A"], b=looked["B"], extras=extras)
+            images: Mapping[Side, Image] = {side: cell.image for side, cell in cells.items()}
+            yield Narrowing(
+                question=question,
+                engine=engine,
+                lane=lane,
+                lease=lease,
+                context=context,
+                sides=Sides(
+                    images=images,
+                    references={side: each.reference for side, each in had.items()},
+                    inventories=looked,
+                    groups=coupling.groups,
+                ),
+                coupling=coupling,
+            )
+
+
+def _equal(question: NarrowQuestion) -> str:
+    return (
+        f"{question.a.image.version} and {question.b.image.version}: no distribution, mapped library or variable "
+        "differs between them, so there is nothing to swap"
+    )
+
+
+# ---------------------------------------------------------------- the host
+
+
+def _opened(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
+    if context.stopped.is_set():
+        raise Interrupted("interrupted before anything was started")
+    if opened.engine is None or opened.problem is not None:
+        raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
+    lanes = [lane for lane in opened.lanes if lane.gpu == asked.gpu]
+    return opened.engine, lanes[0] if lanes else asked
+
+
+@contextmanager
+def _leased(opened: OpenHost, engine: Engine, context: RunContext) -> Iterator[Lease]:
+    host, progress = opened.host, context.progress
+
+    def say(text: str) -> None:
+        progress.preparing(lane=host.name, image="lease", text=text)
+
+    announced = other_sweeps.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
+    with engine.lease(say, context.stopped.is_set) as lease, announced:
+        engine.remove_leftovers()
+        yield lease
+
+
+def _prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
+    """Make the image of a cell. Raises InfrastructureError, Interrupted."""
+
+    def say(text: str) -> None:
+        if context.stopped.is_set():
+            raise Interrupted("interrupted")
+        context.progress.preparing(lane=str(cell.lane), image=cell.image.version, text=text)
+
+    return engine.prepare(cell.image, say)
+
+
+def _inventory(cell: Cell, prepared: Prepared, engine: Engine, context: RunContext) -> Inventory:
+    """Look in one launch what an image consists of. Raises InfrastructureError, Interrupted."""
+    looking = Looking(engine=engine, cell=cell, context=context, prepared=prepared)
+    steps = min(INSPECTED_STEPS, cell.variant.scenario.steps.budget)
+    looked = looking.launch(cell.variant, steps=steps, probe={"name": "components"})
+    if FILE not in looked.files:
+        raise InfrastructureError(f"{cell.image.version}: no launch tells what it consists of: {looked.problem}")
+    return read_inventory(looked.files[FILE], variables={**prepared.environment, **dict(cell.image.environment)})
+
+
+# ---------------------------------------------------------------- the search
+
+
+def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
+    """Make, launch and judge hybrids until the search has its answer, or until Ctrl-C.
+
+    Launches of an earlier call are taken over unless `fresh`. Raises EngineUnreachable, InfrastructureError.
+    """
+    question = narrowing.question
+    journal = RunDirectory.create(out=out, matrix=question.journal, now=narrowing.context.now())
+    made = _scheduler(narrowing, journal)
+    row = OneRow(block=BlockRun(cells=(made.run_of_a(),), scheduler=made))
+    interrupted = False
+    try:
+        _host_run(narrowing, journal, reuse=not fresh).run(row)
+    except Interrupted:
+        interrupted = True
+    if not interrupted:
+        _remove_hybrids(narrowing, made)
+    found = made.search.conclude(made.outcomes(), good=question.a.image.version, bad=question.b.image.version)
+    return replace(found, finding=question.number, metric=question.finding.metric)
+
+
+def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
+    make = installed if narrowing.lane.host.in_environments else grafted
+    return NarrowScheduler(
+        search=ComponentSearch(narrowing.coupling.groups, narrowing.rules),
+        like=replace(narrowing.question.a, lane=narrowing.lane),
+        finding=narrowing.question.finding,
+        image_of=functools.partial(make, narrowing.sides),
+        refused=narrowing.coupling.refused,
+        checked=functools.partial(_checked, narrowing),
+        log=journal.write_decision,
+    )
+
+
+def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
+    """Look into a hybrid with a library of the other side: a library's own path wins over LD_LIBRARY_PATH."""
+    if not narrowing.sides.swapped(hybrid, "library") or run.prepared is None:
+        return ""
+    try:
+        seen = _inventory(run.cell, run.prepared, narrowing.engine, narrowing.context)
+    except (EngineUnreachable, Interrupted):
+        raise
+    except InfrastructureError as error:
+        return str(error)
+    return not_loaded(narrowing.sides, hybrid, seen)
+
+
+def _host_run(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
+    context, host = narrowing.context, narrowing.lane.host
+    opener: Callable[[], Engine] = functools.partial(
+        context.open_engine, host, environ=context.environ, say=lambda text: None
+    )
+    images = HostImages(
+        engine=narrowing.engine, open_another=opener, progress=context.progress, stopped=context.stopped.is_set
+    )
+    return HostRun(
+        engine=narrowing.engine,
+        worker=host.name,
+        lease=narrowing.lease,
+        images=images,
+        run_id=journal.id,
+        trials=Trials(least=narrowing.rules.least, most=narrowing.rules.most),
+        rng=random.Random(f"{narrowing.question.plan.seed} {host.name}"),
+        oracle=oracle.oracle(),
+        journal=journal,
+        progress=context.progress,
+        stopped=context.stopped.is_set,
+        reuse=reuse,
+        finished=lambda block: None,
+    )
+
+
+def _remove_hybrids(narrowing: Narrowing, made: NarrowScheduler) -> None:
+    """Remove what was made for this search alone; A and B stay. What is in use by another run stays as well."""
+
+    def say(text: str) -> None:
+        narrowing.context.progress.note(text)
+
+    for hybrid, run in made.runs.items():
+        if run.prepared is not None and not narrowing.sides.is_end(hybrid):
+            _remove(narrowing.engine, run, say)
+
+
+def _remove(engine: Engine, run: CellRun, say: Callable[[str], None]) -> None:
+    if run.prepared is not None:
+        kept = Kept(reference=run.prepared.reference, name=run.cell.image.version, made=True, layers={})
+        try:
+            engine.remove(kept, say)
+        except InfrastructureError as error:
+            say(f"{run.cell.image.version}: was not removed: {error}; `harness clean --images` removes it")

@@ -1,0 +1,123 @@
+"""Launches that look inside a scenario and reach no verdict: with a probe, and with the files that it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.errors import Interrupted
+from harness.flows.parts.context import RunContext
+from harness.model import Cell, Trial, Variant
+from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
+
+MOST_FILE_CHARACTERS = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """One launch with a probe of `steps` steps: how it ended, and the files that it left. Of a script that made all of
+    them no further step failed, but what the probe asks then. `left_out`: files that are too large.
+    """
+
+    trial: Trial
+    files: Mapping[str, str]
+    steps: int
+    is_script: bool
+    left_out: Sequence[str] = ()
+
+    @property
+    def problem(self) -> str:
+        if self.trial.ended_well:
+            most = f"left out: with it the files are larger than {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
+            return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
+        # The failure's own line is the last: of a traceback, and after notes of how the process went down.
+        told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
+        if self.is_script and self.trial.last_step == self.steps:
+            told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
+        if not self.is_script and self.trial.output_tail.strip():
+            told += f": {self.trial.output_tail.strip().splitlines()[-1]}"
+        return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
+
+
+class _Files:
+    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS; of one that does not fit nothing is kept."""
+
+    def __init__(self) -> None:
+        self.left_out: list[str] = []
+        self._parts: dict[str, list[str]] = {}
+        self._room = MOST_FILE_CHARACTERS
+
+    def note(self, name: str, text: str) -> None:
+        if name in self.left_out:
+            return
+        self._room -= len(text)
+        if self._room >= 0:
+            self._parts.setdefault(name, []).append(text)
+        else:
+            self._room += len(text) + sum(map(len, self._parts.pop(name, ())))
+            self.left_out.append(name)
+
+    def whole(self) -> dict[str, str]:
+        return {name: "".join(parts) for name, parts in self._parts.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looking:
+    """Launches of one cell. `aside`: what a second one beside the first is called where progress is told."""
+
+    engine: Engine
+    cell: Cell
+    context: RunContext
+    prepared: Prepared
+    aside: str = ""
+
+    @contextlib.contextmanager
+    def beside(self, name: str) -> Iterator[Looking]:
+        """The same by a connection of its own, to launch in another thread. Raises InfrastructureError."""
+        engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=lambda text: None)
+        try:
+            yield replace(self, engine=engine, aside=f" ({name})")
+        finally:
+            engine.close()
+
+    def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
+        """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
+        files = _Files()
+        cell, progress = self.cell, self.context.progress
+        lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
+        progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
+        trial = run_trial(
+            self.engine,
+            LaunchRequest(
+                prepared=self.prepared,
+                scenario=variant.scenario,
+                payload=pack(variant, extras={"looks": [steps], "look_times_s": None, "probe": probe}),
+                gpus=cell.lane.gpus,
+                labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
+            ),
+            cell_id=cell.id,
+            number=1,
+            key="",
+            round=0,
+            decide=lambda trace: "go",
+            on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
+            cancelled=self.context.stopped.is_set,
+            on_file=files.note,
+        )
+        if trial.end == "interrupted":
+            raise Interrupted("interrupted")
+        looked = Looked(
+            trial=trial,
+            files=files.whole(),
+            left_out=files.left_out,
+            steps=steps,
+            is_script=variant.scenario.script is not None,
+        )
+        told = f"{(probe or {}).get('name', 'plain')}: {looked.problem or trial.end}"
+        progress.trial_ended(lane=lane, cell=label, number=1, text=told, bad=bool(looked.problem))
+        return looked

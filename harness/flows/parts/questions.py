@@ -1,0 +1,198 @@
+"""What `harness narrow` is asked: a finding of a run, or two requirement files and a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from harness.errors import InfrastructureError, UsageError
+from harness.flows.parts.lookup import cell_of
+from harness.matrix.locks import install_of
+from harness.matrix.scripts import ScriptProblem, read_script
+from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Where
+from harness.plan import make_plan
+from harness.private import WITHHELD
+from harness.store import inputs
+from harness.store.saved_run import StoredRun
+
+HOST = "local"
+SERIES = "files"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarrowQuestion:
+    """What is narrowed: the cells of A (good) and of B (bad), and the finding between them. `number`: that of the
+    finding in its run's reports. `plan` has A's and B's cells alone, in one block. `journal` is the folder that keeps
+    the launches.
+    """
+
+    a: Cell
+    b: Cell
+    finding: Finding
+    plan: Plan
+    number: int
+    journal: str
+
+
+@contextmanager
+def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQuestion]:
+    """Yield the question after a finding of a run, with its scripts in a temporary folder. Raises UsageError."""
+    _check(finding)
+    with TemporaryDirectory(prefix="harness-narrow-") as folder:
+        yield _of_run(run, number, finding, folder=Path(folder))
+
+
+def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> NarrowQuestion:
+    cells = [cell_of(run, finding, version) for version in (finding.before or "", finding.after)]
+    if cells[0] is None or cells[1] is None:
+        raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were had; sweep again")
+    scenario = _scenario(run, finding.variant.scenario, folder)
+    variant = replace(finding.variant, scenario=scenario)
+    host = _host(finding.lane)
+    lane = replace(finding.lane, host=host)
+    a, b = (replace(cell, variant=variant, lane=lane) for cell in cells if cell is not None)
+    _check_values(run, a, b)
+    block = next(block for block in run.plan.blocks if cells[0] in block.cells)
+    plan = replace(run.plan, blocks=(replace(block, lane=lane, variant=variant, cells=(a, b)),))
+    return NarrowQuestion(a=a, b=b, finding=finding, plan=plan, number=number, journal=f"{run.plan.matrix.name}-narrow")
+
+
+def _check(finding: Finding) -> None:
+    place = f"{finding.series} {finding.after}"
+    if finding.kind == "first_fixed":
+        raise UsageError(f"{place}: is where it was fixed; narrow takes a finding that something became worse")
+    if finding.lane.host.engine == "slurm":
+        raise UsageError(f"{place}: narrow makes no hybrids on hosts of Slurm yet; give --good and --bad on a node")
+    if finding.before is None:
+        raise UsageError(f"{place}: bad from the start, so there is no good version to make hybrids with")
+
+
+def _check_values(run: StoredRun, *cells: Cell) -> None:
+    """A value that the run withholds cannot be given to a launch."""
+    for cell in cells:
+        given = (*cell.image.environment, *cell.variant.scenario.environment)
+        names = [name for name, value in given if value == WITHHELD]
+        if names:
+            raise UsageError(f"{run.path}: the value of {', '.join(names)} is withheld in it, so it cannot be launched")
+
+
+def _host(lane: Lane) -> Host:
+    """The run keeps no `gpus:`; the lane says which it had."""
+    if lane.gpu is None:
+        return lane.host
+    return replace(lane.host, gpus="all" if lane.gpu == "all" else (lane.gpu,))
+
+
+def _scenario(run: StoredRun, scenario: Scenario, folder: Path) -> Scenario:
+    """The scenario with its script and files as the run kept them, written into `folder`."""
+    hashes = run.files.get(scenario.name, {})
+    files, missing = inputs.read(hashes, run.path)
+    if missing or (scenario.script is not None and scenario.script.name not in files):
+        lacking = ", ".join(missing) or str(scenario.script)
+        raise UsageError(f"{run.path}: {lacking} is not in it (changed, or larger than 16 MiB); sweep again, and here")
+    paths = {}
+    for place, content in files.items():
+        path = folder / "scenario" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        paths[place] = path
+    script = None if scenario.script is None else paths.pop(scenario.script.name)
+    return replace(scenario, script=script, files=tuple(paths.values()))
+
+
+# ---------------------------------------------------------------- from files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Two requirement files, and what is run in the environments that they describe: a script, or a command that is
+    judged by its exit code."""
+
+    good: Path
+    bad: Path
+    script: Path | None
+    command: tuple[str, ...]
+    python: str | None = None
+
+
+def plan_of_files(files: Files, *, seed: int) -> Plan:
+    """The plan of a sweep of both. Raises UsageError."""
+    where = Where(file=str(files.script or files.good), line=1, key="")
+    scenario = _scenario_of(files, where)
+    images = tuple(_image(name, path, files.python) for name, path in _named(files.good, files.bad).items())
+    if images[0].source == images[1].source:
+        raise UsageError(f"{files.good} and {files.bad}: ask for the same, so there is nothing to find")
+    matrix = Matrix(
+        name=f"narrow-{scenario.name}",
+        path=files.script or files.good,
+        series=(Series(name=SERIES, images=images, where=where),),
+        hosts=(Host(name=HOST, engine="process", gpus="none", where=where),),
+        scenarios=(scenario,),
+    )
+    return make_plan(matrix, seed=seed)
+
+
+def _named(good: Path, bad: Path) -> Mapping[str, Path]:
+    """By the names of the files without their extension, where these differ."""
+    if good.stem != bad.stem:
+        return {good.stem: good, bad.stem: bad}
+    return {"good": good, "bad": bad}
+
+
+def _image(name: str, path: Path, python: str | None) -> Image:
+    try:
+        source = install_of(path, python=python, base=None)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return Image(series=SERIES, version=name, source=source, where=Where(file=str(path), line=1, key=""))
+
+
+def _scenario_of(files: Files, where: Where) -> Scenario:
+    if files.script is None:
+        name = Path(files.command[0]).name
+        return Scenario(name=_safe(name), where=where, command=files.command, judge_exit=True)
+    try:
+        script = read_script(files.script.name, files.script.read_bytes())
+        problems = [text for _, text in script.wrong_names(())]
+    except OSError as error:
+        raise UsageError(f"{files.script}: cannot be read: {error.strerror}") from error
+    except ScriptProblem as error:
+        raise UsageError(str(error)) from error
+    if problems:
+        raise UsageError(f"{files.script}: {problems[0]}; give its params a default, or sweep with a matrix file")
+    return Scenario(name=_safe(files.script.stem), where=where, title=script.title, script=files.script)
+
+
+def _safe(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name)[:48].strip(".-") or "it"
+
+
+def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestion:
+    """The question after a sweep of two files: its first finding, in the order of reports. Raises UsageError where
+    there is none, InfrastructureError where one of them could not be measured.
+    """
+    problems = [each.problem for each in result.hosts] + [each.problem for each in result.cells]
+    if any(problems):
+        raise InfrastructureError(next(filter(None, problems)))
+    (block,) = result.plan.blocks
+    a, b = block.cells
+    worse = [(number, one) for number, one in enumerate(findings, start=1) if _is_between(one, a, b)]
+    if not worse:
+        raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings)}")
+    number, finding = min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
+    return NarrowQuestion(a=a, b=b, finding=finding, plan=result.plan, number=number, journal=result.matrix)
+
+
+def _is_between(finding: Finding, a: Cell, b: Cell) -> bool:
+    return finding.kind != "first_fixed" and (finding.before, finding.after) == (a.image.version, b.image.version)
+
+
+def _no_difference(findings: Sequence[Finding]) -> str:
+    if any(one.kind == "bad_from_start" for one in findings):
+        return "both are bad; give a good one with --good"
+    if findings:
+        return "the good one is worse than the bad one; are they swapped?"
+    return "nothing that was measured is worse in the bad one; is it the scenario that shows it?"

@@ -1,0 +1,214 @@
+"""Which components can be swapped alone: groups, and what an installer would refuse of a mixture.
+
+A hybrid takes each component from A or from B. What the distributions' own metadata rules out is never launched. Where
+neither of two components can go without the other, they are one group; where only one needs the other, both stay
+groups, and the one that is needed comes first: a search that goes from the front then meets few mixtures that cannot be
+made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from harness.model import Install, Source
+from harness.model.narrowed import Component, ComponentGroup, Hybrid, Side
+from harness.narrow.inventory import Inventory
+
+MOST_NAMED = 3
+CUDNN = "libcudnn"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """`name` on side `side` cannot go with `other` of the other side; `why` as a clause."""
+
+    name: str
+    side: Side
+    other: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coupling:
+    """The groups, in the order in which they are best swapped, and the needs between them."""
+
+    groups: tuple[ComponentGroup, ...]
+    needs: tuple[Need, ...]
+
+    def refused(self, hybrid: Hybrid) -> str:
+        """Return why no installer would make this hybrid; "" if nothing speaks against it."""
+        side = {component.name: _side(group, hybrid) for group in self.groups for component in group.components}
+        for need in self.needs:
+            if side[need.name] == need.side and side[need.other] != need.side:
+                return need.why
+        return ""
+
+
+def _side(group: ComponentGroup, hybrid: Hybrid) -> Side:
+    return "B" if group.id in hybrid.from_b else "A"
+
+
+def couple(found: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]) -> Coupling:
+    """Return the groups of components. `extras`: those that the user asked for, by distribution."""
+    needs = tuple(_needs(found, a=a, b=b, extras=extras))
+    names = [each.name for each in found]
+    follows = {name: _follows(name, needs) for name in names}
+    for one, other in (*_sharing(found, a=a, b=b), *_families(found)):
+        follows[one].add(other)
+        follows[other].add(one)
+    members = _strong(names, follows)
+    by_name = {each.name: each for each in found}
+    groups = [_group([by_name[name] for name in one], needs) for one in members]
+    return Coupling(groups=tuple(_ordered(groups, follows)), needs=needs)
+
+
+# ---------------------------------------------------------------- what refuses what
+
+
+def _needs(
+    found: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
+) -> Iterator[Need]:
+    """Yield what the metadata rules out; a requirement that its own side does not keep either rules nothing out."""
+    names = {each.name for each in found if each.kind == "distribution"}
+    sides: tuple[tuple[Side, Inventory, Inventory], ...] = (("A", a, b), ("B", b, a))
+    for side, own, other in sides:
+        asked = _extras(own, extras)
+        for name in sorted(names & own.distributions.keys()):
+            for requirement in own.requirements(name, asked.get(name, frozenset())):
+                target = canonicalize_name(requirement.name)
+                if target in names and target != name and _kept(requirement, own) and not _kept(requirement, other):
+                    yield Need(name=name, side=side, other=target, why=_why(own, name, requirement, other))
+
+
+def _extras(side: Inventory, asked: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Return the extras in use: those that the user asked for, and those that distributions ask of each other."""
+    found = dict(asked)
+    for name in side.distributions:
+        for requirement in side.requirements(name, asked.get(name, frozenset())):
+            target = canonicalize_name(requirement.name)
+            found[target] = found.get(target, frozenset()) | requirement.extras
+    return found
+
+
+def _kept(requirement: Requirement, side: Inventory) -> bool:
+    there = side.distributions.get(canonicalize_name(requirement.name))
+    if there is None:
+        return False
+    try:
+        return requirement.specifier.contains(Version(there.version), prereleases=True)
+    except InvalidVersion:
+        return True  # nothing can be told of such a version
+
+
+def _why(own: Inventory, name: str, requirement: Requirement, other: Inventory) -> str:
+    target = canonicalize_name(requirement.name)
+    there = other.distributions.get(target)
+    instead = f"{target} is {there.version}" if there else f"{target} is not there"
+    return f"{name} {own.distributions[name].version} requires {target}{requirement.specifier}, and {instead}"
+
+
+def _follows(name: str, needs: Sequence[Need]) -> set[str]:
+    """Return what has to be from B as well if `name` is."""
+    own = {need.other for need in needs if need.name == name and need.side == "B"}
+    return own | {need.name for need in needs if need.other == name and need.side == "A"}
+
+
+# ---------------------------------------------------------------- what goes together
+
+
+def _sharing(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[tuple[str, str]]:
+    """Yield distributions that have a file in common with other content: one would overwrite the other's."""
+    names = {each.name for each in found if each.kind == "distribution"}
+    owners: dict[str, dict[str, str]] = {}
+    for side in (a, b):
+        for name in sorted(names & side.distributions.keys()):
+            for path, digest in side.distributions[name].files.items():
+                known = owners.setdefault(path, {})
+                yield from ((name, other) for other, theirs in known.items() if other != name and theirs != digest)
+                known[name] = digest
+
+
+def _families(found: Sequence[Component]) -> Iterator[tuple[str, str]]:
+    """Yield libraries that are parts of one: cuDNN's check each other's versions when they are loaded."""
+    parts = [each.name for each in found if each.kind == "library" and each.name.startswith(CUDNN)]
+    yield from pairwise(parts)
+
+
+def _group(members: Sequence[Component], needs: Sequence[Need]) -> ComponentGroup:
+    names = [each.name for each in members]
+    more = f" + {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED + 1 else ""
+    shown = names[:MOST_NAMED] if more else names
+    inside = [need.why for need in needs if need.name in names and need.other in names]
+    together = inside[0] if inside else "they are parts of one" if len(names) > 1 else ""
+    is_base = any(each.kind == "files" for each in members)
+    return ComponentGroup(
+        id=" + ".join(shown) + more,
+        components=tuple(members),
+        together=together if len(names) > 1 else "",
+        **({"swaps": frozenset()} if is_base else {}),
+    )
+
+
+# ---------------------------------------------------------------- graphs
+
+
+def _strong(names: Sequence[str], follows: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components, each in the order of `names`; small graphs, so by reachability."""
+    reach = {name: _reached(name, follows) for name in names}
+    found: list[list[str]] = []
+    for name in names:
+        same = next((group for group in found if group[0] in reach[name] and name in reach[group[0]]), None)
+        if same is None:
+            found.append([name])
+        else:
+            same.append(name)
+    return found
+
+
+def _reached(name: str, follows: Mapping[str, set[str]]) -> set[str]:
+    found, waiting = {name}, [name]
+    while waiting:
+        new = follows[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _ordered(groups: Sequence[ComponentGroup], follows: Mapping[str, set[str]]) -> list[ComponentGroup]:
+    """Return the groups so that each comes after those that it needs; mapped ones, and what they need, first."""
+    reach = [set().union(*(_reached(each.name, follows) for each in group.components)) for group in groups]
+    needed = set[str]().union(*(names for group, names in zip(groups, reach, strict=True) if group.mapped))
+    urgent = [_meets(group, needed) for group in groups]
+    left, done, order = list(range(len(groups))), set[str](), list[ComponentGroup]()
+    while left:
+        own = {n: {each.name for each in groups[n].components} for n in left}
+        free = [n for n in left if reach[n] - own[n] <= done]
+        chosen = min(free, key=lambda n: (not urgent[n], n))
+        left.remove(chosen)
+        done |= own[chosen]
+        order.append(groups[chosen])
+    return order
+
+
+def _meets(group: ComponentGroup, names: set[str]) -> bool:
+    return any(each.name in names for each in group.components)
+
+
+def asked_extras(*sources: Source) -> dict[str, frozenset[str]]:
+    """Return the extras that the requirements of these sources ask for, by distribution."""
+    found: dict[str, frozenset[str]] = {}
+    for source in sources:
+        for text in source.packages if isinstance(source, Install) else ():
+            try:
+                requirement = Requirement(text)
+            except InvalidRequirement:
+                continue  # the installer has its own word on it
+            name = canonicalize_name(requirement.name)
+            found[name] = found.get(name, frozenset()) | requirement.extras
+    return found

@@ -1,0 +1,161 @@
+"""What one side consists of, as the probe `components` tells it (`harness/agent/probes/components.py`)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from packaging.markers import InvalidMarker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import InfrastructureError
+
+FILE = "components.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """An installed distribution. `place` is its site-packages; `files` maps paths below it to hashes, as in RECORD.
+
+    `origin`: the address that it was installed from, where that was no index; else "".
+    """
+
+    name: str
+    version: str
+    place: str
+    folder: str
+    requires: tuple[str, ...] = ()
+    origin: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def content(self) -> str:
+        """The hash over the hashes of its files; scripts are left out, because they hold their environment's path."""
+        lines = sorted(f"{path},{digest}" for path, digest in self.files.items() if not path.startswith(("../", "/")))
+        return hashlib.sha256("\n".join([self.name, self.version, *lines]).encode()).hexdigest()
+
+    @property
+    def pin(self) -> str:
+        """What an installer is asked for, to get exactly this one."""
+        return f"{self.name} @ {self.origin}" if self.origin else f"{self.name}=={self.version}"
+
+    def holds(self, path: str) -> bool:
+        """Whether the file at an absolute path is one of its own."""
+        inside = PurePosixPath(path)
+        return inside.is_relative_to(self.place) and str(inside.relative_to(self.place)) in self.files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """One side. `distributions` go by their normalised names; `mapped` are the libraries that the scenario maps, path
+    -> sha256. `variables`: the environment that the image and the series give a launch."""
+
+    python: str
+    implementation: str
+    libc: str
+    machine: str
+    distributions: Mapping[str, Distribution]
+    mapped: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def markers(self) -> dict[str, str]:
+        """The environment in which requirements' markers are read (PEP 508)."""
+        return {
+            "implementation_name": self.implementation.lower(),
+            "implementation_version": self.python,
+            "os_name": "posix",
+            "platform_machine": self.machine,
+            "platform_python_implementation": self.implementation,
+            "platform_system": "Linux",
+            "python_full_version": self.python,
+            "python_version": ".".join(self.python.split(".")[:2]),
+            "sys_platform": "linux",
+        }
+
+    def owner(self, path: str) -> str | None:
+        """Return the name of the distribution that a file belongs to; None if it belongs to none."""
+        return next((name for name, each in self.distributions.items() if each.holds(path)), None)
+
+    @cached_property
+    def mapped_distributions(self) -> frozenset[str]:
+        """The distributions of which the scenario maps a library."""
+        return frozenset(name for path in self.mapped if (name := self.owner(path)) is not None)
+
+    def requirements(self, name: str, extras: frozenset[str]) -> tuple[Requirement, ...]:
+        """Return what a distribution requires here with these extras; what cannot be read is left out."""
+        read = (_requirement(text) for text in self.distributions[name].requires)
+        wanted = (each for each in read if each is not None and self._holds(each, extras))
+        return tuple(wanted)
+
+    def _holds(self, requirement: Requirement, extras: frozenset[str]) -> bool:
+        marker = requirement.marker
+        try:
+            return marker is None or any(
+                marker.evaluate({**self.markers, "extra": extra}) for extra in ("", *sorted(extras))
+            )
+        except (UndefinedComparison, UndefinedEnvironmentName, InvalidMarker):
+            return False
+
+
+def _requirement(text: str) -> Requirement | None:
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        return None
+
+
+class _DistributionFile(BaseModel):
+    name: str
+    version: str
+    place: str
+    folder: str
+    requires: list[str] = []
+    origin: str = ""
+    files: dict[str, str] = {}
+
+
+class _InventoryFile(BaseModel):
+    format: int
+    python: str
+    implementation: str
+    libc: str
+    machine: str
+    distributions: list[_DistributionFile]
+    mapped: dict[str, str]
+
+
+def read_inventory(text: str, *, variables: Mapping[str, str]) -> Inventory:
+    """Return what the agent sent. Raises InfrastructureError: an image can have sent anything in its name."""
+    try:
+        told = _InventoryFile.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InfrastructureError(f"{FILE}: {place}: {first['msg']}; the image sent no list of its parts") from error
+    return Inventory(
+        python=told.python,
+        implementation=told.implementation,
+        libc=told.libc,
+        machine=told.machine,
+        distributions={canonicalize_name(one.name): _distribution(one) for one in told.distributions},
+        mapped={path: digest for path, digest in told.mapped.items() if digest},
+        variables=dict(variables),
+    )
+
+
+def _distribution(told: _DistributionFile) -> Distribution:
+    return Distribution(
+        name=canonicalize_name(told.name),
+        version=told.version,
+        place=told.place,
+        folder=told.folder,
+        requires=tuple(told.requires),
+        origin=told.origin,
+        files=dict(told.files),
+    )

@@ -1,0 +1,72 @@
+"""Runs inside two images, on any CPython from 3.6 on: collects files of the one, and puts them into the other."""
+
+import json
+import os
+import shutil
+import sys
+from typing import Any, Dict
+
+STAGE = "/.harness-graft"
+TREE = STAGE + "/tree"
+LIBRARIES = "/.harness-libraries"
+Manifest = Dict[str, Any]
+
+
+def main(task: str) -> None:
+    with open(STAGE + "/manifest.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    {"collect": collect, "remove": remove, "place": place}[task](manifest)
+
+
+def collect(manifest: Manifest) -> None:
+    """Copy what is asked for into TREE, at the places that it gets in the other image."""
+    os.makedirs(TREE, exist_ok=True)
+    for source, target in manifest["copy"]:
+        copy(source, TREE + target)
+    for library in manifest["libraries"]:
+        folder, real = os.path.dirname(library), os.path.realpath(library)
+        for name in sorted(os.listdir(folder)):
+            if os.path.realpath(os.path.join(folder, name)) == real:
+                copy(real, os.path.join(TREE + LIBRARIES, name))
+
+
+def copy(source: str, target: str) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), target)
+    elif os.path.isdir(source):
+        shutil.copytree(source, target, symlinks=True)
+    elif os.path.exists(source):
+        shutil.copy2(source, target)
+
+
+def remove(manifest: Manifest) -> None:
+    """Remove files and folders, with what was compiled from them."""
+    for path in manifest["remove"]:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.remove(path)
+        if path.endswith(".py"):
+            remove_compiled(path)
+
+
+def remove_compiled(path: str) -> None:
+    folder = os.path.join(os.path.dirname(path), "__pycache__")
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if name.startswith(os.path.basename(path)[: -len("py")]):
+            os.remove(os.path.join(folder, name))
+
+
+def place(manifest: Manifest) -> None:
+    """Move what came from the other image to its places, and leave nothing else behind."""
+    for folder, folders, files in os.walk(TREE):
+        names = files + [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        target = folder[len(TREE) :] or "/"
+        os.makedirs(target, exist_ok=True)
+        for name in names:
+            os.rename(os.path.join(folder, name), os.path.join(target, name))
+    shutil.rmtree(STAGE)
+
+
+main(sys.argv[1])

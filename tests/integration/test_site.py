@@ -1,0 +1,82 @@
+"""The site in a real browser: from disk, offline, in light and dark, on a phone, and nothing to complain of."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import cli
+from tests.integration.test_page import Browser, _is_the_browsers_own, browser, complaints
+from tests.unit.index import made
+
+pytestmark = pytest.mark.chromium
+__all__ = ["browser"]
+
+PAGES = ("index.html", "findings.html", "m-nightly/index.html", "m-nightly/series-app.html", "runs-2026-03.html")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("published")
+    made.three_days(folder / "reports")
+    made.write_run(
+        folder / "reports", 4, {"1.3": made.good(), "1.4" + "x" * 80: made.bad()},
+        findings=[made.begins("1.3", "1.4" + "x" * 80)], verdict="regression",
+    )  # fmt: skip
+    done = CliRunner().invoke(cli, ["publish", "--in", str(folder / "reports"), "--out", str(folder / "site")])
+    assert done.exit_code == 0, done.output
+    return folder / "site"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_it_renders_from_disk_without_a_complaint_or_a_question(
+    browser: Browser, tmp_path: Path, site: Path, page: str
+) -> None:
+    log = tmp_path / "net.json"
+    ended = browser.run(site / page, "--dump-dom", f"--log-net-log={log}")
+    assert complaints(ended.stderr) == []
+    assert "<h1>" in ended.stdout
+    urls = re.findall(r'"url":"([a-z]+:[^"]*)"', log.read_text())
+    assert [url for url in urls if not url.startswith("file:") and not _is_the_browsers_own(url)] == []
+
+
+def asked(page: Path, question: str, folder: Path) -> Path:
+    """A copy with a script, which its policy would not allow: the answer becomes its title."""
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
+    copy = folder / "asked.html"
+    copy.write_text(text.replace("</body>", f"<script>document.title = JSON.stringify({question})</script></body>"))
+    return copy
+
+
+def answer(dump: str) -> str:
+    return re.findall(r"<title>(.*?)</title>", dump)[0]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_is_wider_than_a_phone(browser: Browser, tmp_path: Path, site: Path, page: str) -> None:
+    question = "(document.body.style.width = '390px', document.body.scrollWidth <= document.body.offsetWidth)"
+    ended = browser.run(asked(site / page, question, tmp_path), "--dump-dom", "--window-size=500,900")
+    assert answer(ended.stdout) == "true"
+
+
+@pytest.mark.parametrize(("flags", "dark"), [((), False), (("--blink-settings=preferredColorScheme=0",), True)])
+def test_it_follows_the_reader_into_the_dark(
+    browser: Browser, tmp_path: Path, site: Path, flags: tuple[str, ...], dark: bool
+) -> None:
+    question = (
+        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((all, one) => all + +one, 0) < 200"
+    )
+    ended = browser.run(asked(site / "index.html", question, tmp_path), "--dump-dom", *flags)
+    assert answer(ended.stdout) == ("true" if dark else "false")
+
+
+def test_its_policy_stops_every_script_and_style_but_its_own(browser: Browser, tmp_path: Path, site: Path) -> None:
+    text = (site / "index.html").read_text()
+    copy = tmp_path / "index.html"
+    copy.write_text(text.replace("</body>", "<script>document.title = 'taken over'</script></body>"))
+    ended = browser.run(copy, "--dump-dom")
+    assert "<title>taken over" not in ended.stdout
+    assert any("Content Security Policy" in line for line in complaints(ended.stderr))

@@ -1,0 +1,133 @@
+"""Containers on a node, by real programs: what a trial gets, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ImageUnavailable
+from harness.model import Host, SlurmRequest, Steps
+from harness.run import open_engine
+from harness.run.hosts import owner
+from harness.run.process import leftovers
+from tests.contract.world import BASE, World, installed, pulled, quiet
+from tests.own_place import ENGINES
+from tests.slurm.cluster import Cluster
+from tests.slurm.test_queue import LONG, WHERE, held
+
+pytestmark = [pytest.mark.slurm, pytest.mark.docker]
+
+PODMAN = ENGINES / "podman"
+"""Its images, kept between runs."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A world whose trials run in containers, and the command on the nodes that starts them."""
+
+    world: World
+    program: Path
+
+    def containers(self) -> list[str]:
+        listed = [self.program, "ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}"]
+        return subprocess.run(listed, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+
+
+def docker_of_the_tests() -> str:
+    """The words before a command of `docker` on the nodes: they reach the engine of this process of tests."""
+    return f"{shutil.which('docker')} --host {os.environ['DOCKER_HOST']}" if "DOCKER_HOST" in os.environ else "docker"
+
+
+def podman_of_the_tests() -> str:
+    """Those of `podman`, with the base image in it; skipped where there is none."""
+    found = [shutil.which(name) for name in ("podman", "runc", "catatonit")]
+    if None in found[:2] or not (found[2] or Path("/usr/libexec/podman/catatonit").exists()):
+        if os.environ.get("HARNESS_REQUIRE_SLURM") == "1":
+            pytest.fail("no podman, runc or catatonit; see tools/slurm need")
+        pytest.skip("no podman, runc or catatonit here")
+    words = f"{found[0]} --root {PODMAN}/root --runroot {PODMAN}/run --cgroup-manager=cgroupfs --runtime runc"
+    if subprocess.run([*words.split(), "image", "exists", BASE], check=False).returncode != 0:
+        with subprocess.Popen(["docker", "save", BASE], stdout=subprocess.PIPE) as saved:
+            subprocess.run([*words.split(), "load", "--quiet"], stdin=saved.stdout, check=True, capture_output=True)
+    return words
+
+
+@pytest.fixture(scope="module", params=["docker", "podman"])
+def node(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    words = docker_of_the_tests() if request.param == "docker" else podman_of_the_tests()
+    program = tmp_path_factory.mktemp("bin") / request.param
+    program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    program.chmod(0o755)
+    environ = {**cluster.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "SECRET_TOKEN": "hunter2"}
+    asked = SlurmRequest(container=request.param, time_s=1800.0, wait_s=60.0)
+    engine = open_engine(
+        Host(name="here", engine="slurm", gpus="none", where=WHERE, slurm=asked), environ=environ, say=quiet
+    )
+    with contextlib.closing(engine), held(engine):
+        yield Node(World(kind=f"slurm:{request.param}", engine=engine, environ=environ), program)
+
+
+def test_a_trial_runs_in_a_container_and_nothing_of_it_stays(node: Node) -> None:
+    trial = node.world.trial("quiet")
+    assert (trial.end, trial.last_step) == ("completed", 60), trial.message
+    assert trial.facts["python"].startswith("3.")
+    assert node.containers() == []
+
+
+def test_a_crash_and_a_met_limit_are_told_with_their_cause(node: Node) -> None:
+    assert (node.world.trial("segfault").signal, node.world.trial("exit").exit_code) == (11, 3)
+    met = node.world.trial("eat", memory_bytes=256 << 20, steps=Steps(first=100, budget=200))
+    assert (met.end, met.last_step < 16) == ("oom", True), met.message
+
+
+def test_params_files_and_environment_arrive_and_nothing_of_ours(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "inner.txt").write_text("from the file")
+    value = "$(touch /tmp/x) \"ü' \\ \n{}"
+    trial = node.world.trial("tell", value=value, files=(tmp_path / "data",), environment=(("TOLD", "a b"),))
+    told = trial.output_tail.splitlines()
+    assert trial.end == "completed", trial.message
+    assert {f"value {value!r}", "file data", "content from the file", "environment TOLD a b"} <= set(told)
+    assert "hunter2" not in trial.output_tail
+    assert "environment SLURM_JOB_ID" not in trial.output_tail
+
+
+def test_an_interrupted_trial_leaves_no_container(node: Node) -> None:
+    seen: list[int] = []
+    trial = node.world.trial(
+        "slow", steps=LONG, on_step=lambda step, rss_kib: seen.append(step), cancelled=lambda: bool(seen)
+    )
+    assert trial.end == "interrupted"
+    assert node.containers() == []
+
+
+def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(node: Node) -> None:
+    own = owner.this_process()
+    dead = f"{leftovers.PREFIX}{str(replace(own, start_s=own.start_s - 1000)).replace(':', '_')}_00000001"
+    living = leftovers.new_name()
+    for name in (dead, living):
+        subprocess.run([node.program, "create", "--name", name, "--ulimit=nofile=1000:1000", BASE, "true"],
+                       check=True, capture_output=True, timeout=60)  # fmt: skip
+    try:
+        assert node.world.engine.remove_leftovers() == 1
+        assert node.containers() == [living]
+    finally:
+        subprocess.run([node.program, "rm", "--force", living], check=True, capture_output=True, timeout=60)
+
+
+def test_an_image_that_no_registry_has_is_told_in_one_line(node: Node) -> None:
+    with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: .*: cannot be pulled: ") as caught:
+        node.world.engine.prepare(pulled("127.0.0.1:9/none:1"), quiet)
+    assert "\n" not in str(caught.value)
+
+
+def test_packages_over_an_image_are_refused_with_a_way_out(node: Node) -> None:
+    with pytest.raises(ImageUnavailable, match="push it, or use container: none"):
+        node.world.engine.prepare(installed("six==1.16.0"), quiet)

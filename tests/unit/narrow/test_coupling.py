@@ -1,0 +1,169 @@
+"""What can be swapped alone: a wrong answer wastes launches on mixtures that no installer makes, or hides a culprit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import Install
+from harness.model.narrowed import Hybrid
+from harness.narrow.components import BASE, components
+from harness.narrow.coupling import Coupling, asked_extras, couple
+from harness.narrow.inventory import Distribution, Inventory
+
+Told = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Name -> version and requirements."""
+
+
+def inventory(told: Told, *, files: Mapping[str, Mapping[str, str]] | None = None, **more: object) -> Inventory:
+    distributions = {
+        name: Distribution(
+            name=name,
+            version=version,
+            place="/site",
+            folder=f"{name}-{version}.dist-info",
+            requires=requires,
+            files=(files or {}).get(name, {f"{name}/__init__.py": version}),
+        )
+        for name, (version, requires) in told.items()
+    }
+    plain = {"python": "3.11.7", "implementation": "CPython", "libc": "glibc 2.36", "machine": "x86_64", "mapped": {}}
+    return Inventory(distributions=distributions, **{**plain, **more})  # type: ignore[arg-type]
+
+
+def coupled(a: Inventory, b: Inventory) -> Coupling:
+    return couple(components(a, b), a=a, b=b, extras={})
+
+
+def ids(coupling: Coupling) -> list[str]:
+    return [group.id for group in coupling.groups]
+
+
+def from_b(*names: str) -> Hybrid:
+    return Hybrid(base="A", from_b=frozenset(names))
+
+
+def test_packages_that_pin_each_other_are_swapped_together() -> None:
+    a = inventory({"pydantic": ("2.10", ("core==2.27",)), "core": ("2.27", ())})
+    b = inventory({"pydantic": ("2.11", ("core==2.33",)), "core": ("2.33", ())})
+    (group,) = coupled(a, b).groups
+    assert {each.name for each in group.components} == {"pydantic", "core"}
+    assert group.together == "pydantic 2.10 requires core==2.27, and core is 2.33"
+
+
+def test_a_package_that_only_needs_a_newer_one_stays_a_group_of_its_own() -> None:
+    a = inventory({"app": ("1", ("lib>=1",)), "lib": ("1", ())})
+    b = inventory({"app": ("2", ("lib>=2",)), "lib": ("2", ())})
+    coupling = coupled(a, b)
+    assert ids(coupling) == ["lib", "app"], "the one that is needed comes first"
+    assert coupling.refused(from_b("app")) == "app 2 requires lib>=2, and lib is 1"
+    assert not coupling.refused(from_b("lib"))
+    assert not coupling.refused(from_b("lib", "app"))
+
+
+def test_what_an_environment_breaks_already_is_not_held_against_its_hybrids() -> None:
+    a = inventory({"app": ("1", ("lib>=9",)), "lib": ("1", ())})
+    b = inventory({"app": ("2", ("lib>=9",)), "lib": ("2", ())})
+    assert ids(coupled(a, b)) == ["app", "lib"]
+    assert not coupled(a, b).refused(from_b("app"))
+
+
+def test_a_package_that_one_side_lacks_is_needed_by_what_requires_it() -> None:
+    a = inventory({"app": ("1", ())})
+    b = inventory({"app": ("2", ("lib",)), "lib": ("2", ())})
+    assert coupled(a, b).refused(from_b("app")) == "app 2 requires lib, and lib is not there"
+
+
+def test_requirements_for_other_systems_and_unasked_extras_couple_nothing() -> None:
+    a = inventory({"app": ("1", ('lib==1; sys_platform == "win32"', 'lib==1; extra == "all"')), "lib": ("1", ())})
+    b = inventory({"app": ("2", ('lib==2; sys_platform == "win32"', 'lib==2; extra == "all"')), "lib": ("2", ())})
+    assert len(ids(coupled(a, b))) == 2
+
+
+def test_an_extra_that_was_asked_for_couples() -> None:
+    a = inventory({"app": ("1", ('lib==1; extra == "all"',)), "lib": ("1", ())})
+    b = inventory({"app": ("2", ('lib==2; extra == "all"',)), "lib": ("2", ())})
+    extras = asked_extras(Install(base="", python=None, packages=("app[all]==1", "-r nonsense")))
+    assert len(couple(components(a, b), a=a, b=b, extras=extras).groups) == 1
+
+
+def test_packages_that_overwrite_each_other_s_files_are_swapped_together() -> None:
+    told: Told = {"one": ("1", ()), "two": ("1", ())}
+    a = inventory(told, files={"one": {"cv2/a.so": "x"}, "two": {"cv2/b.so": "x"}})
+    b = inventory(told, files={"one": {"cv2/a.so": "y"}, "two": {"cv2/a.so": "z"}})
+    assert len(coupled(a, b).groups) == 1
+
+
+def test_an_empty_file_that_many_packages_have_couples_none() -> None:
+    told: Told = {"one": ("1", ()), "two": ("1", ())}
+    a = inventory(
+        told, files={"one": {"nvidia/__init__.py": "", "1": "x"}, "two": {"nvidia/__init__.py": "", "2": "x"}}
+    )
+    b = inventory(
+        told, files={"one": {"nvidia/__init__.py": "", "1": "y"}, "two": {"nvidia/__init__.py": "", "2": "y"}}
+    )
+    assert len(coupled(a, b).groups) == 2
+
+
+def test_what_the_scenario_maps_comes_first_and_brings_what_it_needs() -> None:
+    a = inventory({"aa": ("1", ()), "lib": ("1", ()), "zz": ("1", ())}, mapped={"/site/zz/x.so": "1"})
+    b = inventory({"aa": ("2", ()), "lib": ("2", ()), "zz": ("2", ("lib>=2",))})
+    files = {"aa": {"aa": "1"}, "lib": {"lib": "1"}, "zz": {"zz/x.so": "1"}}
+    a = inventory({"aa": ("1", ()), "lib": ("1", ()), "zz": ("1", ())}, files=files, mapped={"/site/zz/x.so": "1"})
+    assert ids(coupled(a, b)) == ["lib", "zz", "aa"]
+
+
+def test_another_python_is_one_with_the_base_and_cannot_be_swapped() -> None:
+    a, b = inventory({}, python="3.11.7"), inventory({}, python="3.12.1")
+    (group,) = coupled(a, b).groups
+    assert (group.id, group.swaps) == (BASE, frozenset())
+
+
+def test_libraries_are_told_by_content_and_variables_by_value() -> None:
+    a = inventory(
+        {}, mapped={"/usr/lib/libx.so.1.0": "1", "/usr/lib/libc.so.6": "1"}, variables={"LEVEL": "1", "X": "0"}
+    )
+    b = inventory(
+        {}, mapped={"/usr/lib/libx.so.1.1": "2", "/usr/lib/libc.so.6": "2"}, variables={"LEVEL": "2", "X": "0"}
+    )
+    assert [(each.kind, each.name) for each in components(a, b)] == [("library", "libx.so"), ("variable", "LEVEL")]
+
+
+def test_the_parts_of_cudnn_are_swapped_together() -> None:
+    names = ("libcudnn.so.9", "libcudnn_ops.so.9", "libcufft.so.11")
+    a, b = (inventory({}, mapped={f"/cuda/{name}": side for name in names}) for side in "ab")
+    assert ids(coupled(a, b)) == ["libcudnn.so + libcudnn_ops.so", "libcufft.so"]
+
+
+@given(
+    st.integers(2, 7).flatmap(
+        lambda n: st.tuples(
+            st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from(("==", ">="))))
+        )
+    )
+)
+@pytest.mark.filterwarnings("ignore")
+def test_going_from_the_front_never_meets_a_refusal(told: tuple[int, set[tuple[int, int, str]]]) -> None:
+    """A search that takes groups from the front makes only what an installer makes."""
+    count, pairs = told
+    sides = [
+        inventory(
+            {
+                f"p{n}": (
+                    version,
+                    tuple(f"p{to}{how}{version}" for of, to, how in sorted(pairs) if of == n and to != n),
+                )
+                for n in range(count)
+            }
+        )
+        for version in ("1", "2")
+    ]
+    coupling = coupled(*sides)
+    for taken in range(len(coupling.groups) + 1):
+        assert not coupling.refused(from_b(*ids(coupling)[:taken]))
+    assert sorted(each.name for group in coupling.groups for each in group.components) == [
+        f"p{n}" for n in range(count)
+    ]

@@ -1,0 +1,134 @@
+"""What is made of two sides: a hybrid with the wrong parts accuses the wrong package."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.errors import InfrastructureError
+from harness.model import LIBRARIES, Graft, Image, Install, Where
+from harness.model.narrowed import Hybrid
+from harness.narrow.components import components
+from harness.narrow.coupling import couple
+from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
+from harness.narrow.inventory import Inventory, read_inventory
+from tests.unit.narrow.test_coupling import inventory
+
+WHERE = Where(file="m.yaml", line=1, key="series")
+A = inventory(
+    {"one": ("1", ()), "two": ("1", ()), "same": ("5", ())},
+    mapped={"/cuda/libx.so.1.0": "old"},
+    variables={"LEVEL": "1", "LD_LIBRARY_PATH": "/cuda"},
+)
+B = inventory(
+    {"one": ("2", ()), "two": ("2", ()), "new": ("1", ()), "same": ("5", ())},
+    mapped={"/cuda/libx.so.1.1": "new"},
+    variables={"LEVEL": "2", "LD_LIBRARY_PATH": "/cuda"},
+)
+
+
+def image(version: str) -> Image:
+    source = Install(base="base", python="3.11", packages=(f"app=={version}",))
+    return Image(series="s", version=version, source=source, where=WHERE)
+
+
+def sides(a: Inventory = A, b: Inventory = B) -> Sides:
+    groups = couple(components(a, b), a=a, b=b, extras={}).groups
+    return Sides(
+        images={"A": image("1"), "B": image("2")},
+        references={"A": "sha256:a", "B": "sha256:b"},
+        inventories={"A": a, "B": b},
+        groups=groups,
+    )
+
+
+def everything() -> frozenset[str]:
+    return frozenset(group.id for group in sides().groups)
+
+
+def source_of(hybrid: Hybrid) -> Graft:
+    source = grafted(sides(), hybrid).source
+    assert isinstance(source, Graft)
+    return source
+
+
+def test_an_environment_holds_each_package_of_the_side_that_was_asked_for() -> None:
+    made = installed(sides(), Hybrid(base="A", from_b=frozenset({"one"})))
+    assert made.source == Install(base="base", python="3.11", packages=("one==2", "same==5", "two==1"), exact=True)
+    assert dict(made.environment) == {"LEVEL": "1", "LD_LIBRARY_PATH": "/cuda"}
+    assert made.version == "A + one"
+
+
+def test_a_package_that_only_one_side_has_comes_and_goes_with_that_side() -> None:
+    with_it = installed(sides(), Hybrid(base="A", from_b=frozenset({"new"}))).source
+    without = installed(sides(), Hybrid(base="B", from_b=everything() - {"new"})).source
+    assert isinstance(with_it, Install)
+    assert isinstance(without, Install)
+    assert "new==1" in with_it.packages
+    assert "new==1" not in without.packages
+
+
+def test_a_variable_is_swapped_alone() -> None:
+    made = installed(sides(), Hybrid(base="A", from_b=frozenset({"LEVEL"})))
+    assert dict(made.environment)["LEVEL"] == "2"
+    assert isinstance(made.source, Install)
+    assert "one==1" in made.source.packages
+
+
+def test_both_ends_are_the_versions_themselves() -> None:
+    assert installed(sides(), Hybrid(base="A")) == grafted(sides(), Hybrid(base="A")) == image("1")
+    assert installed(sides(), Hybrid(base="B", from_b=everything())) == image("2")
+
+
+def test_a_sham_swap_is_made_by_the_same_method_from_its_own_side() -> None:
+    made = installed(sides(), Hybrid(base="A", sham=frozenset({"one"})))
+    assert isinstance(made.source, Install)
+    assert made.source.exact
+    assert made.source.packages == ("one==1", "same==5", "two==1")
+    graft = source_of(Hybrid(base="B", from_b=everything(), sham=frozenset({"one"})))
+    assert graft.reference == graft.other == "sha256:b"
+    assert graft.copy == (("/site/one/__init__.py",) * 2, ("/site/one-2.dist-info",) * 2)
+
+
+def test_a_graft_takes_the_old_files_out_and_puts_the_new_ones_in() -> None:
+    graft = source_of(Hybrid(base="A", from_b=frozenset({"one"})))
+    assert (graft.reference, graft.other) == ("sha256:a", "sha256:b")
+    assert graft.remove == ("/site/one/__init__.py", "/site/one-1.dist-info")
+    assert graft.copy == (("/site/one/__init__.py",) * 2, ("/site/one-2.dist-info",) * 2)
+    assert dict(graft.environment) == {"LEVEL": "1", "LD_LIBRARY_PATH": "/cuda"}
+
+
+def test_a_library_comes_first_on_the_loader_s_path() -> None:
+    graft = source_of(Hybrid(base="B", from_b=everything() - {"libx.so"}))
+    assert (graft.reference, graft.other, graft.libraries) == ("sha256:b", "sha256:a", ("/cuda/libx.so.1.0",))
+    assert dict(graft.environment)["LD_LIBRARY_PATH"] == f"{LIBRARIES}:/cuda"
+
+
+def test_a_hybrid_that_loaded_another_library_than_asked_for_is_not_believed() -> None:
+    hybrid = Hybrid(base="A", from_b=frozenset({"libx.so"}))
+    assert not not_loaded(sides(), hybrid, B)
+    assert not_loaded(sides(), hybrid, A) == "libx.so of 2 was asked for, and /cuda/libx.so.1.0 was mapped"
+
+
+def test_a_package_goes_where_the_base_has_its_packages() -> None:
+    moved = {name: replace(each, place="/usr/lib/python3/dist-packages") for name, each in B.distributions.items()}
+    b = replace(B, distributions=moved)
+    graft = grafted(sides(A, b), Hybrid(base="A", from_b=frozenset({"new"}))).source
+    assert isinstance(graft, Graft)
+    assert graft.copy[0] == ("/usr/lib/python3/dist-packages/new/__init__.py", "/site/new/__init__.py")
+
+
+def test_hybrids_of_many_groups_have_names_of_their_own() -> None:
+    a, b = (inventory({f"p{n}": (version, ()) for n in range(12)}) for version in "12")
+    made = sides(a, b)
+    halves = [frozenset(f"p{n}" for n in range(start, start + 6)) for start in (0, 6)]
+    names = {made.label(Hybrid(base="A", from_b=half)) for half in halves}
+    assert len(names) == 2
+    assert all(name.startswith("A + 6 of 12 (") for name in names)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": 1, "python": 3}'])
+def test_an_image_that_sends_nonsense_is_a_line_and_no_traceback(text: str) -> None:
+    with pytest.raises(InfrastructureError, match=r"components\.json: .*the image sent no list of its parts"):
+        read_inventory(text, variables={})
