@@ -1,8 +1,8 @@
 """What the agent costs the scenario that it measures, as ratios within one run: `python benchmarks/agent_cost.py`.
 
-Its own time on a step of nothing, its share of a step of 1 ms, how much the measured process grows in 100,000 steps of
-nothing, and what it measures of steps of 0.3 to 10 µs beside a plain loop of them. The agent runs as it does in a
-container: two processes, all probes.
+Its own time on a step of nothing, in a script and in an unmodified program, its share of a step of 1 ms, how much the
+measured process grows in 100,000 steps of nothing, and what it measures of steps of 0.3 to 10 µs beside a plain loop of
+them. The agent runs as it does in a container: two processes, all probes.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from harness.model import Scenario, Variant, Where
+from harness.model import Program, Scenario, Variant, Where
 from harness.run.trial.payload import pack
 
 HERE = Where(file="agent_cost", line=0, key="scenario")
@@ -55,6 +55,24 @@ SHORT = """
                 pass
         return step
 """
+PROGRAM = """
+import array
+import time
+
+GAPS_S = array.array("d", bytes(8 * STEPS))
+made, clock, ended = 0, time.perf_counter, time.perf_counter()
+
+def one():
+    global made, ended
+    GAPS_S[made] = clock() - ended
+    made += 1
+    ended = clock()
+
+for _ in range(STEPS):
+    one()
+usual = sorted(GAPS_S)[:int(0.99 * len(GAPS_S))]
+print(sum(usual) / len(usual))
+"""
 PLAIN = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -80,7 +98,11 @@ def trial(python: str, text: str, *, steps: int, **params: float) -> list[dict[s
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "busy.py")
         script.write_text(textwrap.dedent(text))
-        variant = Variant(scenario=Scenario(name="busy", where=HERE, script=script), params=tuple(params.items()))
+        scenario = Scenario(name="busy", where=HERE, script=script)
+        if text.startswith(PROGRAM[:10]):
+            program = Program(path=script, steps_are="__main__:one")
+            scenario = Scenario(name="busy", where=HERE, program=program)
+        variant = Variant(scenario=scenario, params=tuple(params.items()))
         payload = pack(variant, extras={"looks": [steps]})
         root = Path(folder, "root")
         for name, content in {**payload.files, "job.json": json.dumps(dict(payload.job)).encode()}.items():
@@ -91,6 +113,11 @@ def trial(python: str, text: str, *, steps: int, **params: float) -> list[dict[s
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
             assert agent.stdout is not None
             return list(messages(agent.stdout.read(), marker=str(payload.job["marker"])))
+
+
+def program_trial(python: str, *, steps: int) -> list[dict[str, Any]]:
+    """A program of empty steps that ends by itself, before its budget."""
+    return trial(python, PROGRAM.replace("STEPS", str(steps)), steps=steps + 1)
 
 
 def busy_trial(python: str, *, work_s: float, steps: int) -> list[dict[str, Any]]:
@@ -137,9 +164,11 @@ def growth_bytes_per_step(told: list[dict[str, Any]]) -> float:
 def figures(python: str) -> dict[str, float]:
     """Times are the least of some trials, as neighbours on the machine only add; growth is the most."""
     nothing = [busy_trial(python, work_s=0.0, steps=100_000) for _ in range(TRIALS)]
+    programs = [program_trial(python, steps=100_000) for _ in range(TRIALS)]
     busy = [busy_trial(python, work_s=0.001, steps=2000) for _ in range(TRIALS)]
     return {
         "own time on a step of nothing, µs": min(map(own_time_s, nothing)) * 1e6,
+        "of it, in an unmodified program, µs": min(map(own_time_s, programs)) * 1e6,
         "share of a 1 ms step, %": min(map(own_time_s, busy)) / 0.001 * 100,
         "growth over 100,000 steps, B/step": max(map(growth_bytes_per_step, nothing)),
     }

@@ -1,9 +1,10 @@
 """The entry point for start.py. It imports all of the agent at once: later its folder is not on sys.path."""
 
 import json
+import os
 import sys
 
-from . import gpu, scenario, supervisor
+from . import gpu, program, scenario, supervisor
 
 
 def main(root, arguments):
@@ -15,5 +16,8 @@ def main(root, arguments):
         sys.stdout.write(json.dumps(gpu.find().facts()) + "\n")
         return 0
     if arguments:
-        return scenario.main(root, [int(number) for number in arguments])
+        job, table, link = scenario.prepared(root, [int(number) for number in arguments])
+        if job.get("program"):
+            return program.Program(job, root, table, link).run()
+        return scenario.Scenario(job, os.path.join(root, job["script"]), table, link).run()
     return supervisor.main(root)

@@ -18,6 +18,7 @@ STOP = 2  # set by the supervisor: end at the next step boundary
 OVERHEAD_S = 3  # time spent on measuring, between the steps of the past looks
 BUSY_S = 4  # time spent in those steps
 LOST = 5  # set by the scenario process: its connection to the supervisor is broken
+ELSEWHERE = 6  # steps of a program that were made in processes that it forked
 NOT_FINITE = 8  # two numbers per metric: how many steps returned a non-finite value, and the first of them
 
 COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib")

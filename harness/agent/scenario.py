@@ -63,8 +63,8 @@ class Link(object):
         return answer.decode("ascii").strip()
 
 
-def main(root, fds):
-    """Run the job's script. `fds`: events, answers, shared samples, stacks."""
+def prepared(root, fds):
+    """Return the job, its table and its link. `fds`: events, answers, shared samples, stacks."""
     events_fd, answers_fd, table_fd, stacks_fd = fds
     for fd in fds:
         os.set_inheritable(fd, False)
@@ -73,14 +73,13 @@ def main(root, fds):
     with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
     table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
-    link = Link(events_fd, answers_fd)
-    return Scenario(job, os.path.join(root, job["script"]), table, link).run()
+    return job, table, Link(events_fd, answers_fd)
 
 
 GENERATES, AWAITS = 0x20 | 0x200, 0x80  # bits of code.co_flags: CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
 
 
-def _idle(function):
+def idle(function):
     """Return why a call of the function would do nothing, or None: measured as it is, it would seem good."""
     flags = function.__code__.co_flags if hasattr(function, "__code__") else 0
     if flags & GENERATES:
@@ -188,7 +187,7 @@ class Scenario(object):
             place = failure.line_of(self.module.setup)
             raise ScriptError("setup must return the step function; it returned %s%s" % (type(step).__name__, place))
         self.step_place = failure.line_of(step)
-        problem = _idle(step)
+        problem = idle(step)
         if problem:
             raise ScriptError(problem + self.step_place)
         return step

@@ -6,7 +6,8 @@ import re
 import sys
 import time
 
-from . import ending, libc, samples, wire, wrapping
+from . import ending, libc, samples, unseen, wire, wrapping
+from .probes import tree
 from .scenario import STACKS_SIGNAL
 from .watch import Watch
 
@@ -14,6 +15,8 @@ AFTER_END_S = 30.0
 AFTER_FAILURE_S = 10.0
 STACKS_S = 2.0
 STACKS_PAUSE_S = 0.1
+COMMAND_LINE_TURNS = 25
+COMMAND_LINE_PAUSE_S = 0.002
 LOST = (
     "after step %d: the scenario closed the agent's own file descriptors, so nothing can be heard of it; it may close "
     "what it opened, but none from %d on"
@@ -41,6 +44,10 @@ class ScriptWatch(Watch):
         self._leave_by = None
         self._setup_s = 0.0
         self._told_to_end = False
+        self._replaced = False  # its end of the pipe was closed while it lived: it became another program
+        self._hooked = {}
+        self._looked = False
+        self._program = job.get("program")
 
     def open(self):
         self._events_fd, events = os.pipe()
@@ -66,11 +73,22 @@ class ScriptWatch(Watch):
         data = wire.read_available(self._events_fd)
         if data == b"":
             self.mute(self._events_fd)
+            self._replaced = self._replaced or self._is_another_program()
         self.output.told += len(data or b"")
         for line in self._lines.feed(data or b""):
             event = json.loads(line.decode("ascii"))
             getattr(self, "_on_" + event.pop("type"))(**event)
         return bool(data)
+
+    def _is_another_program(self):
+        """Return whether the living process runs another program than the agent started. While it becomes one, or
+        ends, it has no words for a moment."""
+        for _ in range(COMMAND_LINE_TURNS):
+            words = tree.command_line(self.child.pid)
+            if words:
+                return os.fsencode(os.path.join(self.root, "start.py")) not in words
+            time.sleep(COMMAND_LINE_PAUSE_S)
+        return False
 
     def drain(self):
         Watch.drain(self)
@@ -78,7 +96,7 @@ class ScriptWatch(Watch):
             continue
 
     def _on_ready(self, setup_s, first_step_s, probes, metrics):
-        self._setup_s = setup_s
+        self._setup_s = setup_s or 0.0
         self._metrics = metrics
         Watch.drain(self)  # the scenario waits, so this is its complete output so far
         first = len(samples.COLUMNS)
@@ -90,16 +108,36 @@ class ScriptWatch(Watch):
 
     def _on_look(self, step, look, last):
         self.look(step, look, last)
+        self._looked = self._looked or not last
         if last:
             self.answered("stop")  # it waited, so that its GPU memory was not yet released
 
     def _on_failed(self, **event):
         self._leave(ending.of_failure(event, self.oom_killed()))
 
-    def _on_ended(self, end):
+    def _on_ended(self, end, cut=False):
+        """`cut`: a program was ended before its own end, so that how it ends after that is no one's fault."""
         late = self.table.header[samples.STOP]
-        self._made_its_steps = self._verdict is None
-        self._leave((end, "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""))
+        self._made_its_steps = self._verdict is None and not cut
+        message = "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""
+        if self._program is not None and not cut and not self._looked:
+            message = unseen.SHORT % (self.steps(), self.job["looks"][0])
+        self._leave((end, message))
+
+    def _on_hooked(self, hook, module, changed):
+        self._hooked[hook] = self._hooked.get(hook, True) and changed
+
+    def _on_metric(self, name):
+        if name not in self._metrics:
+            self._metrics.append(name)
+            self.columns[name] = len(samples.COLUMNS) + len(self._metrics) - 1
+
+    def _on_unseen(self, others):
+        self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)))
+
+    def _why_unseen(self, others):
+        elsewhere = int(self.table.header[samples.ELSEWHERE])
+        return unseen.words(self._program["steps_are"], self._hooked, elsewhere, others)
 
     def _on_teardown(self, **event):
         if self.wrapper is not None:
@@ -168,6 +206,9 @@ class ScriptWatch(Watch):
         if self.table.header[samples.LOST]:
             self.end("infrastructure", LOST % (self.steps(), self._lowest_fd), death=death)
             return
+        if self._program is not None and self._replaced and death.signal is None:
+            self.end("setup", unseen.REPLACED, death=death)
+            return
         place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
         end, message = ending.of_death(death, place, self._in_setup(), self.oom_killed())
         stacks = self._stacks()
@@ -180,7 +221,11 @@ class ScriptWatch(Watch):
         limit_s = self.job["timeout_s"]
         if self._in_setup():
             stacks = self._ask_stacks()
-            self.end("setup", "setup did not finish in %g s%s" % (limit_s, self._place(stacks)), stacks=stacks)
+            message = "setup did not finish in %g s" % limit_s
+            if self._program is not None:
+                others = len(tree.descendants(os.getpid())) > 1
+                message = "no step was seen in %g s: %s" % (limit_s, self._why_unseen(others))
+            self.end("setup", message + self._place(stacks), stacks=stacks)
             return
         self.table.header[samples.STOP] = 1
         if self.stuck(now):

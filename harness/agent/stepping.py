@@ -184,10 +184,17 @@ class Metrics(object):
         """Take the names from the first result: at most MOST_METRICS, none of the agent's own. A result that is
         neither a dict nor a number has no metrics."""
         if isinstance(result, dict):
-            names = [name for name in result if isinstance(name, str) and name not in (*samples.COLUMNS, "step")]
+            names = [name for name in result if isinstance(name, str)]
         else:
             names = ["items"] if isinstance(result, numbers.Real) else []
-        names = names[: samples.MOST_METRICS]
-        first = len(samples.COLUMNS)
-        self._table.clear(first, len(names))
-        self._columns = [(name, self._table.column(first + place)) for place, name in enumerate(names)]
+        self.take(names)
+
+    def take(self, names):
+        """Add a column for each name that has none, as long as there are columns; return the names added."""
+        self._columns = self._columns or []
+        known = {name for name, _ in self._columns} | {*samples.COLUMNS, "step"}
+        added = [name for name in names if name not in known][: samples.MOST_METRICS - len(self._columns)]
+        first = len(samples.COLUMNS) + len(self._columns)
+        self._table.clear(first, len(added))
+        self._columns = self._columns + [(name, self._table.column(first + at)) for at, name in enumerate(added)]
+        return added

@@ -25,7 +25,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
     result = run.cells[cell.id]
     scenario = cell.variant.scenario
     hashes = run.files.get(scenario.name, {})
-    if not hashes and not scenario.command:
+    if not hashes and not scenario.command and not (scenario.program and scenario.program.module):
         raise UsageError(
             f"{run.path}: this run kept no scripts (an older harness made it); sweep again: what was measured is reused"
         )

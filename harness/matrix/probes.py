@@ -17,6 +17,9 @@ def read_probes(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> tu
         for name in ("optrace", "lines", "artifacts", "largest"):
             if getattr(asked, name) is not None:
                 context.problems.add((*key, "probes", name), "is for a script; a command can have valgrind")
+    if entry.program is not None or entry.module is not None:
+        for name in asked.model_fields_set:
+            context.problems.add((*key, "probes", name), "is for a script or a command; a program has no probes")
     if asked.optrace is not None:
         for place, step in enumerate(asked.optrace.at):
             if step in asked.optrace.at[:place]:

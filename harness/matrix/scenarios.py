@@ -13,6 +13,7 @@ from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.probes import read_probes
 from harness.matrix.problems import KeyPath, shown, unknown
+from harness.matrix.programs import check_program, read_program
 from harness.matrix.scripts import Script, ScriptProblem, read_script
 
 MOST_VARIANTS = 10_000
@@ -22,7 +23,7 @@ AXES = ("series", "image", "host", "scenario", "why")
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """A scenario and its parsed script (None for a command, or if the script could not be read)."""
+    """A scenario and its parsed script or program (None for a command, or if it could not be read)."""
 
     scenario: model.Scenario
     script: Script | None
@@ -65,6 +66,7 @@ def _scenario(
         where=context.document.where(*key),
         title=script.title if script else "",
         script=context.folder / entry.script if entry.script else None,
+        program=read_program(entry, context),
         command=tuple(entry.command or ()),
         step_pattern=entry.step_pattern,
         judge_exit=entry.judge == "exit",
@@ -112,8 +114,14 @@ def _metric_limit(metric: str, limit: keys.AnyMetricLimit) -> model.MetricLimit:
 
 def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
     """Return the parsed script, if there is one and it is a scenario."""
-    if (entry.script is None) == (entry.command is None):
-        context.problems.add(key, "give exactly one of script and command")
+    given = [name for name in ("script", "program", "module", "command") if getattr(entry, name) is not None]
+    if len(given) != 1:
+        context.problems.add(key, "give exactly one of script, program, module and command")
+    if entry.program is not None or entry.module is not None:
+        return check_program(entry, key, context)
+    for name in ("args", "steps_are"):
+        if name in entry.model_fields_set:
+            context.problems.add((*key, name), "is for a program or a module")
     if entry.script is not None:
         for name in ("step_pattern", "judge"):
             if getattr(entry, name) is not None:
@@ -177,8 +185,10 @@ def _check_params(
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
                 context.problems.add((*place, position), wrong)
-        if entry.command and not any(f"{{{name}}}" in part for part in entry.command):
-            text = f"the command has no '{{{name}}}', so all of its variants would be the same; put it there"
+        parts = entry.command or (None if entry.script else entry.args)
+        if parts is not None and not any(f"{{{name}}}" in part for part in parts):
+            what = "the command has" if entry.command else "args have"
+            text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there"
             context.problems.add(place, text)
     if script and (entry.params or not included):
         check_names(entry.params, script, (*key, "params"), context)

@@ -47,11 +47,11 @@ class Script:
 
 def read_script(name: str, source: bytes) -> Script:
     """Return the parsed script, called `name` in messages. Raises ScriptProblem if it is not a scenario."""
-    tree = _parsed(name, source)
+    tree = parsed(name, source)
     setup = None
     allowed: Mapping[str, tuple[Any, ...]] = {}
     params_line = 0
-    for statement in _top_level(tree.body):
+    for statement in top_level(tree.body):
         names = _defined(statement)
         if "setup" in names:
             setup = statement
@@ -71,7 +71,7 @@ def read_script(name: str, source: bytes) -> Script:
     return Script(name=name, title=title, accepts=accepts, requires=requires, allowed=allowed)
 
 
-def _parsed(name: str, source: bytes) -> ast.Module:
+def parsed(name: str, source: bytes) -> ast.Module:
     try:
         with warnings.catch_warnings():  # warnings about the user's code come from its own interpreter
             warnings.simplefilter("ignore")
@@ -82,14 +82,14 @@ def _parsed(name: str, source: bytes) -> ast.Module:
         raise ScriptProblem(f"{name}: is not Python: {error}") from error
 
 
-def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the module's statements, including those under `if` and `try`."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If | ast.Try):
-            yield from _top_level([*statement.body, *statement.orelse])
+            yield from top_level([*statement.body, *statement.orelse])
         if isinstance(statement, ast.Try):
-            yield from _top_level([inner for handler in statement.handlers for inner in handler.body])
+            yield from top_level([inner for handler in statement.handlers for inner in handler.body])
 
 
 def _defined(statement: ast.stmt) -> set[str]:

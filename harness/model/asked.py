@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,6 +133,9 @@ class Host:
     """One engine. `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`.
 
     `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
+
+    Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
+    words. `machine`: the name of the machine, where one of a pool is meant.
     """
 
     name: str
@@ -142,6 +145,15 @@ class Host:
     parallel: bool = False
     disk_bytes: int | None = None
     slurm: SlurmRequest | None = None
+    pool: tuple[str, ...] = ()
+    machine: str = ""
+
+    @property
+    def machines(self) -> tuple[Host, ...]:
+        """Each machine as a host of its own; a host that is no pool is one machine."""
+        if not self.pool:
+            return (self,)
+        return tuple(replace(self, engine=one, pool=(), machine=machine_name(one)) for one in self.pool)
 
     @property
     def is_process(self) -> bool:
@@ -150,6 +162,12 @@ class Host:
     @property
     def in_environments(self) -> bool:
         return self.is_process or (self.slurm is not None and self.slurm.container == "none")
+
+
+def machine_name(engine: str) -> str:
+    """Return the name of a pool's machine, by the address of its engine: `gpu1` for `ssh://root@gpu1`."""
+    name = engine.removeprefix("context:").rpartition("://")[2].rpartition("@")[2]
+    return name if name.startswith("/") else name.partition("/")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,9 +269,26 @@ class Probe:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
+StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transformers"]
+"""What can be a program's steps, beside a named function."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
+
+    `steps_are` is a StepsAre, or a function as `module:name`.
+    """
+
+    path: Path | None = None
+    module: str | None = None
+    args: tuple[str, ...] = ()
+    steps_are: str = "auto"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A script with `setup(**params) -> step`, or a command. Exactly one of `script` and `command` is set.
+    """A script with `setup(**params) -> step`, a program, or a command. Exactly one of the three is set.
 
     `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
     output. `judge_exit`: only the command's exit code decides (0 good, 125 untested, else bad).
@@ -263,6 +298,7 @@ class Scenario:
     where: Where
     title: str = ""
     script: Path | None = None
+    program: Program | None = None
     command: tuple[str, ...] = ()
     step_pattern: str | None = None
     judge_exit: bool = False
@@ -281,6 +317,11 @@ class Scenario:
     cap_add: tuple[str, ...] = ()
     probes: tuple[Probe, ...] = ()
 
+    @property
+    def file(self) -> Path | None:
+        """The Python file that is started; None for a command, and for a program that is a module."""
+        return self.program.path if self.program else self.script
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
@@ -291,11 +332,18 @@ class Variant:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The scenario's command with `{name}` filled in for every param; empty for a script."""
-        filled = self.scenario.command
+        """The scenario's command with `{name}` filled in for every param; empty for a script or a program."""
+        return self._filled(self.scenario.command)
+
+    @property
+    def program_args(self) -> tuple[str, ...]:
+        """The program's arguments, filled in likewise; empty without a program."""
+        return self._filled(self.scenario.program.args if self.scenario.program else ())
+
+    def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         for name, value in self.params:
-            filled = tuple(part.replace(f"{{{name}}}", str(value)) for part in filled)
-        return filled
+            parts = tuple(part.replace(f"{{{name}}}", str(value)) for part in parts)
+        return parts
 
     def __str__(self) -> str:
         values = " ".join(f"{name}={value}" for name, value in self.params)

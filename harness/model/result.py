@@ -32,6 +32,11 @@ class CellResult:
     problem: str = ""
     skipped: Skip | None = None
 
+    @property
+    def machine(self) -> str:
+        """The machine of a pool that ran it; "" where the host is one machine, or it never ran."""
+        return ", ".join(dict.fromkeys(trial.machine for trial in self.trials if trial.machine))
+
 
 @dataclass(frozen=True, kw_only=True)
 class HostState:

@@ -146,7 +146,7 @@ _TABLE = (
     Signal(
         name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
         verb="takes longer to set up", unit="s", limit=0.50, least=0.5, explains=("first_step",),
-        absent="a command has no setup of its own",
+        absent="a command or a program has no setup of its own",
         help="importing the script and its `setup`",
     ),
     Signal(

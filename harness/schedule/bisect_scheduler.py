@@ -136,7 +136,7 @@ class BisectScheduler:
             at_hand=run.at_hand or run.prepared is not None,
             launches=len(launches),
             states={
-                "outcome": _outcome(launches, usual, steps_counted=run.cell.variant.scenario.script is not None),
+                "outcome": _outcome(launches, usual, steps_counted=not run.cell.variant.scenario.command),
                 **{metric: _evidence(launches, metric, usual) for metric in ("memory", "slowdown")},
             },
             levels=levels,

@@ -21,6 +21,7 @@ from harness.model import (
     Limits,
     Matrix,
     Plan,
+    Program,
     Pull,
     Scalar,
     Scenario,
@@ -61,8 +62,10 @@ class SeriesFile(BaseModel):
 
 
 class HostFile(BaseModel):
+    """`engine`: one, or those of a pool's machines."""
+
     name: str
-    engine: str
+    engine: str | list[str]
     container: ContainerKind | None = None
 
     @property
@@ -70,11 +73,19 @@ class HostFile(BaseModel):
         return None if self.container is None else SlurmRequest(container=self.container)
 
 
+class ProgramFile(BaseModel):
+    path: str | None = None
+    module: str | None = None
+    args: list[str] = []
+    steps_are: str = "auto"
+
+
 class ScenarioFile(BaseModel):
     name: str
     settings: dict[str, Any]
     title: str = ""
     script: str | None = None
+    program: ProgramFile | None = None
     command: list[str] = []
     step_pattern: str | None = None
     files: dict[str, str] = {}
@@ -131,10 +142,7 @@ def read_plan_file(folder: Path) -> PlanFile:
 def plan_of(file: PlanFile, *, where: Where) -> Plan:
     """Return the plan that was written. Raises UsageError where it does not hold together."""
     series = {one.name: _series(one, where) for one in file.series}
-    hosts = {
-        one.name: Host(name=one.name, engine=one.engine, gpus="none", where=where, slurm=one.slurm)
-        for one in file.hosts
-    }
+    hosts = {one.name: _host(one, where) for one in file.hosts}
     scenarios = {one.scenario: Scenario(name=one.scenario, where=where) for one in file.blocks}
     scenarios |= {one.name: _scenario(one, where) for one in file.scenarios if one.name in scenarios}
     try:
@@ -151,6 +159,12 @@ def plan_of(file: PlanFile, *, where: Where) -> Plan:
     return Plan(matrix=matrix, blocks=blocks, trials=file.trials, seed=file.seed)
 
 
+def _host(file: HostFile, where: Where) -> Host:
+    pool = () if isinstance(file.engine, str) else tuple(file.engine)
+    engine = ", ".join(pool) or str(file.engine)
+    return Host(name=file.name, engine=engine, gpus="none", where=where, pool=pool, slurm=file.slurm)
+
+
 def _scenario(file: ScenarioFile, where: Where) -> Scenario:
     try:
         asked = LaunchFile.model_validate(file.settings)
@@ -164,10 +178,18 @@ def _scenario(file: ScenarioFile, where: Where) -> Scenario:
         where=where,
         title=file.title,
         script=Path(file.script) if file.script else None,
+        program=_program(file.program),
         command=tuple(file.command),
         step_pattern=file.step_pattern,
         **{**plain, "environment": tuple(asked.environment.items())},
     )
+
+
+def _program(file: ProgramFile | None) -> Program | None:
+    if file is None:
+        return None
+    path = Path(file.path) if file.path else None
+    return Program(path=path, module=file.module, args=tuple(file.args), steps_are=file.steps_are)
 
 
 def _series(file: SeriesFile, where: Where) -> Series:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness import private
-from harness.model import Block, Build, Host, Image, Plan, Pull, Scenario, Series, Source, Variant
+from harness.model import Block, Build, Host, Image, Plan, Program, Pull, Scenario, Series, Source, Variant
 
 SCHEMA = 1
 
@@ -50,7 +50,8 @@ def _dockerfiles(plan: Plan, dockerfile: Callable[[Build], str | None]) -> dict[
 
 def _host_json(host: Host) -> dict[str, Any]:
     gpus = host.gpus if isinstance(host.gpus, str) else list(host.gpus)
-    told = {"name": host.name, "engine": host.engine, "gpus": gpus, "parallel": host.parallel}
+    engine = list(host.pool) or host.engine
+    told = {"name": host.name, "engine": engine, "gpus": gpus, "parallel": host.parallel}
     return told if host.slurm is None else {**told, "container": host.slurm.container}
 
 
@@ -88,6 +89,7 @@ def _scenario_json(scenario: Scenario) -> dict[str, Any]:
         "name": scenario.name,
         "title": scenario.title,
         "script": scenario.script.name if scenario.script else None,
+        "program": _program_json(scenario.program),
         "command": list(scenario.command),
         "step_pattern": scenario.step_pattern,
         "settings": {
@@ -103,6 +105,13 @@ def _scenario_json(scenario: Scenario) -> dict[str, Any]:
             "cap_add": list(scenario.cap_add),
         },
     }
+
+
+def _program_json(program: Program | None) -> dict[str, Any] | None:
+    if program is None:
+        return None
+    path = program.path.name if program.path else None
+    return {"path": path, "module": program.module, "args": list(program.args), "steps_are": program.steps_are}
 
 
 def _block_json(block: Block) -> dict[str, Any]:

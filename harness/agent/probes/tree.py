@@ -81,3 +81,12 @@ def _listed(folder):
         return os.listdir(folder)
     except OSError:
         return []
+
+
+def command_line(pid):
+    """Return the words with which a process was started, as bytes; [] for a dead one."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read().split(b"\0")[:-1]
+    except OSError:
+        return []

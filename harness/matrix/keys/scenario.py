@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, Tag, create_model, model_validator
 
@@ -10,6 +10,7 @@ from harness import model
 from harness.matrix import values
 from harness.matrix.fields import (
     BY_FORM,
+    Anything,
     Arguments,
     Capability,
     CountOrNone,
@@ -132,13 +133,45 @@ AnyUlimit = Annotated[
 ]
 
 
+class StepsFunction(Shape):
+    """A function whose calls are the steps of a program."""
+
+    function: Text
+    """The function, as module:name or module:Class.name, such as mypkg.loop:train_one; __main__ is the program."""
+
+
+KINDS_OF_STEPS: tuple[str, ...] = get_args(model.StepsAre)
+
+
+def _steps_form(value: Any) -> Any:
+    if isinstance(value, dict | StepsFunction) or value in KINDS_OF_STEPS:
+        return value
+    given = repr(value) if isinstance(value, str) else values.kind(value)
+    raise ValueError(f'{given} is not allowed; write {", ".join(KINDS_OF_STEPS)}, or {{function: "module:name"}}')
+
+
+AnyStepsAre = Annotated[
+    Annotated[StepsFunction, Tag("<mapping>")] | Annotated[model.StepsAre, Tag("<text>")],
+    BY_FORM,
+    BeforeValidator(_steps_form, json_schema_input_type=StepsFunction | model.StepsAre),
+]
+
+
 class ScenarioEntry(Shape):
-    """A script with setup(**params) that returns a step function, or a command."""
+    """A script with setup(**params) that returns a step function, an unmodified Python program, or a command."""
 
     script: Text | None = None
-    """A Python script with setup(**params), relative to the matrix file. Give this or command."""
+    """A Python script with setup(**params), relative to the matrix file. Give this, program, module or command."""
+    program: Text | None = None
+    """An unmodified Python program, such as train.py, relative to the matrix file; measured from inside."""
+    module: Text | None = None
+    """The same as a module, which is run as by python -m."""
+    args: list[Anything] = []
+    """For a program: its arguments; a param replaces its name in braces."""
+    steps_are: AnyStepsAre | None = None
+    """For a program: what its steps are. auto, the default, is the first framework that makes one."""
     command: Arguments | None = None
-    """Any program, as a list of its arguments. Give this or script."""
+    """Any other program, as a list of its arguments, measured from outside. Give this, script, program or module."""
     step_pattern: Text | None = None
     """For a command: a regular expression; each line of output that matches it is a step."""
     judge: Literal["exit"] | None = None

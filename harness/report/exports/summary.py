@@ -98,6 +98,7 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         "image": cell.image.version,
         "digest": entry.digest,
         **_where(cell.lane, cell.variant),
+        "machine": entry.machine or None,
         "trials": verdict.trials,
         "failed": verdict.failed,
         "signal": verdict.signal,

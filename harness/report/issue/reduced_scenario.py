@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from harness.model import Scalar
+from harness.model import Scalar, Variant
 from harness.model.evidence import Recipe
 
 LINE_BYTES = 84
@@ -53,11 +53,20 @@ def _command(recipe: Recipe) -> str:
     scenario = recipe.cell.variant.scenario
     unpack = _files(recipe, script="repro.py")
     runner = templates().get_template("reduced_command.py.j2").render(
-        command=repr(list(recipe.cell.variant.command)),
+        command=_words(recipe.cell.variant),
         pattern=repr(scenario.step_pattern),
         limit_s=_limit_s(scenario.timeout_s),
     )  # fmt: skip
     return f"{unpack}\n\n{runner}" if unpack else runner
+
+
+def _words(variant: Variant) -> str:
+    """Return the command as Python source; a program is started by the interpreter that runs the file."""
+    program = variant.scenario.program
+    if program is None:
+        return repr(list(variant.command))
+    start = ["-m", program.module] if program.module else [program.path.name if program.path else ""]
+    return f"[__import__('sys').executable, {repr(['-u', *start, *variant.program_args])[1:]}"
 
 
 def _limit_s(timeout_s: float) -> str:

@@ -167,6 +167,8 @@ class HostRun:
         """Record what was decided and why, so that a reader can follow how the result was reached."""
         cell = block.cells[0].cell
         place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
+        if cell.lane.host.machine:
+            place["machine"] = cell.lane.host.machine
         launch = [f"{run.cell.image.version}{' (twin)' if run.cell.twin else ''}" for run in launched]
         self.journal.write_decision({**place, "launch": launch, "round": batch.round, **batch.record, **(turn or {})})
 

@@ -141,7 +141,7 @@ class Conversation:
         job = launch.payload.job
         self.looks: tuple[int, ...] = tuple(job["looks"])
         self._timed = bool(job.get("look_times_s"))
-        self.samples = Samples(last_step=self.looks[-1] if job["script"] else math.inf)
+        self.samples = Samples(last_step=self.looks[-1] if job["script"] or job.get("program") else math.inf)
         self.facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
         # The agent ends a trial after `timeout_s` of work, and what wraps the scenario has as long to report.

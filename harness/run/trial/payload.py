@@ -64,6 +64,7 @@ def _job(variant: Variant) -> dict[str, Any]:
         "protocol": _agent_constant("PROTOCOL"),
         "script": f"scenario/{scenario.script.name}" if scenario.script else None,
         "params": dict(variant.params),
+        "program": _program(variant),
         "command": list(variant.command) or None,
         "step_pattern": scenario.step_pattern,
         "judge_exit": scenario.judge_exit,
@@ -72,6 +73,18 @@ def _job(variant: Variant) -> dict[str, Any]:
         "timeout_s": scenario.timeout_s,
         "answer_timeout_s": ANSWER_TIMEOUT_S,
         "environment": list(TOLD_ENVIRONMENT),
+    }
+
+
+def _program(variant: Variant) -> dict[str, Any] | None:
+    program = variant.scenario.program
+    if program is None:
+        return None
+    return {
+        "path": f"scenario/{program.path.name}" if program.path else None,
+        "module": program.module,
+        "args": list(variant.program_args),
+        "steps_are": program.steps_are,
     }
 
 
@@ -90,7 +103,7 @@ def agent_files() -> dict[str, bytes]:
 
 
 def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
-    """Yield the script and `files:`: place under the agent's root, content, whether the owner may execute it."""
+    """Yield the script or program, and `files:`: place under the agent's root, content, whether it is executable."""
     try:
         for place, path in sorted(_sources(scenario).items()):
             if path.exists() and not path.is_file():
@@ -103,8 +116,8 @@ def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
     """Return the files by their place in the scenario's folder. Raises MatrixError if two files go to one place."""
     sources: dict[PurePosixPath, Path] = {}
-    for asked in [*([scenario.script] if scenario.script else []), *scenario.files]:
-        home = (scenario.script or asked).parent
+    for asked in [*([scenario.file] if scenario.file else []), *scenario.files]:
+        home = (scenario.file or asked).parent
         for place, path in _places(asked, home=_normal(home)):
             other = sources.setdefault(place, path)
             if os.path.realpath(other) != os.path.realpath(path):

@@ -1,0 +1,45 @@
+"""Wraps functions of a framework."""
+
+import functools
+
+
+def after(owner, name, then):
+    """Replace `owner.name` by a function that calls `then(args, kwargs)` after it. Raises AttributeError."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*args, **kwargs):
+        result = original(*args, **kwargs)
+        then(args, kwargs)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def argument(args, kwargs, place, name):
+    """Return an argument given by its place or its name; None if it was not given."""
+    return args[place] if len(args) > place else kwargs.get(name)
+
+
+class Counted(object):
+    """Stands for a callable: calls it, marks, and has its attributes otherwise."""
+
+    def __init__(self, function, mark):
+        self.__wrapped__ = function
+        self._mark = mark
+
+    def __call__(self, *args, **kwargs):
+        result = self.__wrapped__(*args, **kwargs)
+        self._mark()
+        return result
+
+    def __getattr__(self, name):
+        return getattr(self.__wrapped__, name)
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        return Counted(self.__wrapped__.__get__(instance, owner), self._mark)
+
+    def __repr__(self):
+        return repr(self.__wrapped__)

@@ -1,0 +1,45 @@
+"""JAX: a step is a call of a compiled function whose name says that it trains, from outside of all compiled ones."""
+
+import functools
+import re
+import sys
+
+from .around import Counted
+
+TRAINS = re.compile("train|update|step|fit", re.IGNORECASE)
+
+
+def _api(module, hook):
+    """Let `jax.jit` return functions that are counted. Inside a compiled function they are traced, not run."""
+    chosen = []  # the name of the function that is called first: the others are helpers
+    is_outside = _outside()
+
+    def marked(name):
+        if is_outside():
+            if not chosen:
+                chosen.append(name)
+            if name == chosen[0]:
+                hook.mark()
+
+    original = module.jit
+
+    @functools.wraps(original)
+    def jit(*args, **kwargs):
+        if not args and "fun" not in kwargs:  # a decorator with settings
+            return functools.partial(jit, **kwargs)
+        made = original(*args, **kwargs)
+        name = getattr(made, "__name__", "")
+        if not callable(made) or not TRAINS.search(name):
+            return made
+        return Counted(made, functools.partial(marked, name))
+
+    module.jit = jit
+
+
+def _outside():
+    """Return the function that tells whether no function is being traced."""
+    core = sys.modules.get("jax._src.core")
+    return getattr(core, "trace_state_clean", None) or (lambda: True)
+
+
+MODULES = {"jax._src.api": _api}

@@ -1,0 +1,75 @@
+"""An import hook: calls a function with each awaited module as soon as the program has imported it, and imports none.
+
+The module keeps its own loader: for one import its method `exec_module` is covered by an attribute of the instance.
+"""
+
+import sys
+
+
+class _HeadedBy(list):
+    """A list whose first element stays first: a program may insert finders of its own before all others."""
+
+    def __init__(self, first, others):
+        list.__init__(self, [first, *others])
+
+    def insert(self, place, finder):
+        list.insert(self, max(1, place) if place >= 0 else place, finder)
+
+
+class Finder(object):
+    """A finder at the head of sys.meta_path that finds nothing itself. `awaited`: module name -> list of functions."""
+
+    def __init__(self, awaited):
+        self._awaited = dict(awaited)
+        self._busy = set()
+
+    def install(self):
+        self._sweep()
+        sys.meta_path = _HeadedBy(self, sys.meta_path)
+
+    def find_spec(self, name, path=None, target=None):
+        """Return the spec that the other finders find for an awaited module, None for all others."""
+        if self._awaited:
+            self._sweep()
+        if name not in self._awaited or name in self._busy:
+            return None
+        self._busy.add(name)
+        try:
+            spec = self._found(name, path, target)
+        finally:
+            self._busy.discard(name)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            self._cover(spec.loader, name)
+        return spec
+
+    def _found(self, name, path, target):
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = None if finder is self or find is None else find(name, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+    def _cover(self, loader, name):
+        execute = loader.exec_module
+
+        def exec_module(module):
+            loader.__dict__.pop("exec_module", None)
+            execute(module)
+            self._tell(name, module)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            return  # a loader that cannot be covered: `_sweep` finds the module later
+
+    def _sweep(self):
+        """Tell of awaited modules that are there already: imported before, or by a finder before this one."""
+        for name in [name for name in self._awaited if name in sys.modules]:
+            module = sys.modules[name]
+            if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+                self._tell(name, module)
+
+    def _tell(self, name, module):
+        for tell in self._awaited.pop(name, ()):
+            tell(module)

@@ -1,0 +1,40 @@
+"""Says why no step of a program was seen. Pure."""
+
+NAME_ONE = 'name what trains with steps_are: {function: "module:name"}'
+CALLS = {
+    "torch": "an optimizer's step",
+    "keras": "a batch of fit",
+    "tf1": "a Session.run that trains",
+    "jax": "a compiled function whose name says that it trains",
+    "lightning": "a training batch",
+    "transformers": "a step of Trainer",
+}
+OTHERS = "it ran other processes, and steps made in them are not counted: let it train in its own process"
+SHORT = (
+    "the program ended by itself after %d steps, before the first look at %d; let it make more, or lower steps.first"
+)
+REPLACED = (
+    "the program replaced itself by another (os.exec), in which nothing can be counted; start that one, or measure it"
+    " as a command with a step_pattern"
+)
+
+
+def words(steps_are, hooked, elsewhere, others):
+    """Return why. `hooked`: kind -> whether the imported module could be changed; `elsewhere`: steps counted in
+    processes that the program forked; `others`: whether it ran other processes."""
+    if elsewhere:
+        return "%d steps were made in processes that it forked; %s" % (elsewhere, OTHERS.partition(": ")[2])
+    return "; ".join(filter(None, [_hooks(steps_are, hooked), OTHERS if others else "", NAME_ONE]))
+
+
+def _hooks(steps_are, hooked):
+    if ":" in steps_are:
+        called = "%s was not called" % steps_are
+        return called if "function" in hooked else "%s was not imported" % steps_are.partition(":")[0]
+    if not hooked:
+        asked = "any framework that is known" if steps_are == "auto" else steps_are
+        return "it did not import %s" % asked
+    strange = sorted(kind for kind in hooked if not hooked[kind])
+    if strange:
+        return "this version of %s is not known" % " and ".join(strange)
+    return "%s: none was made" % " or ".join(CALLS[kind] for kind in sorted(hooked) if kind in CALLS)

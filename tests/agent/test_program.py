@@ -1,0 +1,371 @@
+"""Unmodified programs, through the real supervisor. The frameworks are small doubles with the modules and call shapes
+of the real ones; tests/stories/test_frameworks.py tries the real wheels.
+"""
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.driver import Agent, Told, pack
+
+TORCH = {
+    "torch/__init__.py": "from .optim import SGD",
+    "torch/optim/__init__.py": """
+        from .optimizer import Optimizer
+
+        class SGD(Optimizer):
+            total = 0.0
+            def step(self, closure=None):
+                SGD.total += 0.1
+    """,
+    "torch/optim/optimizer.py": """
+        import functools
+        _before, _after = [], []
+        def register_optimizer_step_pre_hook(hook): _before.append(hook)
+        def register_optimizer_step_post_hook(hook): _after.append(hook)
+
+        class Optimizer(object):
+            def __init__(self):
+                step = type(self).__dict__.get("step")
+                if step is not None and not hasattr(step, "hooked"):
+                    type(self).step = self.hooked(step)
+            @staticmethod
+            def hooked(step):
+                @functools.wraps(step)
+                def wrapper(self, *args, **kwargs):
+                    for hook in _before: hook(self, args, kwargs)
+                    result = step(self, *args, **kwargs)
+                    for hook in _after: hook(self, args, kwargs)
+                    return result
+                wrapper.hooked = True
+                return wrapper
+    """,
+    "torch/utils/__init__.py": "",
+    "torch/utils/tensorboard/__init__.py": "from .writer import SummaryWriter",
+    "torch/utils/tensorboard/writer.py": """
+        class SummaryWriter(object):
+            def add_scalar(self, tag, scalar_value, global_step=None): pass
+    """,
+}
+OLD_TORCH = {
+    "torch/__init__.py": "from .optim import SGD",
+    "torch/optim/__init__.py": "from .optimizer import Optimizer, SGD",
+    "torch/optim/optimizer.py": """
+        class Optimizer(object):
+            def __init__(self): pass
+        class SGD(Optimizer):
+            def step(self, closure=None): pass
+    """,
+}
+KERAS = {
+    "keras/__init__.py": "",
+    "keras/src/__init__.py": "",
+    "keras/src/callbacks/__init__.py": "from .callback_list import CallbackList",
+    "keras/src/callbacks/callback_list.py": """
+        class CallbackList(object):
+            def on_train_batch_end(self, batch, logs=None): pass
+            def on_test_batch_end(self, batch, logs=None): pass
+            def on_epoch_end(self, epoch, logs=None): pass
+    """,
+}
+TF1 = {
+    "tensorflow/__init__.py": "",
+    "tensorflow/python/__init__.py": "",
+    "tensorflow/python/client/__init__.py": "",
+    "tensorflow/python/client/session.py": """
+        class Operation(object):
+            def __init__(self, name, *control):
+                self.name, self.control_inputs, self.inputs = name, list(control), []
+        class Graph(object):
+            def __init__(self): self.train, self.loss = Operation("train"), Operation("loss")
+            def get_collection(self, name): return [self.train] if name == "train_op" else []
+            def as_graph_element(self, one): return one
+        class BaseSession(object):
+            def __init__(self): self.graph = Graph()
+            def run(self, fetches, feed_dict=None): return fetches
+    """,
+}
+JAX = {
+    "jax/__init__.py": "from jax._src.api import jit",
+    "jax/_src/__init__.py": "",
+    "jax/_src/core.py": "def trace_state_clean(): return True",
+    "jax/_src/api.py": """
+        from jax._src import core
+        class Compiled(object):
+            def __init__(self, fun): self.__wrapped__, self.__name__ = fun, fun.__name__
+            def __call__(self, *args): return self.__wrapped__(*args)
+            def __get__(self, instance, owner): return lambda *args: self(instance, *args)
+            def lower(self): return "lowered"
+        def jit(fun, static_argnums=None): return Compiled(fun)
+    """,
+}
+LIGHTNING = {
+    "lightning/__init__.py": "",
+    "lightning/pytorch/__init__.py": "",
+    "lightning/pytorch/trainer/__init__.py": "",
+    "lightning/pytorch/trainer/call.py": "def _call_callback_hooks(trainer, hook_name, *args): pass",
+}
+TRANSFORMERS = {
+    "transformers/__init__.py": "",
+    "transformers/trainer_callback.py": """
+        class CallbackHandler(object):
+            def on_step_end(self, args, state, control): return control
+            def on_log(self, args, state, control, logs): return control
+    """,
+}
+TRAINS = """
+    import sys
+    import torch
+
+    optimizer = torch.SGD()
+    for number in range(int(sys.argv[1])):
+        optimizer.step()
+    print("total %r" % torch.SGD.total)
+"""
+
+
+def pack_program(root: Path, text: str, files: dict[str, str], **job: Any) -> None:
+    """The program train.py with its files, as the harness copies them."""
+    asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    asked.update({name: job.pop(name) for name in tuple(asked) if name in job})
+    pack(root, None, program=asked, **job)
+    for name, content in {"train.py": text, **files}.items():
+        path = root / "scenario" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(content))
+
+
+def run(root: Path, python: str, text: str, files: dict[str, str] | None = None, **job: Any) -> Told:
+    answer = job.pop("answer", "go")
+    pack_program(root, text, {} if files is None else files, **job)
+    with Agent(root, python=python) as agent:
+        return agent.finish(answer)
+
+
+def end_of(told: Told) -> tuple[str, str, int]:
+    return told.done["end"], told.done["message"], told.done["last_step"]
+
+
+# ---------------------------------------------------------------- steps
+
+
+@pytest.mark.smoke
+def test_a_training_is_measured_step_by_step_and_computes_what_it_would_alone(tmp_path: Path, python: str) -> None:
+    told = run(tmp_path, python, TRAINS, TORCH, args=["60"], looks=[50, 100])
+
+    assert end_of(told) == ("completed", "", 60)
+    assert told.one("ready")["probes"] == ["rss", "heap", "python"]
+    assert [(look["step"], look["last"]) for look in told.all("look")] == [(50, False), (60, True)]
+    assert told.column("step") == list(range(1, 61))
+    assert told.column("step_s")[0] is None, "nobody knows when the first step began"
+    assert None not in told.column("step_s")[1:]
+    total = 0.0
+    for _ in range(60):
+        total += 0.1
+    assert f"total {total!r}" in told.done["output_tail"]
+
+
+@pytest.mark.smoke
+def test_the_budget_ends_a_training_that_would_go_on(tmp_path: Path, python: str) -> None:
+    told = run(tmp_path, python, TRAINS, TORCH, args=["1000000000"])
+
+    assert end_of(told) == ("completed", "", 100)
+    assert "total" not in told.done["output_tail"]
+
+
+def test_the_answer_stop_ends_a_training(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, TRAINS, TORCH, args=["1000000000"], answer="stop")
+
+    assert end_of(told) == ("stopped", "", 50)
+
+
+def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, TRAINS, TORCH, args=["1000000000"], looks=[10**8], timeout_s=1.0)
+
+    assert told.done["end"] == "stopped"
+    assert told.done["message"].startswith("time limit reached after ")
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "text"),
+    [
+        ("torch", OLD_TORCH, "import torch\no = torch.SGD()\nfor _ in range(60): o.step()"),
+        ("torch", TORCH, "import torch\nclass Mine(torch.SGD):\n    def step(self): super().step()\n"
+         "p, o = torch.SGD(), Mine()\nfor _ in range(60): o.step()"),
+        ("keras", KERAS, "from keras.src.callbacks import CallbackList\nc = CallbackList()\n"
+         "for n in range(60): c.on_train_batch_end(n); c.on_test_batch_end(n)"),
+        ("tf1", TF1, "from tensorflow.python.client.session import *\ns = BaseSession()\n"
+         "both = Operation('both', s.graph.train)\n"
+         "for _ in range(30): s.run({'a': [s.graph.train, s.graph.loss]}); s.run(s.graph.loss); s.run(both)"),
+        ("jax", JAX, "import jax\n@jax.jit\ndef loss(x): return x\n"
+         "class Net:\n    @jax.jit\n    def update(self, x): return x + 1\n"
+         "n = Net()\nfor i in range(60): assert n.update(loss(i)) == i + 1\nassert Net.update.lower() == 'lowered'"),
+        ("lightning", LIGHTNING, "from lightning.pytorch.trainer import call\n"
+         "for _ in range(60):\n    call._call_callback_hooks(None, 'on_train_batch_end')\n"
+         "    call._call_callback_hooks(None, 'on_train_batch_start')"),
+        ("transformers", TRANSFORMERS, "from transformers.trainer_callback import CallbackHandler\n"
+         "c = CallbackHandler()\nfor _ in range(60): assert c.on_step_end(1, 2, 3) == 3"),
+    ],
+    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "lightning", "transformers"],
+)  # fmt: skip
+@pytest.mark.parametrize("named", [True, False], ids=["named", "auto"])
+def test_each_framework_s_steps_are_counted_once(
+    tmp_path: Path, thorough_python: str, *, name: str, files: dict[str, str], text: str, named: bool
+) -> None:
+    told = run(tmp_path, thorough_python, text, files, steps_are=name if named else "auto")
+
+    assert end_of(told) == ("completed", "", 60)
+
+
+@pytest.mark.parametrize("module", ["loop", "__main__", "train"])
+def test_a_named_function_is_a_step(tmp_path: Path, thorough_python: str, module: str) -> None:
+    define = "class Trainer(object):\n    @staticmethod\n    def one(x): return x\n"
+    own = module != "loop"
+    text = (define if own else "from loop import Trainer\n") + "for n in range(60): assert Trainer.one(n) == n\n"
+    told = run(tmp_path, thorough_python, text, {} if own else {"loop.py": define}, steps_are=f"{module}:Trainer.one")
+
+    assert end_of(told) == ("completed", "", 60)
+
+
+def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, thorough_python: str) -> None:
+    text = """
+        import sys
+        from .loop import one
+        assert __name__ == "__main__" and __package__ == "pkg" and sys.argv[1:] == ["a b"], (__package__, sys.argv)
+        for _ in range(60): one()
+    """
+    files = {"pkg/__init__.py": "", "pkg/go.py": text, "pkg/loop.py": "def one(): pass"}
+    told = run(tmp_path, thorough_python, "", files, path=None, module="pkg.go", args=["a b"], steps_are="pkg.loop:one")
+
+    assert end_of(told) == ("completed", "", 60)
+
+
+def test_logged_numbers_are_metrics_of_their_step(tmp_path: Path, thorough_python: str) -> None:
+    text = """
+        import torch
+        from torch.utils.tensorboard import SummaryWriter
+        optimizer, writer = torch.SGD(), SummaryWriter()
+        for number in range(60):
+            optimizer.step()
+            if number % 20 == 0:
+                writer.add_scalar("train/loss", 1.0 / (number + 1), number)
+                writer.add_scalar("text", "no number", number)
+            if number == 30:
+                writer.add_scalar("late", float("nan"), number)
+    """
+    told = run(tmp_path, thorough_python, text, TORCH)
+
+    assert end_of(told) == ("completed", "", 60)
+    numbers = [message["columns"].get("train/loss") for message in told.all("samples")]
+    loss = [value for column in numbers for value in column]
+    assert {n + 1: value for n, value in enumerate(loss) if value is not None} == {
+        1: 1.0, 21: pytest.approx(1 / 21), 41: pytest.approx(1 / 41)
+    }  # fmt: skip
+    assert told.done["not_finite"] == {"late": [1, 31]}
+
+
+# ---------------------------------------------------------------- programs that do something else
+
+
+STEP = "import torch\no = torch.SGD()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "words"),
+    [
+        ("print(1)", "setup", "no step was seen: it did not import any framework that is known; name what trains"),
+        (STEP, "setup", "no step was seen: an optimizer's step: none was made; name what trains"),
+        (STEP + "import subprocess, sys; subprocess.call([sys.executable, '-c', ''])", "setup",
+         "it ran other processes"),
+        (STEP + "import os\nif not os.fork():\n    for _ in range(7): o.step()\n    os._exit(0)\nos.wait()", "setup",
+         "7 steps were made in processes that it forked"),
+        ("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', ''])", "setup",
+         "the program replaced itself by another (os.exec)"),
+        (STEP + "for _ in range(7): o.step()", "completed",
+         "ended by itself after 7 steps, before the first look at 50"),
+        (STEP + "for _ in range(7): o.step()\nimport sys; sys.exit(3)", "crash",
+         "step 8: the program called sys.exit(3)"),
+        (STEP + "for _ in range(60): o.step()\nimport sys; sys.exit(0)", "completed", ""),
+        ("import sys; sys.exit('no data')", "setup", "before the first step: the program called sys.exit('no data')"),
+        ("input()", "setup", "EOFError: EOF when reading a line (train.py:1 in <module>); its stdin is empty here"),
+        (STEP + "o.step()\nraise ValueError('bad')", "crash", "step 2: ValueError: bad (train.py:4 in <module>)"),
+        ("def", "setup", "SyntaxError"),
+    ],
+    ids=["no framework", "never trains", "subprocess", "fork", "exec", "too few", "sys.exit(3)", "sys.exit(0)",
+         "sys.exit(text)", "stdin", "raises", "no Python"],
+)  # fmt: skip
+def test_what_else_a_program_can_do_is_said(
+    tmp_path: Path, thorough_python: str, text: str, end: str, words: str
+) -> None:
+    told = run(tmp_path, thorough_python, text, TORCH)
+
+    assert told.done["end"] == end, told.done
+    assert words in told.done["message"]
+
+
+def test_a_fork_beside_the_training_changes_nothing(tmp_path: Path, thorough_python: str) -> None:
+    text = STEP + "import os\nif not os.fork(): o.step()\nelse:\n    os.wait()\n    for _ in range(60): o.step()"
+    assert end_of(run(tmp_path, thorough_python, text, TORCH)) == ("completed", "", 60)
+
+
+@pytest.mark.parametrize("catch", ["except Exception", "except BaseException", "finally"])
+def test_no_handler_keeps_a_program_going_after_its_end(tmp_path: Path, thorough_python: str, catch: str) -> None:
+    body = "pass" if catch != "finally" else "print('tidied')"
+    text = STEP + f"while True:\n    try: o.step()\n    {catch}: {body}"
+    told = run(tmp_path, thorough_python, text, TORCH)
+
+    assert end_of(told) == ("completed", "", 100)
+    assert ("tidied" in told.done["output_tail"]) == (catch == "finally")
+
+
+def test_an_import_hook_of_the_program_does_not_hide_the_steps(tmp_path: Path, thorough_python: str) -> None:
+    text = """
+        import importlib.machinery, sys
+        class Finder(object):
+            @staticmethod
+            def find_spec(name, path=None, target=None):
+                return importlib.machinery.PathFinder.find_spec(name, path, target)
+        sys.meta_path.insert(0, Finder)
+        import torch
+        import csv
+        optimizer = torch.SGD()
+        for _ in range(60): optimizer.step()
+    """
+    assert run(tmp_path, thorough_python, text, TORCH).done["last_step"] == 60
+
+
+@pytest.mark.parametrize(
+    ("steps_are", "words"),
+    [
+        ("loop:two", "steps_are: loop:two: there is no two; there is later, one"),
+        ("train:two", "steps_are: train:two: there is no two"),
+        ("loop:later", "the step function has a yield"),
+        ("gone:one", "gone was not imported"),
+        ("loop:one", "loop:one was not called"),
+    ],
+)
+def test_a_function_that_makes_no_step_is_said(
+    tmp_path: Path, thorough_python: str, steps_are: str, words: str
+) -> None:
+    text = "try:\n    import loop\nexcept Exception:\n    pass"
+    files = {"loop.py": "def one(): pass\ndef later(): yield"}
+    told = run(tmp_path, thorough_python, text, files, steps_are=steps_are)
+
+    assert told.done["end"] == "setup"
+    assert words in told.done["message"]
+
+
+def test_a_program_that_never_trains_is_said_at_the_time_limit(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, STEP + "import time; time.sleep(60)", TORCH, timeout_s=2.0)
+
+    assert told.done["end"] == "setup"
+    assert told.done["message"].startswith("no step was seen in 2 s: an optimizer's step: none was made")
+
+
+def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, "", {}, path=None, module="pkg.go")
+
+    assert (told.done["end"], told.done["last_step"]) == ("setup", 0)
+    assert "module pkg.go: " in told.done["message"]

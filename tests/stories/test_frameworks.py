@@ -1,0 +1,155 @@
+"""Unmodified programs with the real wheels of the frameworks: each step is counted once, and the program computes
+what it computes alone. `make stories` runs them; most of the time goes into installing.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conftest import INTERPRETERS
+from tests.agent.test_program import run
+
+pytestmark = [pytest.mark.stories, pytest.mark.index, pytest.mark.timeout(1800)]
+TIMEOUT_S = 1200  # a hang, and no measure
+BUDGET = [64, 100_000]
+
+TORCH = """
+    import torch
+    torch.manual_seed(0)
+    net, data = torch.nn.Linear(8, 1), torch.utils.data.TensorDataset(torch.randn(1200, 8))
+    optimizer = torch.optim.Adam(net.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100)
+    for (batch,) in torch.utils.data.DataLoader(data, batch_size=4, shuffle=True, num_workers=2):
+        optimizer.zero_grad()
+        loss = net(batch).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+    print("result %r" % loss.item())
+"""
+LIGHTNING = """
+    import lightning, torch
+
+    class Net(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch, number):
+            loss = self.layer(batch[0]).pow(2).mean()
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.01)
+
+    lightning.seed_everything(0)
+    data = torch.utils.data.TensorDataset(torch.randn(1200, 4))
+    net, quiet = Net(), dict(enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False)
+    trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", log_every_n_steps=10, **quiet)
+    trainer.fit(net, torch.utils.data.DataLoader(data, batch_size=4))
+    print("result %r" % net.layer.weight.tolist())
+"""
+TRANSFORMERS = """
+    import tempfile, torch
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 600
+
+        def __getitem__(self, at):
+            return {"input_ids": torch.tensor([at % 50, 3, 4]), "labels": torch.tensor(at % 2)}
+
+    set_seed(0)
+    sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    net = BertForSequenceClassification(BertConfig(vocab_size=50, **sizes))
+    asked = TrainingArguments(tempfile.mkdtemp(), num_train_epochs=1, per_device_train_batch_size=1, report_to=[],
+                              gradient_accumulation_steps=2, logging_steps=10, save_strategy="no", use_cpu=True)
+    print("result %r" % Trainer(model=net, args=asked, train_dataset=Data()).train().training_loss)
+"""
+KERAS = """
+    import numpy as np
+    import tensorflow as tf
+    random = np.random.RandomState(0)
+    pictures, labels = random.rand(2400, 8).astype("float32"), random.randint(0, 3, 2400)
+    net = tf.keras.Sequential([tf.keras.layers.Dense(3, kernel_initializer="zeros")])
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    net.compile(optimizer=tf.keras.optimizers.SGD(0.1), loss=loss)
+    history = net.fit(pictures, labels, batch_size=8, shuffle=False, verbose=0)
+    print("result %r" % float(history.history["loss"][0]))
+"""
+SESSIONS = """
+    import numpy as np
+    import tensorflow.compat.v1 as tf
+    tf.disable_eager_execution()
+    random = np.random.RandomState(0)
+    given = tf.placeholder(tf.float32, [None, 4])
+    loss = tf.reduce_mean(tf.square(tf.matmul(given, tf.Variable(tf.ones([4, 1])))))
+    train = tf.train.GradientDescentOptimizer(0.01).minimize(loss)
+    with tf.control_dependencies([train]):
+        after = tf.identity(loss)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for number in range(300):
+            fed = {given: random.rand(8, 4)}
+            session.run([train, loss] if number % 2 else after, fed)
+            last = session.run(loss, fed)
+    print("result %r" % last)
+"""
+JAX = """
+    import functools
+    import jax
+
+    @jax.jit
+    def loss(weights, given):
+        return ((given @ weights) ** 2).mean()
+
+    @functools.partial(jax.jit, static_argnums=2)
+    def update(weights, given, times):
+        return weights - 0.1 * times * jax.grad(loss)(weights, given)
+
+    weights, key = jax.numpy.ones((4,)), jax.random.PRNGKey(0)
+    for _ in range(300):
+        key, used = jax.random.split(key)
+        weights = update(weights, jax.random.normal(used, (8, 4)), 1)
+    print("result %r" % weights.tolist())
+"""
+TRIED = {
+    "torch": ("3.11", ["torch", "numpy"], TORCH),
+    "lightning": ("3.11", ["lightning"], LIGHTNING),
+    "transformers": ("3.11", ["transformers", "accelerate", "torch"], TRANSFORMERS),
+    "keras 2": ("3.11", ["tensorflow-cpu==2.15.1"], KERAS),
+    "keras 3": ("3.12", ["tensorflow-cpu>=2.16"], KERAS),
+    "keras of tensorflow 1": ("3.7", ["tensorflow==1.15.5", "protobuf<3.21", "numpy<1.19"], KERAS),
+    "tensorflow 1": ("3.7", ["tensorflow==1.15.5", "protobuf<3.21", "numpy<1.19"], SESSIONS),
+    "sessions of tensorflow 2": ("3.12", ["tensorflow-cpu>=2.16"], SESSIONS),
+    "jax": ("3.12", ["jax"], JAX),
+}
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_real_framework_s_steps_are_counted_and_its_result_is_its_own(tmp_path: Path, name: str) -> None:
+    version, packages, text = TRIED[name]
+    if version not in INTERPRETERS:
+        pytest.skip(f"no Python {version} on this machine")
+    python = str(tmp_path / "env" / "bin" / "python")
+    for command in (
+        [INTERPRETERS[version], "-m", "venv", str(tmp_path / "env")],
+        [python, "-m", "pip", "install", "-q", "--no-cache-dir", *packages],
+    ):
+        subprocess.run(command, check=True, timeout=TIMEOUT_S)
+    alone = subprocess.run(
+        [python, "-c", textwrap.dedent(text)], capture_output=True, check=True, timeout=TIMEOUT_S, cwd=tmp_path
+    ).stdout.decode()
+    (tmp_path / "root").mkdir()
+    told = run(tmp_path / "root", python, text, looks=BUDGET, timeout_s=600.0)
+
+    assert (told.done["end"], told.done["message"], told.done["last_step"]) == ("completed", "", 300)
+    result = [line for line in alone.splitlines() if line.startswith("result ")]
+    assert result
+    assert result[0] in told.done["output_tail"].splitlines()
