@@ -16,13 +16,17 @@ NEWEST_RUNS = 5
 """Number of earlier runs that are read, newest first."""
 
 
-def measured_noise(folder: Path, plan: Plan, host: Host) -> dict[str, Noise]:
-    """Return the noise of a host by scenario, from the A/A pairs (docs/verdicts.md) of the newest runs in `folder`."""
+def measured_noise(folder: Path, plan: Plan, host: Host, *, machine: str = "") -> dict[str, Noise]:
+    """Return the noise of a host by scenario, from the A/A pairs (docs/verdicts.md) of the newest runs in `folder`.
+
+    `machine`: of a pool, that of this machine alone.
+    """
     runs = sorted((path for path in folder.glob("[0-9]*") if _has_trials(path)), reverse=True)[:NEWEST_RUNS]
     found: dict[str, list[Noise | None]] = {}
     for block in plan.blocks:
         if block.lane.host == host:
-            noise = noise_of(list(_pairs(runs, block)), steps=block.variant.scenario.steps)
+            pairs = [pair for pair in _pairs(runs, block) if not machine or {one.machine for one in pair} == {machine}]
+            noise = noise_of(pairs, steps=block.variant.scenario.steps)
             found.setdefault(block.variant.scenario.name, []).append(noise)
     return {name: noise for name, noises in found.items() if (noise := pooled(noises)) is not None}
 

@@ -30,6 +30,11 @@ from harness.store import RunDirectory, result_file
 
 def write_reports(result: RunResult, directory: RunDirectory) -> None:
     write_result(result, directory)
+    write_exports(result, directory)
+
+
+def write_exports(result: RunResult, directory: RunDirectory) -> None:
+    """Write what is made of the result, which stays as it is."""
     directory.write("summary.json", FORMATS["json"](result))
     directory.write("junit.xml", junit.render(result))
     directory.write("cells.csv", cells_csv.render(result))

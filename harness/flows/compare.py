@@ -31,7 +31,7 @@ from harness.model import (
 )
 from harness.store.saved_run import StoredRun, read_run
 
-MACHINE = ("name", "cpu", "cpus", "architecture")
+MACHINE = ("name", "machine", "cpu", "cpus", "architecture")
 NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
 """Of what two machines differ in: what is compared elsewhere, and mere names."""
 APART = (

@@ -10,13 +10,15 @@ from pathlib import Path
 from harness import compat
 from harness.assess.earlier_noise import measured_noise
 from harness.errors import HarnessError, Interrupted
+from harness.flows.parts import control
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, images_on, side_by_side, using_hosts
 from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
-from harness.model import Image, Install, Plan, Pull
+from harness.model import Host, HostState, Image, Install, Plan, Pull
 from harness.model.doctor import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.gpus import Gpu
+from harness.plan import unlike
 from harness.registry import Registry
 from harness.run.engine import Prepared, Say
 from harness.run.images.disk_budget import Name, name_of
@@ -43,6 +45,7 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
         seen = [_Seen() for _ in opened]
         looks = [functools.partial(_look, each, into, plan, context) for each, into in zip(opened, seen, strict=True)]
         side_by_side(looks, context.stopped)
+        controls = {} if context.stopped.is_set() else _controls(opened, seen, context)
     if context.stopped.is_set():
         raise Interrupted("interrupted; nothing was changed")
     plan, told = (
@@ -52,9 +55,46 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
     pairs = list(zip(opened, seen, strict=True))
     return Checkup(
         matrix=plan.matrix.name,
-        hosts=tuple(_host_check(each, found, plan, told, out) for each, found in pairs),
-        fits=tuple(fit for each, found in pairs for fit in _fits(each, found, images_on(plan, each.host), told)),
+        hosts=tuple(_with_control(_host_check(each, found, plan, told, out), controls) for each, found in pairs),
+        fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, images_of(each, plan), told)),
     )
+
+
+def images_of(each: OpenHost, plan: Plan) -> list[Image]:
+    """What will run on a machine."""
+    return images_on(plan, each.part_of)
+
+
+def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _Seen]]:
+    """Every host, by one machine of each pool: they are equal."""
+    found: dict[Host, tuple[OpenHost, _Seen]] = {}
+    for each, seen in pairs:
+        if each.part_of not in found or not found[each.part_of][0].usable:
+            found[each.part_of] = each, seen
+    return list(found.values())
+
+
+def _controls(opened: Sequence[OpenHost], seen: Sequence[_Seen], context: RunContext) -> dict[Host, float | str]:
+    """The control of every machine of a pool that can be used, pool by pool."""
+    found: dict[Host, float | str] = {}
+    for host in dict.fromkeys(each.part_of for each in opened if each.part_of.pool):
+        machines = [
+            (each, {f"{name}": image for name, (image, _) in looked.images.items()})
+            for each, looked in zip(opened, seen, strict=True)
+            if each.part_of == host and each.usable
+        ]
+        if len(machines) > 1:
+            by_name = {each.host.machine: each.host for each, _ in machines}
+            found |= {by_name[name]: told for name, told in control.measure(machines, context).items()}
+    return found
+
+
+def _with_control(check: HostCheck, controls: Mapping[Host, float | str]) -> HostCheck:
+    told = controls.get(check.host)
+    if told is None or isinstance(told, str):
+        return check if told is None else replace(check, odd=f"the control was not measured: {told}")
+    pool = {one.machine: ms for one, ms in controls.items() if one.name == check.host.name and isinstance(ms, float)}
+    return replace(check, control_ms=told, odd=unlike(pool).get(check.host.machine, ""))
 
 
 def _teller(place: str, what: str, context: RunContext) -> Say:
@@ -71,7 +111,7 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
         return
     try:
         into.condition = each.engine.condition(_teller(each.host.name, "engine", context))
-        for image in images_on(plan, each.host):
+        for image in images_of(each, plan):
             say = _teller(each.host.name, f"{image.series} {image.version}", context)
             say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
@@ -87,7 +127,7 @@ def _look(each: OpenHost, into: _Seen, plan: Plan, context: RunContext) -> None:
 
 
 def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, out: Path) -> HostCheck:
-    images = images_on(plan, each.host)
+    images = images_of(each, plan)
     missing = [image for image in images if name_of(image) not in seen.images]
     known = each.engine is not None and each.problem is None
     bases = bases_of(images) if each.host.in_environments else seen.bases
@@ -96,11 +136,11 @@ def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, 
         problem=each.problem,
         condition=seen.condition,
         gpus=_gpus(each),
-        lanes=tuple(dict.fromkeys(block.lane for block in plan.blocks if block.lane.host == each.host)),
+        lanes=tuple(dict.fromkeys(block.lane for block in plan.blocks if block.lane.host == each.part_of)),
         wanted=wanted(images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
         if known
         else None,
-        noise=measured_noise(out / plan.matrix.name, plan, each.host),
+        noise=measured_noise(out / plan.matrix.name, plan, each.part_of, machine=each.host.machine),
     )
 
 
@@ -119,7 +159,8 @@ def _fits(each: OpenHost, seen: _Seen, images: Sequence[Image], told: RegistryAn
         name: _facts(image, _there(image, seen), told if asks else None, architecture)
         for name, image in by_name.items()
     }
-    rows = compat.doctor_rows([each.state], facts, gpus={each.host.name: _gpus(each)})
+    state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
+    rows = compat.doctor_rows([state], facts, gpus={each.host.name: _gpus(each)})
     return [_fit(row, by_name[row.image], seen, told if asks else None, architecture) for row in rows]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, using_hosts
+from harness.flows.parts.hosts import OpenHost, first_usable, using_hosts
 from harness.flows.parts.looking_inside import Looking
 from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Cell, Image, Lane, Trials
@@ -54,7 +54,8 @@ def narrowing(question: NarrowQuestion, context: RunContext) -> Iterator[Narrowi
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
-    with using_hosts(question.plan, context) as (opened,):
+    with using_hosts(question.plan, context) as machines:
+        opened = first_usable(machines)
         engine, lane = _opened(opened, question.a.lane, context)
         with _leased(opened, engine, context) as lease:
             cells: Mapping[Side, Cell] = {"A": replace(question.a, lane=lane), "B": replace(question.b, lane=lane)}
@@ -98,7 +99,7 @@ def _opened(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine,
     if opened.engine is None or opened.problem is not None:
         raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
     lanes = [lane for lane in opened.lanes if lane.gpu == asked.gpu]
-    return opened.engine, lanes[0] if lanes else asked
+    return opened.engine, lanes[0] if lanes else replace(asked, host=opened.host)
 
 
 @contextmanager
@@ -161,7 +162,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
 def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
     make = installed if narrowing.lane.host.in_environments else grafted
     return NarrowScheduler(
-        search=ComponentSearch(narrowing.coupling.groups, narrowing.rules),
+        search=ComponentSearch(narrowing.coupling.groups, narrowing.rules, needs=narrowing.coupling.pairs),
         like=replace(narrowing.question.a, lane=narrowing.lane),
         finding=narrowing.question.finding,
         image_of=functools.partial(make, narrowing.sides),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, at_once, using_hosts
+from harness.flows.parts.hosts import OpenHost, at_once, first_usable, using_hosts
 from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
@@ -65,7 +65,8 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: R
     searched: set[str] = set()
     images: Images = {}
     for cell in plan.cells:
-        (host,) = (each for each in hosts if each.host == cell.lane.host)
+        machines = [each for each in hosts if each.part_of == cell.lane.host]
+        host = first_usable(machines)
         for each in _probes(cell.variant, names):
             if cell.excluded:
                 continue
@@ -88,7 +89,10 @@ def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: I
         return replace(blank, problem=host.problem or "the host could not be opened")
     try:
         looking = Looking(
-            engine=host.engine, cell=cell, context=context, prepared=_prepared(host.engine, cell, context, images)
+            engine=host.engine,
+            cell=host.own(cell),
+            context=context,
+            prepared=_prepared(host.engine, cell, context, images),
         )
         with host.engine.lease(say, context.stopped.is_set):
             return FINDERS[each.name](looking, blank)

@@ -17,7 +17,7 @@ from harness.assess.estimate import estimate
 from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, using_hosts
+from harness.flows.parts.hosts import OpenHost, lanes_of, states_of, troubles_of, using_hosts
 from harness.flows.parts.running import Running
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
@@ -120,22 +120,21 @@ def _result(
         verdict="running",
         started=began.isoformat(timespec="seconds"),
         duration_s=round(time.monotonic() - clock, 1),
-        hosts=tuple(each.state for each in opened),
+        hosts=states_of(opened),
         plan=plan,
         cells=cells,
         findings=found,
         attribution=attribute(plan, cells, found),
         directory=directory,
-        warnings=tuple(warning for block in judged.blocks for warning in block.warnings),
+        warnings=(*troubles_of(opened), *(warning for block in judged.blocks for warning in block.warnings)),
         observations=findings.observations(judged.blocks),
     )
 
 
 def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
     """The plan with the lanes that the hosts were found to have."""
-    lanes = {each.host.name: each.lanes for each in opened if each.lanes}
     return replace(options, trials=plan.trials, search=plan.search, stop=plan.stop).plan(
-        plan.matrix, seed=plan.seed, lanes=lanes
+        plan.matrix, seed=plan.seed, lanes=lanes_of(opened)
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from harness.model import Trial
 
 PAGE_BYTES = 64 << 10  # the largest of those that Linux has by default
-HOST_FIELDS = ("name", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
+HOST_FIELDS = ("name", "machine", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
 """Fields of the fingerprint that the engine reports for its machine."""
 SEEN_FIELDS = {
     "host.huge_pages": "huge_pages",
@@ -38,6 +38,7 @@ GPU_FIELDS = ("uuid", "name", "driver", "cuda", "memory_mib", "power_limit_w", "
 """Fields of a GPU that are conditions."""
 NAMES = {
     "host.name": "host name",
+    "host.machine": "machine",
     "host.cpu": "CPU",
     "host.cpus": "number of CPUs",
     "host.seen_cpu": "CPU",

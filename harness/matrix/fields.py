@@ -91,6 +91,7 @@ Images = Annotated[
 Versions = Annotated[
     Annotated[list[Text], Field(min_length=1), Tag("<list>")] | Annotated[Text, Tag("<text>")], BY_FORM
 ]
+Engines = Annotated[Annotated[Text, Tag("<text>")] | Annotated[list[Text], Field(min_length=1), Tag("<list>")], BY_FORM]
 Gpus = Annotated[
     Annotated[Literal["none", "all", "each"], Tag("<text>")]
     | Annotated[list[Text], Field(min_length=1), Tag("<list>")],

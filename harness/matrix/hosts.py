@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context
-from harness.matrix.problems import shown
+from harness.matrix.problems import KeyPath, shown
 from harness.model import Where
 
 ENGINE = re.compile(
     r"docker|process|slurm|context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+"
 )
 ALLOWED = "docker, process, slurm, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
+UUIDS = ("GPU-", "MIG-")
 SLURM_KEYS = ("container", "select", "nodes", "hold", "images")
 NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 OPTION = re.compile(r"[\w:.,=&|*()\[\]!+@/%-]{1,500}")
@@ -87,19 +89,54 @@ def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmR
 
 def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
     key = ("hosts", name)
-    if complaint := _complaint(host.engine):
-        context.problems.add((*key, "engine"), complaint)
+    pool = () if isinstance(host.engine, str) else tuple(host.engine)
+    if isinstance(host.engine, str):
+        if complaint := _complaint(host.engine):
+            context.problems.add((*key, "engine"), complaint)
+    else:
+        _check_pool(host.engine, (*key, "engine"), context)
     gpus = host.gpus if isinstance(host.gpus, str) else tuple(host.gpus)
     if len(set(gpus)) < len(gpus) and not isinstance(gpus, str):
         context.problems.add((*key, "gpus"), "a GPU is listed twice; keep one")
+    if pool and not isinstance(gpus, str):
+        _check_no_uuids(gpus, (*key, "gpus"), context)
+    if pool and host.parallel:
+        text = "the machines of a pool run at the same time, and the lanes of each one after the other; remove it"
+        context.problems.add((*key, "parallel"), text)
     return model.Host(
         name=name,
-        engine=host.engine,
+        engine=", ".join(pool) or str(host.engine),
         gpus=gpus,
         where=context.document.where(*key),
         parallel=host.parallel,
         disk_bytes=host.disk,
+        pool=pool,
     )
+
+
+def _check_pool(engines: Sequence[str], key: KeyPath, context: Context) -> None:
+    """Add a problem for each machine of a pool that cannot be in it."""
+    seen: dict[str, int] = {}
+    for number, engine in enumerate(engines):
+        name = model.machine_name(engine)
+        if engine == "process":
+            complaint: str | None = "process is this machine alone, and a pool is of several; write engine: process"
+        elif engine == "slurm":
+            complaint = "nodes of a cluster are named by `nodes`; write engine: slurm"
+        elif complaint := _complaint(engine):
+            pass
+        elif name in seen:
+            complaint = f"{shown(engine)} is the machine of engine[{seen[name]}] again; keep one"
+        if complaint:
+            context.problems.add((*key, number), complaint)
+        seen.setdefault(name, number)
+
+
+def _check_no_uuids(gpus: Sequence[str], key: KeyPath, context: Context) -> None:
+    for number, entry in enumerate(gpus):
+        if entry.startswith(UUIDS):
+            text = f"{shown(entry)} is in one machine, and this host is a pool; name the GPU by its index or its name"
+            context.problems.add((*key, number), text)
 
 
 def _complaint(engine: str) -> str | None:

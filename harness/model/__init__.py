@@ -11,6 +11,7 @@ from harness.model.asked import (
     MOST_TRIALS,
     Build,
     ContainerKind,
+    Depth,
     Excluded,
     Graft,
     Host,
@@ -36,6 +37,7 @@ from harness.model.asked import (
     Trials,
     Variant,
     Where,
+    machine_name,
     written,
 )
 from harness.model.compared import Column, Comparison, Measured, Pair, Standing
@@ -133,6 +135,7 @@ __all__ = [
     "ContainerKind",
     "Culprit",
     "CulpritKind",
+    "Depth",
     "Doubt",
     "Effect",
     "End",
@@ -215,6 +218,7 @@ __all__ = [
     "Variant",
     "VerdictName",
     "Where",
+    "machine_name",
     "signal_of",
     "written",
 ]

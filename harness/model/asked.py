@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,6 +133,9 @@ class Host:
     """One engine. `engine` is `docker`, `process`, `slurm`, `context:NAME`, `ssh://…` or `tcp://…`.
 
     `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
+
+    Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
+    words. `machine`: the name of the machine, where one of a pool is meant.
     """
 
     name: str
@@ -142,6 +145,15 @@ class Host:
     parallel: bool = False
     disk_bytes: int | None = None
     slurm: SlurmRequest | None = None
+    pool: tuple[str, ...] = ()
+    machine: str = ""
+
+    @property
+    def machines(self) -> tuple[Host, ...]:
+        """Each machine as a host of its own; a host that is no pool is one machine."""
+        if not self.pool:
+            return (self,)
+        return tuple(replace(self, engine=one, pool=(), machine=machine_name(one)) for one in self.pool)
 
     @property
     def is_process(self) -> bool:
@@ -150,6 +162,12 @@ class Host:
     @property
     def in_environments(self) -> bool:
         return self.is_process or (self.slurm is not None and self.slurm.container == "none")
+
+
+def machine_name(engine: str) -> str:
+    """Return the name of a pool's machine, by the address of its engine: `gpu1` for `ssh://root@gpu1`."""
+    name = engine.removeprefix("context:").rpartition("://")[2].rpartition("@")[2]
+    return name if name.startswith("/") else name.partition("/")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +257,10 @@ class Steps:
         return f"{self.budget} steps" if self.time_s is None else f"{self.budget} steps or {self.time_s:g} s"
 
 
+Depth = Literal["brief", "usual", "thorough"]
+"""How far launches go. `brief`: a later one runs the whole budget. `usual`: after one that was not good they run it
+until two agree. `thorough`: then they always do, for a search, which counts every launch by itself.
+"""
 ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]
 
 

@@ -55,7 +55,9 @@ class Wanted:
 class HostCheck:
     """One host. `problem`: why it cannot be used; all other fields may then be empty. `gpus`: those of its lanes.
 
-    `noise`: by scenario, the A/A noise that earlier runs measured there.
+    `noise`: by scenario, the A/A noise that earlier runs measured there. `host`: of a pool one machine. `control_ms`:
+    milliseconds of a step of the control, which only pools have; `odd`: how that differs from the other machines', or
+    why it is not known.
     """
 
     host: Host
@@ -65,6 +67,13 @@ class HostCheck:
     lanes: tuple[Lane, ...] = ()
     wanted: Wanted | None = None
     noise: Mapping[str, Noise] = field(default_factory=dict)
+    control_ms: float | None = None
+    odd: str = ""
+
+    @property
+    def name(self) -> str:
+        """The host as messages name it: `old`, or `farm, gpu3` for a machine of a pool."""
+        return f"{self.host.name}, {self.host.machine}" if self.host.machine else self.host.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -307,7 +307,8 @@ class Attribution:
     `rule` is None if the scenario has no params to choose, or no small rule separates bad from good (`unruly`).
     `controls` are scenarios that stay good on all of `bad_lanes`. `unseen` are variants not known to be bad on one of
     `bad_lanes`. `apart`: lanes became bad in different versions. `alike`: `bad_lanes` have GPUs of one kind. `episodes`
-    are those of the bad lanes, in the order of variants and lanes.
+    are those of the bad lanes, in the order of variants and lanes. `machines` are those of a pool where it was seen;
+    `suspect` is the only one of them, if nothing is good there and something is good on another machine of the pool.
     """
 
     series: str
@@ -330,3 +331,5 @@ class Attribution:
     layer: str | None = None
     controls: tuple[str, ...] = ()
     missing: tuple[Cell, ...] = ()
+    machines: tuple[str, ...] = ()
+    suspect: str = ""

@@ -200,6 +200,11 @@ class Trial:
         return self.ended_well or self.at_exit
 
     @property
+    def machine(self) -> str:
+        """The machine that it ran on, where its host is a pool; else ""."""
+        return str(self.fingerprint.get("machine") or "")
+
+    @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:
         """The GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
         told = self.fingerprint.get("gpus")

@@ -41,6 +41,16 @@ class Coupling:
     groups: tuple[ComponentGroup, ...]
     needs: tuple[Need, ...]
 
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """(x, y) where group x cannot be from B without group y."""
+        group = {component.name: each.id for each in self.groups for component in each.components}
+        found = {
+            (group[need.name], group[need.other]) if need.side == "B" else (group[need.other], group[need.name])
+            for need in self.needs
+        }
+        return frozenset(pair for pair in found if pair[0] != pair[1])
+
     def refused(self, hybrid: Hybrid) -> str:
         """Return why no installer would make this hybrid; "" if nothing speaks against it."""
         side = {component.name: _side(group, hybrid) for group in self.groups for component in group.components}

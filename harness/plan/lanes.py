@@ -26,7 +26,8 @@ def choose_lanes(host: Host, found: Sequence[Gpu]) -> tuple[Lane, ...]:
     if host.gpus == "all":
         return (Lane(host=host, gpu="all", gpus=tuple(found)),)
     chosen = list(found) if host.gpus == "each" else _listed(host, host.gpus, found)
-    return tuple(Lane(host=host, gpu=_label(gpu, found), gpus=(gpu,)) for gpu in chosen)
+    label = _label_in_pool if host.pool or host.machine else _label
+    return tuple(Lane(host=host, gpu=label(gpu, found), gpus=(gpu,)) for gpu in chosen)
 
 
 def _listed(host: Host, entries: Sequence[str], found: Sequence[Gpu]) -> list[Gpu]:
@@ -82,3 +83,9 @@ def _label(gpu: Gpu, found: Sequence[Gpu]) -> str:
         return gpu.short_name
     short = gpu.uuid[:12]
     return f"{gpu.short_name} {short if sum(uuid.startswith(short) for uuid in twins) == 1 else gpu.uuid}"
+
+
+def _label_in_pool(gpu: Gpu, found: Sequence[Gpu]) -> str:
+    """Return `RTX 4090`; for several cards of one name `RTX 4090 #2`, the second of each machine: a UUID is of one."""
+    twins = [other.uuid for other in found if other.short_name == gpu.short_name]
+    return gpu.short_name if len(twins) == 1 else f"{gpu.short_name} #{twins.index(gpu.uuid) + 1}"

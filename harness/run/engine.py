@@ -174,6 +174,10 @@ class Engine(ImageStore, Launcher, Janitor, Protocol):
         that will run there: a container engine runs its probe in one of them, or in any other that it has. Raises
         InfrastructureError."""
 
+    def cpu(self, images: Sequence[Image], say: Say) -> str | None:
+        """Return the model of this host's CPU; None if nothing tells it. `images` as for `gpus`. Raises
+        InfrastructureError."""
+
     def condition(self, say: Say) -> HostCondition:
         """Return the state of the host, without changing anything. Raises InfrastructureError."""
 

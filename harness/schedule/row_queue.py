@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ Worker = str
 """The name of a machine, or of a connection to one."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class _Row:
     """`worker`: who began it; nobody else continues it. `proposal`: what is launched next; None until it is begun."""
 
@@ -21,7 +22,6 @@ class _Row:
     state: RowState
     worker: Worker | None = None
     busy: bool = False
-    done: bool = False
     proposal: Batch | None = None
 
 
@@ -46,19 +46,29 @@ class RowQueue:
     has begun goes to whoever asks first, in the order of the first rounds.
 
     `standing`: judges a row after its launches. `recall`: brings what a row measured back into memory. `may`: whether a
-    worker can run a row. `stop`: why nothing more is to be launched, or "".
+    worker can run a row. `stop`: why nothing more is to be launched, or "". `begin`: is told who began a row. `most`:
+    rows that a worker may have begun and not ended; the others wait for whoever is free first.
     """
 
     standing: Callable[[BlockRun], Standing]
     recall: Callable[[BlockRun], None]
     may: Callable[[Worker, BlockRun], bool] = lambda worker, block: True
     stop: Callable[[RowState | None], str] = lambda state: ""
-    _rows: list[_Row] = field(default_factory=list)
+    begin: Callable[[Worker, BlockRun], None] = lambda worker, block: None
+    most: int | None = None
+    _rows: dict[int, _Row] = field(default_factory=dict)
+    """By the identity of their blocks, in the plan's order; those of `_waiting` and `_begun` too."""
+    _waiting: dict[int, _Row] = field(default_factory=dict)
+    _begun: dict[Worker, dict[int, _Row]] = field(default_factory=dict)
+    _series: Counter[str] = field(default_factory=Counter)
+    """Number of waiting rows of each series."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, block: BlockRun, *, group: int = 0) -> None:
         """Add a row, in the plan's order. All rows of a lower `group` come before it."""
-        self._rows.append(_Row(block=block, state=RowState(group=group, first=True)))
+        row = _Row(block=block, state=RowState(group=group, first=True))
+        self._rows[id(block)] = self._waiting[id(block)] = row
+        self._series[_series_of(row)] += 1
 
     def take(self, worker: Worker) -> Turn | None:
         """Return what a worker does next, which makes the row its own; None if nothing is left for it."""
@@ -71,7 +81,9 @@ class RowQueue:
             if choice is None:
                 return None
             row = rows[choice.place]
-            row.worker, row.busy = worker, True
+            is_new, row.busy = self._give(row, worker), True
+        if is_new:
+            self.begin(worker, row.block)
         self.recall(row.block)
         return Turn(block=row.block, batch=row.proposal, urgency=choice.urgency, why=choice.reason)
 
@@ -84,14 +96,18 @@ class RowQueue:
             row.proposal, row.busy = proposal, False
 
     def close(self, block: BlockRun) -> None:
-        """Mark a row as done: nobody takes it again."""
+        """Let go of a row that is done: nobody takes it again."""
         with self._lock:
-            self._row(block).done = True
+            row = self._rows.pop(id(block))
+            self._begun.get(row.worker or "", {}).pop(id(block), None)
 
     def ahead(self, worker: Worker) -> Sequence[BlockRun]:
         """Return the rows that a worker has or may begin, the most urgent first; the row of its turn is among them."""
         with self._lock:
-            rows = [row for row in self._rows if not row.done and self._is_open_to(worker, row)]
+            if self.most is None:
+                rows = [row for row in self._rows.values() if self._is_open_to(worker, row)]
+            else:
+                rows = [*self._begun.get(worker, {}).values(), *self._first_of_each_series(worker)]
             return [rows[place].block for place in in_order([row.state for row in rows])]
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
@@ -100,7 +116,9 @@ class RowQueue:
         with self._lock:
             if row.worker not in (None, worker):
                 return False
-            row.worker = worker
+            is_new = self._give(row, worker)
+        if is_new:
+            self.begin(worker, block)
         self.recall(block)
         return True
 
@@ -110,15 +128,56 @@ class RowQueue:
         if row.proposal is not None and not row.busy:
             self.put_back(block)
 
+    def resume(self, worker: Worker) -> None:
+        """Go on with the rows that a worker had in its hands when it was lost."""
+        for row in [row for row in self._begun.get(worker, {}).values() if row.busy]:
+            if row.proposal is None:
+                row.busy = False
+            else:
+                self.put_back(row.block)
+
+    def begun(self, worker: Worker) -> list[tuple[BlockRun, Batch | None]]:
+        """Return the rows that a worker began and did not end, each with what was last to be launched."""
+        with self._lock:
+            return [(row.block, row.proposal) for row in self._begun.get(worker, {}).values()]
+
     def stopped(self) -> bool:
         """Whether nothing more is to be launched, also not of a batch that was begun."""
         return bool(self.stop(None))
 
     def _open_to(self, worker: Worker) -> list[_Row]:
-        return [row for row in self._rows if not (row.done or row.busy) and self._is_open_to(worker, row)]
+        own = self._begun.get(worker, {}).values()
+        if self.most is not None and len(own) >= self.most:
+            return [row for row in own if not row.busy]
+        return [row for row in self._rows.values() if not row.busy and self._is_open_to(worker, row)]
 
     def _is_open_to(self, worker: Worker, row: _Row) -> bool:
         return row.worker == worker or (row.worker is None and self.may(worker, row.block))
 
+    def _first_of_each_series(self, worker: Worker) -> list[_Row]:
+        """Return the first row of each series that waits: they show which images are needed, and there may be ten
+        thousand rows.
+        """
+        found: dict[str, _Row] = {}
+        for row in self._waiting.values():
+            if len(found) == len(self._series):
+                break
+            if _series_of(row) not in found and self.may(worker, row.block):
+                found[_series_of(row)] = row
+        return list(found.values())
+
+    def _give(self, row: _Row, worker: Worker) -> bool:
+        """Make a row the worker's own; return whether it waited until now."""
+        is_new, row.worker = row.worker is None, worker
+        if is_new:
+            del self._waiting[id(row.block)]
+            self._begun.setdefault(worker, {})[id(row.block)] = row
+            self._series -= Counter([_series_of(row)])
+        return is_new
+
     def _row(self, block: BlockRun) -> _Row:
-        return next(row for row in self._rows if row.block is block)
+        return self._rows[id(block)]
+
+
+def _series_of(row: _Row) -> str:
+    return row.block.cells[0].cell.image.series

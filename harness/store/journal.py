@@ -24,8 +24,13 @@ from typing import Any
 
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
-from harness.safe_files import folder_in, write_atomically, write_below
+from harness.safe_files import folder_in, read_regular, write_atomically, write_below
 from harness.store.trial_json import read_trial, trial_files, trial_to_json
+
+ASIDE = "set_aside"
+"""The folder of trials that were measured on a machine of a pool that was lost: their rows started again elsewhere."""
+NEWEST_RUNS = 20
+MOST_LOG_BYTES = 256 << 20
 
 
 class RunDirectory:
@@ -94,6 +99,27 @@ class RunDirectory:
         except OSError as error:
             raise InfrastructureError(f"{path}: cannot write: {error.strerror}; make room") from error
 
+    def machines(self) -> dict[tuple[str, str, str], str]:
+        """By series, lane and variant, the machine of a pool that ran the row last, by the decisions of the newest runs
+        of this matrix. A log that cannot be read tells nothing.
+        """
+        found: dict[tuple[str, str, str], str] = {}
+        for run in sorted(self.path.parent.glob("[0-9]*"))[-NEWEST_RUNS:]:
+            with suppress(OSError):
+                for line in read_regular(run / "decisions.jsonl", most_bytes=MOST_LOG_BYTES).splitlines():
+                    if b'"machine"' in line and (told := _place_told(line)) is not None:
+                        found[told[0]] = told[1]
+        return found
+
+    def set_aside(self, trial: Trial) -> None:
+        """Move a trial's file away from those that count. Raises InfrastructureError."""
+        name = f"{trial.cell_id}-{trial.number}.json"
+        folder = self.folder(ASIDE)
+        try:
+            (self.path / "trials" / name).rename(folder / f"{trial.machine or 'host'}-{name}".replace("/", "_"))
+        except OSError as error:
+            raise InfrastructureError(f"{folder}: cannot keep {name}: {error.strerror}; make room") from error
+
     def point_latest(self) -> None:
         """Let `latest` beside this directory point here."""
         link = self.path.parent / "latest"
@@ -138,6 +164,15 @@ class RunDirectory:
         except OSError:
             self.write_trial(adopted, cell)
         return adopted
+
+
+def _place_told(line: bytes) -> tuple[tuple[str, str, str], str] | None:
+    """Return the row and the machine of a decision; None if it has none."""
+    try:
+        told = json.loads(line)
+        return (str(told["series"]), str(told["lane"]), str(told["variant"])), str(told["machine"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def in_use(run: Path) -> bool:

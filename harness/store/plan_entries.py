@@ -62,8 +62,10 @@ class SeriesFile(BaseModel):
 
 
 class HostFile(BaseModel):
+    """`engine`: one, or those of a pool's machines."""
+
     name: str
-    engine: str
+    engine: str | list[str]
     container: ContainerKind | None = None
 
     @property
@@ -140,10 +142,7 @@ def read_plan_file(folder: Path) -> PlanFile:
 def plan_of(file: PlanFile, *, where: Where) -> Plan:
     """Return the plan that was written. Raises UsageError where it does not hold together."""
     series = {one.name: _series(one, where) for one in file.series}
-    hosts = {
-        one.name: Host(name=one.name, engine=one.engine, gpus="none", where=where, slurm=one.slurm)
-        for one in file.hosts
-    }
+    hosts = {one.name: _host(one, where) for one in file.hosts}
     scenarios = {one.scenario: Scenario(name=one.scenario, where=where) for one in file.blocks}
     scenarios |= {one.name: _scenario(one, where) for one in file.scenarios if one.name in scenarios}
     try:
@@ -158,6 +157,12 @@ def plan_of(file: PlanFile, *, where: Where) -> Plan:
         scenarios=tuple(scenarios.values()),
     )
     return Plan(matrix=matrix, blocks=blocks, trials=file.trials, seed=file.seed)
+
+
+def _host(file: HostFile, where: Where) -> Host:
+    pool = () if isinstance(file.engine, str) else tuple(file.engine)
+    engine = ", ".join(pool) or str(file.engine)
+    return Host(name=file.name, engine=engine, gpus="none", where=where, pool=pool, slurm=file.slurm)
 
 
 def _scenario(file: ScenarioFile, where: Where) -> Scenario:

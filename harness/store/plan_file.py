@@ -50,7 +50,8 @@ def _dockerfiles(plan: Plan, dockerfile: Callable[[Build], str | None]) -> dict[
 
 def _host_json(host: Host) -> dict[str, Any]:
     gpus = host.gpus if isinstance(host.gpus, str) else list(host.gpus)
-    told = {"name": host.name, "engine": host.engine, "gpus": gpus, "parallel": host.parallel}
+    engine = list(host.pool) or host.engine
+    told = {"name": host.name, "engine": engine, "gpus": gpus, "parallel": host.parallel}
     return told if host.slurm is None else {**told, "container": host.slurm.container}
 
 

@@ -15,12 +15,17 @@ from harness.store import RunDirectory
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """The environment, who watches, whether it is to stop, and how engines and the time are had."""
+    """The environment, who watches, whether it is to stop, and how engines and the time are had.
+
+    `pool_wait_s`: seconds that a row waits for the machine of a pool that measures it, if that is lost. An engine that
+    restarts is back sooner.
+    """
 
     environ: Mapping[str, str]
     progress: ProgressListener
     stopped: threading.Event
     open_engine: Callable[..., Engine] = open_engine
+    pool_wait_s: float = 180.0
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     so_far: Callable[[Callable[[], RunResult], RunDirectory], None] = lambda made, directory: None
     """Hears after each turn of a row how to have the result so far, and where the run is kept. From any thread."""

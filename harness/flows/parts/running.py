@@ -18,6 +18,7 @@ from harness.flows.parts.ending import Ending
 from harness.flows.parts.hosts import OpenHost, at_once, images_on, side_by_side
 from harness.flows.parts.needs import disk_of
 from harness.flows.parts.open_rows import OpenRows
+from harness.flows.parts.pool_run import MachineProgress, PoolRun
 from harness.flows.parts.registries import open_registries
 from harness.model import Block, Host, Noise, Plan, Skip
 from harness.plan import most_launches, typical_launches
@@ -33,6 +34,9 @@ from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.priority import Standing
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
+from harness.store.journal import ASIDE
+
+FAILED = ("crash", "oom", "hang")
 
 
 @dataclass(kw_only=True)
@@ -52,6 +56,13 @@ class _Work:
     """What the verdict rests on."""
     finished: bool = False
     final: bool = False
+    again: tuple[str, ...] = ()
+    """Why it started again, for each time that it did."""
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where its A/A noise was measured: the lane and the scenario, and the machine where the host is a pool."""
+        return (*place_of(self.block), self.run.cells[0].cell.lane.host.machine)
 
     @property
     def evidence(self) -> tuple[object, ...]:
@@ -81,8 +92,8 @@ class Running:
     """The cells that may be launched; None: all."""
     works: dict[int, _Work] = field(default_factory=dict)
     """By the identity of their BlockRun, in the plan's order."""
-    noises: dict[tuple[str, str], Noise] = field(default_factory=dict)
-    """A/A noise by lane and scenario."""
+    noises: dict[tuple[str, ...], Noise] = field(default_factory=dict)
+    """A/A noise by lane, scenario and machine."""
     so_far: Callable[[Sequence[JudgedBlock]], None] = lambda blocks: None
     """Hears every block as it stands, after each turn of a row. From any thread, one at a time."""
     ending: Ending = field(init=False)
@@ -100,7 +111,9 @@ class Running:
         trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
         exact = trials.least == trials.most and not searched
         self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
-        side_by_side([functools.partial(self._run_host, each) for each in self.hosts], self.context.stopped)
+        hosts = dict.fromkeys(each.part_of for each in self.hosts)
+        machines = [[each for each in self.hosts if each.part_of == host] for host in hosts]
+        side_by_side([functools.partial(self._run_host, each) for each in machines], self.context.stopped)
         if self.ending.reached and self.only != frozenset() and not self.context.stopped.is_set():
             self._mark_unfinished(self.ending.reached)
 
@@ -121,7 +134,12 @@ class Running:
 
     def judged(self) -> list[JudgedBlock]:
         """Every block, in the plan's order; those that were not finished as far as they came."""
-        return [self._newest(work) for work in self.works.values()]
+        return [self._newest(work) for work in self._in_order()]
+
+    def _in_order(self) -> list[_Work]:
+        """In the plan's order: a row that started again comes last in `works`."""
+        works = {id(work.block): work for work in self.works.values()}
+        return [works[id(block)] for block in self.plan.blocks]
 
     def _newest(self, work: _Work) -> JudgedBlock:
         """The verdict on a block by all its launches, also those of a turn that was interrupted."""
@@ -133,21 +151,26 @@ class Running:
         return work.judged
 
     def _works(self) -> list[_Work]:
-        """Every block with its policy. One block of each scenario and lane measures the noise."""
+        """Every block with its policy. One block of each scenario and lane measures the noise; in a pool, one of each
+        machine, which is chosen when the machine begins it.
+        """
         works = []
         measuring: set[tuple[str, str]] = set()
         for block in self.plan.blocks:
-            runs = tuple(CellRun(cell=cell) for cell in block.cells)
-            if self.plan.searched(block) and self.only is None:
-                scheduler: FullScheduler | BisectScheduler = self._search(block, runs)
-            else:
-                noise = place_of(block) not in measuring
-                scheduler = FullScheduler(
-                    runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise, blocks=self._blocks(block)
-                )
+            works.append(self._work(block, noise=not block.lane.host.pool and place_of(block) not in measuring))
+            if isinstance(works[-1].scheduler, FullScheduler):
                 measuring.add(place_of(block))
-            works.append(_Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler)))
         return works
+
+    def _work(self, block: Block, *, noise: bool) -> _Work:
+        runs = tuple(CellRun(cell=cell) for cell in block.cells)
+        if self.plan.searched(block) and self.only is None:
+            scheduler: FullScheduler | BisectScheduler = self._search(block, runs)
+        else:
+            scheduler = FullScheduler(
+                runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise, blocks=self._blocks(block)
+            )
+        return _Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler))
 
     def _twin_of(self, run: BlockRun) -> list[CellRun]:
         """The A/A replicate of a row, if it has one."""
@@ -171,18 +194,18 @@ class Running:
         work = self.works[id(run)]
         work.finished = True
         with self.lock:
-            if not work.measures_noise and self._measures(place_of(work.block)):
+            if not work.measures_noise and self._measures(work.place):
                 self.open_rows.put_down(run)
                 return
             waiting = [each for each in self.works.values() if each.finished and not each.final]
-            ready = [each for each in waiting if place_of(each.block) == place_of(work.block)]
+            ready = [each for each in waiting if each.place == work.place]
             for each in ready:
                 self._finish_for_good(each)
 
-    def _measures(self, place: tuple[str, str]) -> bool:
+    def _measures(self, place: tuple[str, ...]) -> bool:
         """Whether a block that is not finished measures the noise of this lane and scenario."""
         works = self.works.values()
-        return any(work.measures_noise and not work.finished and place_of(work.block) == place for work in works)
+        return any(work.measures_noise and not work.finished and work.place == place for work in works)
 
     def _finish_for_good(self, work: _Work) -> None:
         self.open_rows.recall(work.run)
@@ -197,7 +220,7 @@ class Running:
         standing = standing_of(self._judge(self.works[id(run)]), asked=self.plan.trials)
         self.open_rows.put_down(run)
         with self.lock:
-            blocks = [self._known(work) for work in self.works.values()]
+            blocks = [self._known(work) for work in self._in_order()]
             if standing.confirmed and any(one.confirmed and one.kind != "first_fixed" for one in find(blocks).findings):
                 self.ending.found()
             self.so_far(blocks)
@@ -213,7 +236,7 @@ class Running:
         return found
 
     def _judge(self, work: _Work) -> JudgedBlock:
-        place = place_of(work.block)
+        place = work.place
         noise = work.scheduler.noise()
         if noise is not None:
             self.noises[place] = noise
@@ -229,14 +252,22 @@ class Running:
             blocks=self._blocks(work.block),
         )
         unfound = () if judged.changes else work.conclusion()
-        work.judged, work.seen = replace(judged, warnings=(*judged.warnings, *unfound)), work.evidence
+        cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, work.block.cells, strict=True))
+        warnings = (*judged.warnings, *unfound, *work.again)
+        work.judged, work.seen = replace(judged, cells=cells, warnings=warnings), work.evidence
         return work.judged
 
-    def _run_host(self, each: OpenHost) -> None:
-        runs = [work.run for work in self.works.values() if work.block.lane.host == each.host]
+    def _run_host(self, machines: Sequence[OpenHost]) -> None:
+        """Run the rows of a host, or of a pool of several machines."""
+        each, *_ = machines
+        with self.lock:
+            runs = [work.run for work in self.works.values() if work.block.lane.host == each.part_of]
+        if each.part_of.pool:
+            self._pool(machines).run(runs)
+            return
         try:
-            if each.engine is not None and each.problem is None:
-                self._use(each.engine, each.host, runs)
+            if each.usable:
+                self._use(each, self._rows(each.host, runs), self.context.stopped.is_set)
         except Interrupted:
             raise
         except HarnessError as error:  # the other hosts go on, and what is known is reported
@@ -245,27 +276,71 @@ class Running:
             _give_up(runs, each.problem, least=self.plan.trials.least)
             self.context.progress.note(each.problem)
 
-    def _use(self, engine: Engine, host: Host, blocks: Sequence[BlockRun]) -> None:
+    def _pool(self, machines: Sequence[OpenHost]) -> PoolRun:
+        return PoolRun(
+            machines=machines,
+            context=self.context,
+            rows=functools.partial(self._rows, machines[0].part_of),
+            use=self._use,
+            is_done=lambda block: self.works[id(block)].finished,
+            begun=self._choose_noise,
+            again=self._again,
+            runs_of=lambda block: (*block.cells, *self._twin_of(block)),
+            note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
+            homes=self.journal.machines() if self.reuse else {},
+        )
+
+    def _choose_noise(self, run: BlockRun) -> None:
+        """Let the first row of a scenario that a machine begins measure the machine's noise."""
+        work = self.works[id(run)]
+        with self.lock:
+            others = [each for each in self.works.values() if each is not work and each.place == work.place]
+            if isinstance(work.scheduler, FullScheduler):
+                work.scheduler.measures_noise = not any(other.measures_noise for other in others)
+
+    def _again(self, run: BlockRun, why: str) -> BlockRun:
+        """Start a row anew: on another machine nothing of it can be compared. What it measured is set aside."""
+        old = self.works[id(run)]
+        runs = (*run.cells, *self._twin_of(run))
+        failed = [each.cell.image.version for each in runs for trial in each.trials if trial.end in FAILED]
+        for trial in (trial for each in runs for trial in each.trials):
+            self.journal.set_aside(trial)
+        there = f"; there, {', '.join(dict.fromkeys(failed))} had failed" if failed else ""
+        place = f"{old.block.series.name} on {old.block.lane}, {old.block.variant}"
+        work = self._work(old.block, noise=False)
+        work.again = (*old.again, f"{place}: started again on another machine: {why}{there} (see {ASIDE}/)")
+        with self.lock:
+            del self.works[id(run)]
+            self.works[id(work.run)] = work
+        self.open_rows.forget(run)
+        return work.run
+
+    def _use(self, each: OpenHost, rows: RowQueue, over: Callable[[], bool]) -> None:
+        """Hold a machine and run rows on it; `over`: nothing is to be waited for any more."""
+        engine, host = each.engine, each.host
+        assert engine is not None
+
         def say(text: str) -> None:
-            self.context.progress.preparing(lane=host.name, image="lease", text=text)
+            self.context.progress.preparing(lane=each.name, image="lease", text=text)
 
         announced = other_sweeps.announced(
             host.name, engine.facts, is_process=host.is_process, note=self.context.progress.note
         )
-        with engine.lease(say, self.context.stopped.is_set) as lease, announced:
+        with engine.lease(say, over) as lease, announced:
             removed = engine.remove_leftovers()
             if removed:
-                self.context.progress.note(f"{host.name}: removed {removed} left behind by a run that was killed")
-            self._run_lanes(engine, host, lease, blocks)
+                self.context.progress.note(f"{each.name}: removed {removed} left behind by a run that was killed")
+            self._run_lanes(engine, each, lease, rows)
 
-    def _run_lanes(self, engine: Engine, host: Host, lease: Lease, blocks: Sequence[BlockRun]) -> None:
+    def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, rows: RowQueue) -> None:
         """One trial at a time; on a host with `parallel: true` one on each lane, each with a connection of its own."""
-        lanes = list(dict.fromkeys(_lane_of(block) for block in blocks)) if host.parallel else [host.name]
-        rows = self._rows(host, blocks)
+        host = machine.host
+        blocks = [block for block in self.plan.blocks if block.lane.host == host] if host.parallel else []
+        lanes = list(dict.fromkeys(str(block.lane) for block in blocks)) or [host.machine or host.name]
         disk = disk_of(
             host,
             engine,
-            images_on(self.plan, host),
+            images_on(self.plan, machine.part_of),
             registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
             note=self.context.progress.note,
         )
@@ -298,10 +373,11 @@ class Running:
         return rows
 
     def _host_run(self, engine: Engine, host: Host, lease: Lease, disk: Disk, *, worker: str) -> HostRun:
+        progress = MachineProgress(self.context.progress, host.machine) if host.machine else self.context.progress
         images = HostImages(
             engine=engine,
             open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=_unheard),
-            progress=self.context.progress,
+            progress=progress,
             stopped=self.context.stopped.is_set,
             disk=disk,
         )
@@ -312,10 +388,10 @@ class Running:
             images=images,
             run_id=self.journal.id,
             trials=self.plan.trials,
-            rng=random.Random(f"{self.plan.seed} {host.name}"),
+            rng=random.Random(" ".join(filter(None, (str(self.plan.seed), host.name, host.machine)))),
             oracle=oracle.oracle(),
             journal=self.journal,
-            progress=self.context.progress,
+            progress=progress,
             stopped=self.context.stopped.is_set,
             reuse=self.reuse,
             finished=self._finish,

@@ -130,7 +130,28 @@ class _Group:
             layer=self._layer(),
             controls=tuple(self._controls([lanes[place] for place in result.bad])),
             missing=self._missing(square, result),
+            machines=self._machines(),
+            suspect=self._suspect(),
         )
+
+    def _machines(self) -> tuple[str, ...]:
+        """Return the machines of a pool where the fault was seen."""
+        rows = {place: row for place, row in self.places.items() if place[0] in self.variants}
+        return tuple(dict.fromkeys(machine for machine in self._where(rows, True) if machine))
+
+    def _suspect(self) -> str:
+        """Return the machine of a pool that may be at fault itself: everything there is bad, and all that is bad is
+        there. A row runs on one machine alone, so such a machine looks like the params of the rows that it took.
+        """
+        bad, good = set(self._where(self.rows, True)), set(self._where(self.rows, False)) - {""}
+        return bad.pop() if len(bad) == 1 and good and not bad & good else ""
+
+    def _where(self, rows: Mapping[Place, Row], state: bool) -> Iterator[str]:
+        """Yield the machine of each cell with this state; "" for one whose host is no pool."""
+        for block in self.blocks:
+            for cell, known in zip(block.cells, rows.get((block.variant, block.lane), ()), strict=False):
+                if known is state and cell.id in self.known:
+                    yield self.known[cell.id].machine
 
     def _episodes(self, lanes: Sequence[Lane]) -> Iterator[Episode]:
         of = {fault.variant: fault.episodes for fault in self.faults}

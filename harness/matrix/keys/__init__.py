@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from harness import model
 from harness.matrix import values
-from harness.matrix.fields import Duration, Gpus, Name, Scalar, Size, Text, Truth, Whole
+from harness.matrix.fields import Duration, Engines, Gpus, Name, Scalar, Size, Text, Truth, Whole
 from harness.matrix.keys.base import Shape
 from harness.matrix.keys.probes import Largest, Probes
 from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry, StepsFunction
@@ -53,11 +53,11 @@ __all__ = [
 
 
 class HostEntry(Shape):
-    """One engine and its GPUs."""
+    """One engine and its GPUs, or a pool of equal machines."""
 
-    engine: Text
+    engine: Engines
     """docker (the active context or DOCKER_HOST), process (no container), slurm (nodes of a cluster), context:NAME,
-    ssh://…, tcp://… or unix://…."""
+    ssh://…, tcp://… or unix://…; or a list of container engines: a pool of equal machines, which share the rows."""
     gpus: Gpus = "none"
     """none; all (one lane with all GPUs); each (one lane per GPU); or a list by index, UUID, MIG id or name, one
     lane each."""

@@ -20,7 +20,7 @@ from harness.model.narrowed import (
     ProofCell,
 )
 from harness.narrow.search.evidence import HybridEvidence
-from harness.narrow.search.isolate import Ask, Bounds, Isolation, Swaps
+from harness.narrow.search.isolate import Ask, Bounds, Isolation, Needs, Swaps
 from harness.narrow.search.prove import Prover, Tested, kind_of
 from harness.narrow.search.records import NarrowRules, NextHybrids, NextKind
 from harness.narrow.search.splits import Groups
@@ -39,9 +39,12 @@ Answer = Generator[Ask, HybridResult, Narrowed]
 
 
 class ComponentSearch:
-    """A search among groups. Its answers depend on the outcomes alone."""
+    """A search among groups. Its answers depend on the outcomes alone. `needs`: (x, y) where group x is known not to go
+    from B without group y; no hybrid without that is asked for.
+    """
 
-    def __init__(self, groups: Sequence[ComponentGroup], rules: NarrowRules) -> None:
+    def __init__(self, groups: Sequence[ComponentGroup], rules: NarrowRules, *, needs: Needs = frozenset()) -> None:
+        self.needs = needs
         self.groups, self.rules = tuple(groups), rules
         self.a = Hybrid(base="A")
         self.b = Hybrid(base="B", from_b=frozenset(group.id for group in groups))
@@ -77,7 +80,7 @@ class ComponentSearch:
         """The search with all that is known, and the first question that needs a launch. From there on, what was not
         launched is taken for unresolved.
         """
-        playing = _Play(self.groups, self._cache).play()
+        playing = _Play(Swaps(self.groups, self.needs), self.groups, self._cache).play()
         missing: Ask | None = None
         try:
             ask = next(playing)
@@ -127,9 +130,9 @@ class _Cause:
 class _Play:
     """One play of the search; it asks, and is told."""
 
-    def __init__(self, groups: tuple[ComponentGroup, ...], cache: dict[object, Groups | None]) -> None:
+    def __init__(self, swaps: Swaps, groups: tuple[ComponentGroup, ...], cache: dict[object, Groups | None]) -> None:
         self._groups = groups
-        self._swaps = Swaps(groups)
+        self._swaps = swaps
         self._order = tuple(group.id for group in sorted(groups, key=lambda group: not group.mapped))
         self._isolation = Isolation(groups=groups, swaps=self._swaps, cache=cache)
         self._prover = Prover(swaps=self._swaps, order=self._order, told=self._told)

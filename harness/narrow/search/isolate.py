@@ -28,21 +28,28 @@ class Ask:
     sure: bool = False
 
 
+Needs = frozenset[tuple[str, str]]
 Bounds = tuple[Groups, Groups]
 """A good set of groups from B, and a bad one that contains it."""
 
 
 class Swaps:
-    """Which sets of groups from B can be had at all, and from which base."""
+    """Which sets of groups from B can be had at all, and from which base. `needs`: (x, y) where x cannot be from B
+    without y."""
 
-    def __init__(self, groups: tuple[ComponentGroup, ...]) -> None:
+    def __init__(self, groups: tuple[ComponentGroup, ...], needs: Needs = frozenset()) -> None:
+        self._needs = needs
         self.all = frozenset(group.id for group in groups)
         self._only_in: dict[str, Groups] = {
             base: frozenset(group.id for group in groups if base in group.swaps) for base in ("A", "B")
         }
 
     def hybrid(self, from_b: Groups) -> Hybrid | None:
-        """The hybrid with the fewest swaps; None if no base can take all that would have to be swapped."""
+        """The hybrid with the fewest swaps; None if no base can take all that would have to be swapped, or if something
+        in it is known to need what is not from B.
+        """
+        if self.raised(from_b) != from_b:
+            return None
         rest = self.all - from_b
         can = [("A", from_b)] if from_b <= self._only_in["A"] else []
         can += [("B", rest)] if rest <= self._only_in["B"] else []
@@ -50,6 +57,20 @@ class Swaps:
             return None
         base = min(can, key=lambda each: len(each[1]))[0]
         return Hybrid(base="A" if base == "A" else "B", from_b=from_b)
+
+    def raised(self, from_b: Groups) -> Groups:
+        """The set with all that it needs from B."""
+        more = {needed for name, needed in self._needs if name in from_b} - from_b
+        return self.raised(from_b | more) if more else from_b
+
+    def lowered(self, from_b: Groups) -> Groups:
+        """The set without what needs something that is not in it."""
+        less = {name for name, needed in self._needs if needed not in from_b} & from_b
+        return self.lowered(from_b - less) if less else from_b
+
+    @property
+    def coupled(self) -> bool:
+        return bool(self._needs)
 
     def sham(self, base: str, groups: Groups) -> Hybrid | None:
         """A base with these groups put in again, those that can be; None if none can."""
@@ -99,6 +120,7 @@ class Isolation:
                 usable=lambda added: low | added not in self.refused and self.swaps.hybrid(low | added) is not None,
                 low=low,
                 weights=likelihoods({group.id: group.mapped for group in self.groups}),
+                thorough=self.swaps.coupled,
                 couplings=Couplings([group.id for group in self.groups], made=self.made, refused=self.refused),
             )
         return self.cache[key]

@@ -41,11 +41,15 @@ class Prover:
 
     def with_it(self, suspects: Groups, *, others: Groups) -> Testing:
         """A + c. `others` are groups of which all together beside c are bad, and without c good."""
-        return self._test("A + c", suspects, others, expected="bad", put=lambda beside: suspects | beside)
+        return self._test(
+            "A + c", suspects, others, expected="bad", put=lambda beside: self.swaps.raised(suspects | beside)
+        )
 
     def without_it(self, suspects: Groups, *, upper: Groups, others: Groups) -> Testing:
         """B - c, or `upper` - c. `others` are groups without which, and without c, `upper` is good, and with c bad."""
-        return self._test("B - c", suspects, others, expected="good", put=lambda beside: upper - suspects - beside)
+        return self._test(
+            "B - c", suspects, others, expected="good", put=lambda beside: self.swaps.lowered(upper - suspects - beside)
+        )
 
     def _test(
         self,
@@ -60,7 +64,7 @@ class Prover:
         expected, c does it and not what is beside it. If one does not, the others matter, too.
         """
         alone = yield self._ask(role, suspects, put(frozenset()))
-        first = Tested(state=alone.state, cell=self._cell(role, suspects, alone, frozenset()))
+        first = Tested(state=alone.state, cell=self._cell(role, suspects, alone, self._forced(role, suspects)))
         if alone.state != "unresolved":
             return first
         shown: list[Tested] = []
@@ -75,6 +79,12 @@ class Prover:
             if len(shown) == 2:
                 return shown[0]
         return first
+
+    def _forced(self, role: ProofRole, suspects: Groups) -> Groups:
+        """The groups that cannot stay behind when c is swapped: those that it needs from B, or that need it."""
+        whole = self.swaps.all
+        swapped = self.swaps.raised(suspects) if role == "A + c" else whole - self.swaps.lowered(whole - suspects)
+        return swapped - suspects
 
     def _besides(self, others: Groups) -> list[Groups]:
         """Halves, then quarters of the others."""

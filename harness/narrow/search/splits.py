@@ -64,13 +64,15 @@ def best_split(
     weights: Mapping[str, float],
     couplings: Couplings,
     usable: Callable[[Groups], bool],
+    thorough: bool = False,
 ) -> Groups | None:
-    """The groups of `left` to add to `low` next; None if no split is usable.
+    """The groups of `left` to add to `low` next; None if no split is usable. `thorough`: look at all splits at once,
+    because it is known that many cannot be made.
 
     What a set tells, in bits, is the entropy of whether it holds the culprit, times the chance that it can be made.
     """
     several = [each for each in dict.fromkeys(_cuts(_likeliest(left, weights))) if usable(each)]
-    if couplings.suspected or not several:
+    if couplings.suspected or thorough or not several:
         several = [each for each in dict.fromkeys(_splits(left, weights)) if usable(each)]
     if not several:
         return None
@@ -91,7 +93,7 @@ def _likeliest(left: Sequence[str], weights: Mapping[str, float]) -> list[str]:
 
 def _splits(left: Sequence[str], weights: Mapping[str, float]) -> Iterator[Groups]:
     """Sets of groups: likeliest halves first, then parts in other arrangements, single ones and all but one."""
-    for arrangement in (_likeliest(left, weights), *_arrangements(list(left))):
+    for arrangement in (_likeliest(left, weights), list(left), *_arrangements(list(left))):
         yield from _cuts(arrangement)
     for each in left:
         yield frozenset({each})

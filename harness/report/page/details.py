@@ -159,7 +159,7 @@ class _Maker:
         scale_kib = sparkline.scale_kib(growths)
         name = f"{row.variant} ({title})"
         return History(
-            title=name,
+            title=name + _ran_on([cell.result for cell in cells]),
             bad=_is_bad(row, medians.values()),
             ends=old_to_new.line(row),
             signals=tuple((one.tone, texts) for one, texts in old_to_new.rows(row) if one.seen is not None),
@@ -234,6 +234,12 @@ class _Maker:
             )
 
 
+def _ran_on(cells: Sequence[CellResult]) -> str:
+    """Return ` on gpu3`, the machine of a pool that measured a row; "" where the host is one machine."""
+    machines = ", ".join(dict.fromkeys(cell.machine for cell in cells if cell.machine))
+    return f", measured on {plain(machines)}" if machines else ""
+
+
 def _levels(cell: table.Shown, medians: Mapping[Metric, table.Row]) -> tuple[Level, Level]:
     """Return the levels of step time and peak memory."""
     (step_ms, _), (peak_mib, _) = cell.result.verdict.step_level, cell.result.verdict.peak_level
@@ -264,7 +270,7 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     yield "layer", verdict.layer or ""
     yield "image", entry.digest or ""
     yield "python", " ".join(str(seen[name]) for name in ("implementation", "python", "libc") if seen.get(name))
-    names = ("engine", "name", "cpu", "kernel")
+    names = ("machine", "engine", "name", "cpu", "kernel")
     yield "machine", ", ".join(str(machine[name]) for name in names if machine.get(name))
     yield "memory limit", _memory_limit(seen)
     yield "own metrics", ", ".join(f"{name} {value}" for name, value in verdict.metrics.items())

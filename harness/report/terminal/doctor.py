@@ -32,7 +32,9 @@ def render(checkup: Checkup, console: Console) -> None:
         console.print()
     for host in checkup.hosts:
         if host.problem is not None:
-            console.print(_text(f"{host.host.name}: {host.problem}", console), style="red")
+            console.print(_text(f"{host.name}: {host.problem}", console), style="red")
+        if host.odd:
+            console.print(_text(f"{host.name}: {_odd(host)}", console), style="yellow")
         for line in _unknown(host):
             console.print(_text(line, console), style="dim")
     reasons = list(dict.fromkeys(fit.why for fit in checkup.fits if fit.state != "runs"))
@@ -67,7 +69,7 @@ def _hosts_table(hosts: Sequence[HostCheck], console: Console) -> Table:
     table = Table(box=None, pad_edge=False, expand=False, header_style="bold")
     table.add_column("", style="dim")
     for host in hosts:
-        table.add_column(_text(host.host.name, console), overflow="fold", max_width=3 * HOST_WIDTH)
+        table.add_column(_text(host.name, console), overflow="fold", max_width=3 * HOST_WIDTH)
     for name, value in ROWS.items():
         texts = [value(host) for host in hosts]
         if any(texts):
@@ -151,7 +153,7 @@ def _unknown(host: HostCheck) -> Iterator[str]:
     for reason in dict.fromkeys(unknown.values()):
         images = [image for image, why in unknown.items() if why == reason]
         more = f" and {len(images) - MOST_NAMES} more" if len(images) > MOST_NAMES else ""
-        yield f"{host.host.name}: size not known of {', '.join(images[:MOST_NAMES])}{more}: {reason}"
+        yield f"{host.name}: size not known of {', '.join(images[:MOST_NAMES])}{more}: {reason}"
 
 
 def _is_short(host: HostCheck, wanted: Wanted) -> bool:
@@ -176,6 +178,17 @@ def _spread(noise: Noise) -> str:
     return f"{', '.join(told)} ({pairs} {'pair' if pairs == 1 else 'pairs'})"
 
 
+def _control(host: HostCheck) -> str:
+    return "" if host.control_ms is None else f"{numbers.milliseconds(host.control_ms)} a step"
+
+
+def _odd(host: HostCheck) -> str:
+    """Return how its control differs from that of the pool, or why it is not known."""
+    if host.control_ms is None:
+        return host.odd
+    return f"the control takes {_control(host)}, {host.odd}; see what else runs there, its cooling and power settings"
+
+
 def _leftovers(host: HostCheck) -> str:
     if host.condition is None:
         return ""
@@ -193,6 +206,7 @@ ROWS: dict[str, Callable[[HostCheck], str]] = {
     "memory": _memory,
     "images": _images,
     "noise": _noise,
+    "control": _control,
     "left behind": _leftovers,
 }
 
@@ -243,6 +257,7 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
     found, wanted = host.condition, host.wanted
     return {
         "name": host.host.name,
+        "machine": host.host.machine or None,
         "engine": host.host.engine,
         "problem": host.problem,
         "version": found.engine if found else None,
@@ -257,6 +272,8 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
         "memory_limit_bytes": found.memory_limit_bytes if found else None,
         "images": asdict(wanted) if wanted else None,
         "noise": {name: {"spread": dict(one.spread), "pairs": dict(one.freedom)} for name, one in host.noise.items()},
+        "control_ms": host.control_ms,
+        "odd": host.odd or None,
         "leftovers": list(found.leftovers) if found else [],
     }
 

@@ -114,13 +114,17 @@ def _gpu(attribution: Attribution, names: Names) -> str:
 def _or_of_hosts(attribution: Attribution) -> str:
     """Return `, or of its host (new)` for hosts where no card is good; "" if one kind of card is bad in several."""
     hosts = {lane.host.name for lane in attribution.bad_lanes}
+    if len(attribution.machines) > 1:  # several machines of a pool have it
+        hosts -= {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
     doubted = sorted(hosts - {lane.host.name for lane in attribution.good_lanes})
     if not doubted or (attribution.alike and len(hosts) > 1):
         return ""
     if len(doubted) < len(hosts):
         return f", or of {words.together([host_name(one) for one in doubted])}"
     whose = "its" if len(attribution.bad_lanes) == 1 else "their"
-    return f", or of {whose} host{'s' if len(doubted) > 1 else ''} ({words.together([plain(one) for one in doubted])})"
+    pools = {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
+    machines = [plain(attribution.machines[0] if attribution.machines and one in pools else one) for one in doubted]
+    return f", or of {whose} host{'s' if len(doubted) > 1 else ''} ({words.together(machines)})"
 
 
 def _host(attribution: Attribution, names: Names) -> str:
@@ -148,6 +152,12 @@ def _undecided(attribution: Attribution, names: Names) -> str:
 
 def _way(attribution: Attribution, names: Names) -> str:
     """Return what to do to settle the question."""
+    if attribution.suspect:
+        machine = plain(attribution.suspect)
+        return (
+            f"all of it ran on {machine}, where nothing is good, so {machine} itself may be at fault; "
+            f"take it out of the pool, and sweep again, to settle it"
+        )
     if attribution.missing:
         return names.way_out(attribution.missing[0])
     if attribution.doubt == "nothing good" and names.oldest in attribution.images:

@@ -30,6 +30,8 @@ ROOT = "/.harness"
 PIDS_LIMIT = 4096
 UNCHECKED_AGE_S = 600
 """Age in seconds from which a stopped container counts as dead if its owner cannot be looked up."""
+ABANDONED: set[str] = set()
+"""Ids of containers, leases too, that this process could not remove because it lost the engine."""
 NAME_LABEL = "harness.container"
 CONFLICT = 409
 MEMORY_SHARE = 0.9
@@ -227,14 +229,18 @@ def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:
-    """Remove a container; ignore one that is already gone. Raises what the SDK raises."""
+    """Remove a container; ignore one that is already gone. Raises what the SDK raises; it is then ABANDONED."""
     try:
         client.api.remove_container(container_id, force=True, v=True)
     except NotFound:
         return
     except APIError as error:
         if error.status_code != CONFLICT:  # "removal is already in progress"
+            ABANDONED.add(container_id)
             raise
+    except BaseException:
+        ABANDONED.add(container_id)
+        raise
 
 
 def remove_dead(client: docker.DockerClient, *, now_s: float | None = None) -> int:
@@ -273,6 +279,8 @@ def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
 
 
 def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:
+    if container["Id"] in ABANDONED:
+        return True
     named = owner.parse(container["Labels"][owner.OWNER_LABEL])
     alive = None if named is None else owner.is_alive(named)
     if alive is not None:

@@ -13,7 +13,7 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.model import Build, Graft, Host, Image, Install, Pull
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
-from harness.run.docker import containers, gpu_probe, lease
+from harness.run.docker import containers, cpu_probe, gpu_probe, lease
 from harness.run.docker.client import connect, engine_errors
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.docker.podman import check_podman, is_podman
@@ -59,6 +59,13 @@ class DockerEngine:
                 get_one=lambda: self._any(images, say),
                 say=say,
             )
+
+    def cpu(self, images: Sequence[Image], say: Say) -> str | None:
+        if self.facts["cpu"] is not None:
+            return str(self.facts["cpu"])
+        place = str(self._host.where)
+        with engine_errors(place):
+            return cpu_probe.ask(self._client, images=images, get_one=lambda: self._any(images, say), say=say)
 
     def _any(self, images: Sequence[Image], say: Say) -> str:
         """Get the first of `images` that is available, and return its id."""

@@ -50,7 +50,7 @@ def ask(
 
     Raises InfrastructureError if containers get no GPUs, what `say` raises, and what the SDK raises.
     """
-    for image_id, python in _with_python(client, images, get_one):
+    for image_id, python in with_python(client, images, get_one):
         output = _run(client, access, image_id=image_id, python=python, place=place, say=say)
         found = parse(output, place=place)
         if found is not None:  # None: the image's C library (musl) cannot load the driver's library
@@ -58,7 +58,7 @@ def ask(
     raise InfrastructureError(f"{place}: containers with GPUs start there, but see no GPU; {NO_GPU}")
 
 
-def _with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:
+def with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:
     """Yield (image id, name of its Python) of a few images: first those of this run, then the engine's smallest."""
     known = itertools.chain(_wanted(client, images), smallest(client))
     found = ((image_id, python) for image_id in dict.fromkeys(known) if (python := find_python(client, image_id)))

@@ -25,7 +25,7 @@ from docker.errors import APIError, NotFound
 
 from harness.errors import InfrastructureError, Interrupted
 from harness.run.docker.client import ENGINE_ERRORS, engine_errors, explanation
-from harness.run.docker.containers import CONFLICT, remove
+from harness.run.docker.containers import ABANDONED, CONFLICT, remove
 from harness.run.engine import Say
 from harness.run.hosts import owner
 from harness.run.images.images import local_image
@@ -57,7 +57,7 @@ class LeaseHolder:
     def lapsed(self, *, now_s: float) -> bool:
         """Return whether the holder is gone: by its process if it ran on this machine, else by its silence."""
         gone = self.owner is not None and owner.is_alive(self.owner) is False
-        return gone or now_s - self.beat_s > EXPIRES_S
+        return gone or self.id in ABANDONED or now_s - self.beat_s > EXPIRES_S
 
     def __str__(self) -> str:
         return f"{self.text}, since {self.since[:16].replace('T', ' ')} UTC"

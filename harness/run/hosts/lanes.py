@@ -167,6 +167,8 @@ class HostRun:
         """Record what was decided and why, so that a reader can follow how the result was reached."""
         cell = block.cells[0].cell
         place = {"series": cell.image.series, "lane": str(cell.lane), "variant": str(cell.variant)}
+        if cell.lane.host.machine:
+            place["machine"] = cell.lane.host.machine
         launch = [f"{run.cell.image.version}{' (twin)' if run.cell.twin else ''}" for run in launched]
         self.journal.write_decision({**place, "launch": launch, "round": batch.round, **batch.record, **(turn or {})})
 
@@ -293,7 +295,7 @@ class HostRun:
 
     def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         cell = run.cell
-        whole = batch.whole or self.oracle.needs_whole_budget(cell, run.measured)
+        whole = batch.whole or self.oracle.needs_whole_budget(cell, run.measured, batch.depth)
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
                 prepared=present,

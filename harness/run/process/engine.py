@@ -55,6 +55,9 @@ class ProcessEngine(EnvironmentStore):
         say("asking for its GPUs")
         return gpus.of_this_machine(place=f"{self._host.where}.gpus")
 
+    def cpu(self, images: Sequence[Image], say: Say) -> str | None:
+        return cpu_model()
+
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         name, python = leftovers.new_name(), Path(launch.prepared.reference)

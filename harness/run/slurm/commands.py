@@ -19,7 +19,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
      " cluster; see `systemctl status munge`"),
     (r"Unable to contact slurm controller|Unable to establish (control|config)",
      "the cluster's slurmctld does not answer; see `scontrol ping`"),
-    (r"configuration source|[Uu]nable to open.*slurm\.conf",
+    (r"configuration (source|file)|[Uu]nable to open.*slurm\.conf",
      "this machine has no slurm.conf; start the harness on a login node of the cluster, or set SLURM_CONF"),
     (r"[Ii]nvalid partition", "the cluster has no such partition; `sinfo --summarize` lists those that there are"),
     (r"[Ii]nvalid (generic resource|gres|GRES|Trackable RES)",

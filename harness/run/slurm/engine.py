@@ -259,7 +259,9 @@ class SlurmEngine:
         return jobs + left_behind.remove_folders(allocation, NODE_FOLDER, place=self._place)
 
     def condition(self, say: Say) -> HostCondition:
-        held = self._hold.allocation
+        if self._in_containers:  # only the node knows which images it has
+            self._node(say)
+        held = self._hold.allocation if self._hold.lease.locked() else None
         return HostCondition(
             engine=f"{self._hold.version}, container: {self._request.container}",
             holder=None if held is None else f"{owner.in_words()}, has node {held.node} as job {held.job}",

@@ -140,6 +140,29 @@ MEANING = [
         "engine: 'ssh://me:secret@h'",
         "14: hosts.here.engine: a password does not belong in an address",
     ),
+    ("engine: docker", "engine: []", "14: hosts.here.engine: is empty; at least one is wanted"),
+    ("engine: docker", "engine: {a: 1}", "14: hosts.here.engine: a text or a list is wanted, not a mapping"),
+    (
+        "engine: docker",
+        "engine: ['ssh://a', process]",
+        "14: hosts.here.engine[1]: process is this machine alone, and a",
+    ),
+    ("engine: docker", "engine: ['ssh://a', shs]", "14: hosts.here.engine[1]: unknown engine 'shs'; allowed: docker"),
+    (
+        "engine: docker",
+        "engine: ['ssh://a', 'ssh://root@a']",
+        "14: hosts.here.engine[1]: 'ssh://root@a' is the machine of engine[0] again; keep one",
+    ),
+    (
+        "engine: docker",
+        "engine: ['ssh://a', 'ssh://b'], gpus: [GPU-1234]",
+        "14: hosts.here.gpus[0]: 'GPU-1234' is in one machine, and this host is a pool; name the GPU by its index",
+    ),
+    (
+        "engine: docker",
+        "engine: ['ssh://a', 'ssh://b'], parallel: true",
+        "14: hosts.here.parallel: the machines of a pool run at the same time, and the lanes of each one after the",
+    ),
     ("engine: docker", "engine: docker, gpus: [0, 0]", "14: hosts.here.gpus: a GPU is listed twice; keep one"),
     (
         "memory: 8GiB",

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.model import Effect, RunResult, Variant
+from harness.model import CellResult, Effect, RunResult, Variant
 from harness.report.content.cards import cards
 from harness.report.exports import junit, markdown
 from harness.report.page import html_page
@@ -322,3 +322,48 @@ def test_the_sentence_stands_on_top_of_every_report() -> None:
     assert told.replace("'", "&#39;") in html_page.render(result)
     suite = ElementTree.fromstring(junit.render(result).encode())[0]
     assert [(one.get("name"), one.get("value")) for one in suite[0]] == [("headline", told)]
+
+
+POOL = replace(
+    OLD, host=replace(OLD.host, name="farm", engine="ssh://gpu1, ssh://gpu2", pool=("ssh://gpu1", "ssh://gpu2"))
+)
+
+
+def in_a_pool(square: Square, machines: dict[str, str]) -> RunResult:
+    """The run of a square whose rows ran on these machines, by the value of `input`."""
+    result = run(square, variants=SIGNAL)
+
+    def ran(entry: CellResult) -> CellResult:
+        machine = machines[str(dict(entry.cell.variant.params)["input"])] if entry.cell.lane.host.pool else None
+        trials = [replace(trial, fingerprint={"machine": machine} if machine else {}) for trial in entry.trials]
+        return replace(entry, trials=tuple(trials))
+
+    return faults.judged(replace(result, cells=tuple(map(ran, result.cells))))
+
+
+ON_GPU2 = {"random": "gpu2", "variable": "gpu2", "zeros": "gpu1", "constant": "gpu1"}
+
+
+def test_a_machine_of_a_pool_that_alone_has_a_fault_is_suspected_not_the_params_of_its_rows() -> None:
+    """Said to be bad when input is random or variable, which is what a broken machine happened to take."""
+    text = sentence(in_a_pool({POOL: "bbb"}, ON_GPU2))
+    assert (
+        "all of it ran on gpu2, where nothing is good, so gpu2 itself may be at fault; take it out of the pool, and "
+        "sweep again, to settle it"
+    ) in text
+    spread = {**ON_GPU2, "variable": "gpu1"}
+    assert "itself may be at fault" not in sentence(in_a_pool({POOL: "bbb"}, spread))
+
+
+def test_a_machine_on_which_an_older_version_is_good_is_not_suspected() -> None:
+    text = sentence(in_a_pool({POOL: "ggb"}, ON_GPU2))
+    assert "gpu2" not in text
+    assert "since 22.12" in text
+
+
+def test_a_card_that_is_bad_on_two_machines_of_a_pool_is_told_from_its_host() -> None:
+    """One machine may be broken; two of them have only the card in common."""
+    one = sentence(in_a_pool({POOL: "bbb", NEW: "ggg"}, ON_GPU2))
+    assert "the fault of the RTX 3090, or of its host (gpu2), not the image's" in one
+    two = sentence(in_a_pool({POOL: "bbb", NEW: "ggg"}, {**ON_GPU2, "variable": "gpu1"}))
+    assert "the fault of the RTX 3090, not the image's" in two

@@ -48,7 +48,8 @@ def test_the_schema_refuses_what_is_missing_or_new(schema: dict[str, Any]) -> No
 def test_a_cell() -> None:
     assert through_json(build.quickstart())["cells"][3] == {
         "series": "multidict", "image": "6.3.0", "digest": "sha256:" + "ab" * 32, "host": "local", "gpu": None,
-        "scenario": "multidict_pop", "params": {}, "trials": 3, "failed": 0, "signal": None, "steps": 4000,
+        "scenario": "multidict_pop", "params": {}, "machine": None, "trials": 3,
+        "failed": 0, "signal": None, "steps": 4000,
         "verdict": "leak", "verdicts": ["leak"], "layer": "native heap", "plateau_mib": None,
         "smallest_visible": None, "metrics": {}, "rate_kib_per_step": 7.838,
         "rate_ci": [7.838 * 0.998, 7.838 * 1.002], "excluded_kib_per_step": None, "step_ms": 0.0181,
@@ -115,9 +116,10 @@ def test_whose_fault_it_is() -> None:
 
 
 CELL = (
-    "series image digest host gpu scenario params trials failed signal steps verdict verdicts layer plateau_mib "
-    "smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci step_drift "
-    "peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why provisional signals"
+    "series image digest host gpu scenario params machine trials failed signal steps verdict verdicts layer "
+    "plateau_mib smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci "
+    "step_drift peak_rss_mib compared_step_ms compared_step_ms_ci compared_peak_mib compared_peak_mib_ci why "
+    "provisional signals"
 )
 FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed verdict consequence_of"
 ENDS = {
@@ -129,7 +131,7 @@ ENDS = {
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)
 def test_the_fields_are_those_that_other_programs_were_promised(result: RunResult) -> None:
     summary = through_json(result)
-    assert " ".join(summary) == "schema matrix verdict exit_code hosts cells findings attribution"
+    assert " ".join(summary) == "schema matrix verdict exit_code hosts cells findings attribution narrowed"
     assert {" ".join(host) for host in summary["hosts"]} == {"name engine gpus"}
     assert {" ".join(cell) for cell in summary["cells"]} == {CELL}
     assert all(" ".join(one) == FINDING.format(ENDS[one["kind"]]) for one in summary["findings"])

@@ -1,0 +1,96 @@
+"""Which machines of a pool are equal. Pure.
+
+A row is measured whole on one machine, so nothing is compared across machines. They must be equal all the same: a
+fault that shows on one of them alone would look like that of the rows that it happened to take.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.model.gpus import Gpu
+
+GIB = 1 << 30
+HOST_FIELDS = {"cpu": "CPU", "cpus": "CPUs", "kernel": "kernel", "architecture": "architecture", "engine": "engine"}
+"""Fact of an engine -> its name in messages. Clock frequencies are not among them: they change by themselves."""
+GPU_FIELDS = {
+    "name": "GPU",
+    "driver": "GPU driver",
+    "memory_mib": "GPU memory (MiB)",
+    "power_limit_w": "GPU power limit (W)",
+    "ecc": "GPU ECC",
+    "mig": "GPU MIG",
+}
+MOST_NAMES = 3
+APART = 0.10
+"""Share by which a machine's control may differ from the usual one: limits of step times are as wide by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineSeen:
+    """A machine of a pool as it was found: the facts of its engine, and the GPUs that its lanes use."""
+
+    name: str
+    facts: Mapping[str, Any]
+    gpus: tuple[Gpu, ...] = ()
+
+    @property
+    def traits(self) -> tuple[tuple[str, str], ...]:
+        """What must be equal, as pairs of name and value. Memory in whole GiB: firmware takes a little of it."""
+        memory = self.facts.get("memory_bytes")
+        host = {text: self.facts.get(name) for name, text in HOST_FIELDS.items()}
+        host["memory (GiB)"] = round(memory / GIB) if isinstance(memory, int | float) else None
+        cards = {text: [getattr(gpu, name) for gpu in self.gpus] for name, text in GPU_FIELDS.items()}
+        host["GPUs"] = len(self.gpus)
+        return (
+            *((name, "not known" if value is None else str(value)) for name, value in host.items()),
+            *((name, ", ".join(map(str, values))) for name, values in cards.items()),
+        )
+
+
+def odd_ones(machines: Sequence[MachineSeen]) -> dict[str, str]:
+    """Return, by name, in what each machine differs from most of the pool; equal machines are left out of it.
+
+    Where two groups of equal machines are as large, the one with the machine that is listed first stays.
+    """
+    traits = {one.name: one.traits for one in machines}
+    if not traits:
+        return {}
+    usual, _ = Counter(traits.values()).most_common(1)[0]
+    equal = [name for name, own in traits.items() if own == usual]
+    return {name: _difference(own, usual, equal) for name, own in traits.items() if own != usual}
+
+
+def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:
+    """Return, by name, how each machine differs whose control is more than APART slower or faster than usual.
+
+    `control_ms`: milliseconds by machine. The usual one is the lower median, so that of two the slower one is named.
+    """
+    if len(control_ms) < 2:
+        return {}
+    usual_ms = statistics.median_low(control_ms.values())
+    ratios = {name: own_ms / usual_ms for name, own_ms in control_ms.items()}
+    return {
+        name: f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'} than is usual in this pool"
+        for name, ratio in ratios.items()
+        if not 1 / (1 + APART) <= ratio <= 1 + APART
+    }
+
+
+def _difference(own: Sequence[tuple[str, str]], usual: Sequence[tuple[str, str]], equal: Sequence[str]) -> str:
+    """Return `GPU driver 535.104.05 (of gpu1 and gpu2: 550.54.14), kernel 5.15 (6.1)`."""
+    differing = [
+        (name, value, theirs) for (name, value), (_, theirs) in zip(own, usual, strict=True) if value != theirs
+    ]
+    (name, value, theirs), *more = differing
+    first = f"{name} {value} ({_names(equal)}: {theirs})"
+    return ", ".join([first, *(f"{name} {value} ({theirs})" for name, value, theirs in more)])
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"

@@ -1,0 +1,56 @@
+"""What an image says that it consists of: a package that it does not tell of can never be named as the culprit."""
+
+import sys
+import sysconfig
+from pathlib import Path
+
+from harness.agent.probes.components import record
+from harness.narrow.inventory import Inventory, read_inventory
+from tests.agent.driver import Agent, pack
+
+SCRIPT = """
+def setup():
+    import _ctypes
+    return lambda: None
+"""
+
+
+def told(tmp_path: Path, python: str, script: str | None, **job: object) -> Inventory:
+    file = None
+    if script is not None:
+        file = tmp_path / "scenario.py"
+        file.write_text(script)
+    pack(tmp_path / "root", file, probe={"name": "components"}, looks=[20], **job)
+    with Agent(tmp_path / "root", python=python) as agent:
+        files = agent.finish().all("file")
+    assert {each["name"] for each in files} == {"components.json"}
+    return read_inventory("".join(each["text"] for each in files), variables={})
+
+
+def test_each_python_tells_what_it_is_and_what_it_mapped(tmp_path: Path, python: str) -> None:
+    found = told(tmp_path, python, SCRIPT)
+    assert found.implementation == "CPython"
+    assert any(Path(path).name.startswith("_ctypes") for path in found.mapped)
+    assert all(len(digest) == 64 for digest in found.mapped.values())
+
+
+def test_packages_come_with_their_requirements_and_files(tmp_path: Path) -> None:
+    found = told(tmp_path, sys.executable, SCRIPT)
+    pytest_ = found.distributions["pytest"]
+    assert pytest_.place == sysconfig.get_path("purelib")
+    assert pytest_.holds(f"{pytest_.place}/pytest/__init__.py")
+    assert any(text.startswith("pluggy") for text in pytest_.requires)
+    assert "numpy" in {name for name in found.distributions if found.distributions[name].files}
+
+
+def test_the_libraries_of_a_command_s_children_are_seen(tmp_path: Path) -> None:
+    """A shell that starts Python: the library is mapped by the grandchild alone."""
+    code = "import _ctypes, time; time.sleep(1)"
+    command = ["sh", "-c", f"{sys.executable} -c '{code}'; true"]
+    found = told(tmp_path, sys.executable, None, command=command, judge_exit=True)
+    assert any(Path(path).name.startswith("_ctypes") for path in found.mapped)
+
+
+def test_a_record_is_read_with_its_quotes_and_without_what_the_installer_wrote() -> None:
+    lines = ["a.py,sha256=x,10", '"b,c.py",sha256=y,3', "a.pyc,sha256=z,1", "a-1.dist-info/RECORD,,", "empty.py,,0"]
+    assert record("\n".join(lines)) == {"a.py": "sha256=x", "b,c.py": "sha256=y", "empty.py": ""}

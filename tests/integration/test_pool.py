@@ -1,0 +1,224 @@
+"""Pools on real engines: rows are shared, machines are lost in the middle of a row, and a card is told from its host.
+
+The engines are those of the lab; their GPUs are doubles.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli.results import write_result
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.reread import read_result
+from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.model import RunResult, Trial
+from harness.report.exports import summary
+from harness.report.page import html_page
+from harness.report.terminal.progress import plain_progress
+from harness.report.text.headline import sentence
+from tests.contract.world import BASE
+from tests.lab.daemon import Daemon
+from tests.lab.running import Lab
+
+pytestmark = [
+    pytest.mark.docker,
+    # The Docker SDK leaves a socket to the collector for each connection that is refused.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+CARD = {"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6", "memory_mib": 24576, "power_limit_w": 350}
+DRIVER = {"driver": "535.104.05", "cuda": "12.2"}
+SCRIPT = '''"""A step that sleeps; on the cards that are named, it fails."""
+import os
+import time
+
+
+def setup(part=0, bad="none"):
+    if os.environ.get("NVIDIA_VISIBLE_DEVICES", "-") in bad.split():
+        raise_at = 3
+    else:
+        raise_at = None
+    count = [0]
+
+    def step():
+        count[0] += 1
+        if count[0] == raise_at:
+            raise RuntimeError("planted")
+        time.sleep(0.002)
+
+    return step
+'''
+MATRIX = """\
+version: 1
+name: pool
+series: {{s: {{images: {{one: "{base}", two: "{base}"}}}}}}
+hosts:
+{hosts}
+scenarios:
+  sleep:
+    script: sleep.py
+    params: {{part: {parts}, bad: "{bad}"}}
+    steps: {{first: {steps}, budget: {steps}}}
+    limits: {{step_time: none, peak_memory: none}}
+    timeout: 1m
+trials: {{least: 2, most: 2}}
+"""
+
+
+def card(number: int, **fields: Any) -> dict[str, Any]:
+    return {**CARD, "uuid": f"GPU-3090000{number}-1111-2222-3333-444444444444", **fields}
+
+
+@pytest.fixture
+def pair(lab: Lab, tmp_path: Path) -> Iterator[Lab]:
+    """The lab's hosts as two equal machines."""
+    before = {daemon: daemon.data.read_text() for daemon in (lab.old, lab.new)}
+    for number, daemon in enumerate(before, start=1):
+        daemon.data.write_text(json.dumps({**DRIVER, "gpus": [card(number)]}))
+    (tmp_path / "sleep.py").write_text(SCRIPT)
+    yield lab
+    for daemon, text in before.items():
+        daemon.data.write_text(text)
+
+
+def farm(lab: Lab) -> str:
+    return f'  farm: {{engine: ["{lab.old.address}", "{lab.new.address}"], gpus: each}}'
+
+
+def write(folder: Path, hosts: str, *, parts: int = 3, bad: str = "none", steps: int = 100) -> Path:
+    path = folder / "matrix.yaml"
+    path.write_text(MATRIX.format(base=BASE, hosts=hosts, parts=list(range(parts)), bad=bad, steps=steps))
+    return path
+
+
+def swept(path: Path, *, meanwhile: Callable[[Path], None] = lambda folder: None, wait_s: float = 60.0) -> RunResult:
+    """The result of a sweep, during which something happens; its reports are in its directory."""
+    with plain_progress(io.StringIO()) as progress:
+        context = RunContext(environ={}, progress=progress, stopped=threading.Event(), pool_wait_s=wait_s)
+        options = SweepOptions(out=path.parent / "reports", seed=7)
+        beside = threading.Thread(target=meanwhile, args=(path.parent / "reports",), daemon=True)
+        beside.start()
+        result, directory = sweep(plan_sweep(path, options, {}), options, context)
+        beside.join(30)
+    write_result(result, directory)
+    return result
+
+
+def machines(result: RunResult) -> dict[str, set[str]]:
+    """By row, the machines that measured it."""
+    found: dict[str, set[str]] = {}
+    for cell in result.cells:
+        found.setdefault(str(cell.cell.variant), set()).update(trial.machine for trial in cell.trials)
+    return found
+
+
+def trials(result: RunResult) -> list[Trial]:
+    return [trial for cell in result.cells for trial in cell.trials]
+
+
+def left(daemon: Daemon) -> list[str]:
+    """What is left of the harness on an engine."""
+    with closing(daemon.client()) as client:
+        return [each.name for each in client.containers.list(all=True) if each.name.startswith("harness")]
+
+
+def wait_for(reports: Path, count: int) -> None:
+    until_s = time.monotonic() + 60
+    while len(list(reports.glob("*/[0-9]*/trials/*.json"))) < count and time.monotonic() < until_s:
+        time.sleep(0.05)
+
+
+def test_rows_are_shared_and_each_is_measured_whole_on_one_machine(pair: Lab, tmp_path: Path) -> None:
+    result = swept(write(tmp_path, farm(pair)))
+    of = machines(result)
+    assert [len(found) for found in of.values()] == [1] * 3
+    assert set.union(*of.values()) == {f"{pair.old.folder}/docker.sock", f"{pair.new.folder}/docker.sock"}
+    assert {cell.verdict.verdict for cell in result.cells} <= {"flat", "inconclusive"}
+    told = summary.summarise(result)
+    assert {cell["machine"] for cell in told["cells"]} == set.union(*of.values())
+    assert f"measured on {pair.old.folder}/docker.sock" in html_page.render(result)
+    assert summary.summarise(read_result(result.directory)) == told
+    assert left(pair.old) == left(pair.new) == []
+
+
+def test_a_second_sweep_finds_each_row_on_the_machine_that_measured_it(pair: Lab, tmp_path: Path) -> None:
+    """It would measure half of the rows again, or mix machines."""
+    path = write(tmp_path, farm(pair), parts=2)
+    first, second = swept(path), swept(path)
+    assert machines(second) == machines(first)
+    assert {trial.run for trial in trials(second)} == {first.directory.name}
+
+
+def test_a_machine_that_differs_is_left_out_and_told(pair: Lab, tmp_path: Path) -> None:
+    pair.new.set_gpus(driver="550.54.14")
+    result = swept(write(tmp_path, farm(pair), parts=2))
+    assert set.union(*machines(result).values()) == {f"{pair.old.folder}/docker.sock"}
+    (warning,) = [text for text in result.warnings if "left out" in text]
+    assert f"{pair.new.folder}/docker.sock is left out of the pool: it differs in GPU driver 550.54.14 (" in warning
+    assert result.hosts[0].problem is None
+
+
+def test_a_row_waits_for_its_machine_and_goes_on_there(pair: Lab, tmp_path: Path) -> None:
+    """Nothing is lost, doubled or left; what ran in the broken round is not compared, but counts."""
+
+    def meanwhile(reports: Path) -> None:
+        wait_for(reports, 2)
+        pair.new.kill()
+        time.sleep(2)
+        pair.new.start({**DRIVER, "gpus": [card(2)]})
+
+    result = swept(write(tmp_path, farm(pair), steps=600), meanwhile=meanwhile)
+    assert [len(found) for found in machines(result).values()] == [1] * 3
+    assert [len([trial for trial in cell.trials if trial.measured]) for cell in result.cells] == [2] * 6
+    assert set.union(*machines(result).values()) == {f"{pair.old.folder}/docker.sock", f"{pair.new.folder}/docker.sock"}
+    assert not (result.directory / "set_aside").exists()
+    assert left(pair.old) == left(pair.new) == []
+
+
+def test_a_row_starts_again_on_another_machine_if_its_own_is_gone(pair: Lab, tmp_path: Path) -> None:
+    def meanwhile(reports: Path) -> None:
+        wait_for(reports, 3)
+        pair.new.kill()
+
+    try:
+        result = swept(write(tmp_path, farm(pair), steps=600), meanwhile=meanwhile, wait_s=2.0)
+    finally:
+        pair.new.start({**DRIVER, "gpus": [card(2)]})
+        pair.new.clear()
+    of = machines(result)
+    assert [len(found) for found in of.values()] == [1] * 3
+    assert [len(cell.trials) for cell in result.cells] == [2] * 6
+    assert [text for text in result.warnings if "was lost" in text]
+    assert result.hosts[0].problem is None
+    assert summary.summarise(read_result(result.directory)) == summary.summarise(result)
+
+
+def host_of(daemon: Daemon, gpus: str = "each") -> str:
+    return f'  {daemon.name}: {{engine: "{daemon.address}", gpus: {gpus}}}'
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ([1], "the same images are good on new/RTX 3090 and the RTX 4090: the fault of host old, not the image's"),
+        ([1, 2], "the same images are good on the RTX 4090: the fault of old/RTX 3090 and new/RTX 3090, not the im"),
+    ],
+    ids=["its host", "its card"],
+)
+def test_two_nodes_with_one_card_tell_the_card_from_the_host(
+    pair: Lab, tmp_path: Path, bad: list[int], told: str
+) -> None:
+    """With one RTX 3090 alone, it stays open whether the card or its host is at fault."""
+    other = card(9, name="NVIDIA GeForce RTX 4090", compute_capability="8.9")
+    pair.new.set_gpus(gpus=[card(2), other])
+    cards = " ".join(card(number)["uuid"] for number in bad)
+    result = swept(write(tmp_path, f"{host_of(pair.old)}\n{host_of(pair.new)}", parts=1, bad=cards))
+    assert told in sentence(result)

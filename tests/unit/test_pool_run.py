@@ -1,0 +1,226 @@
+"""Rows of a pool whose machines are lost: none is lost, doubled or forgotten, and none takes all machines down."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import EngineUnreachable
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts import OpenHost
+from harness.flows.parts.pool_run import BROKEN, MachineProgress, PoolRun
+from harness.model import Host, Trial
+from harness.report.terminal.progress import plain_progress
+from harness.run.scheduler import Batch, BlockRun, CellRun
+from harness.schedule.row_queue import RowQueue
+from tests.unit.search.test_row_queue import WHERE, Rounds, block, queue
+from tests.unit.test_pools import Opened
+
+LOST = "matrix.yaml:1: x: the engine does not answer any more"
+
+
+@dataclass
+class World:
+    """Machines that are lost after so many turns, by name; each of `back` times one comes back."""
+
+    turns: dict[str, int]
+    back: dict[str, int] = field(default_factory=dict)
+    homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    began: list[tuple[str, str]] = field(default_factory=list)
+    done: set[int] = field(default_factory=set)
+    restarted: list[str] = field(default_factory=list)
+    broken: list[Trial] = field(default_factory=list)
+    notes: io.StringIO = field(default_factory=io.StringIO)
+
+    def run(self, blocks: Sequence[BlockRun]) -> list[OpenHost]:
+        pool = tuple(f"ssh://{name}" for name in self.turns)
+        host = Host(name="farm", engine=", ".join(pool), gpus="none", where=WHERE, pool=pool)
+        machines = [OpenHost(host=one, part_of=host, engine=self._opened(one)) for one in host.machines]
+        with plain_progress(self.notes) as progress:
+            wait_s = 0.05 if self.back else 0.0
+            context = RunContext(
+                environ={}, progress=progress, stopped=threading.Event(), open_engine=self._open, pool_wait_s=wait_s
+            )
+            PoolRun(
+                machines=machines, context=context, rows=lambda blocks: queue(list(blocks)), use=self._use,
+                is_done=lambda block: id(block) in self.done, begun=self._begun, again=self._again,
+                runs_of=lambda block: block.cells, note_broken=lambda trial, run: self.broken.append(trial),
+                homes=self.homes,
+            ).run(blocks)  # fmt: skip
+        return machines
+
+    def _opened(self, host: Host) -> Any:
+        class Closed(Opened):
+            def close(self) -> None: ...
+
+        return Closed(machine=host.machine, cpu="x")
+
+    def _open(self, host: Host, **_: Any) -> Any:
+        if self.back.get(host.machine, 0) < 1:
+            raise EngineUnreachable(LOST)
+        self.back[host.machine] -= 1
+        self.turns[host.machine] = 10_000
+        return self._opened(host)
+
+    def _begun(self, block: BlockRun) -> None:
+        cell = block.cells[0].cell
+        self.began.append((str(cell.variant), cell.lane.host.machine))
+
+    def _again(self, old: BlockRun, why: str) -> BlockRun:
+        self.restarted.append(why)
+        runs = tuple(CellRun(cell=replace(run.cell, lane=replace(run.cell.lane))) for run in old.cells)
+        assert isinstance(old.scheduler, Rounds)
+        return BlockRun(cells=runs, scheduler=Rounds(runs[0], old.scheduler.rounds))
+
+    def _use(self, each: OpenHost, rows: RowQueue, over: Callable[[], bool]) -> None:
+        name = each.host.machine
+        while (turn := rows.take(name)) is not None:
+            self.turns[name] -= 1
+            if self.turns[name] < 0:
+                raise EngineUnreachable(LOST)
+            for run in turn.batch.runs if turn.batch else ():
+                run.trials.append(
+                    Trial(cell_id="c", number=1, key="k", end="completed", fingerprint={"machine": name},
+                          round=turn.batch.round if turn.batch else 0)
+                )  # fmt: skip
+            if turn.batch is not None and not turn.batch.runs:
+                self.done.add(id(turn.block))
+                rows.close(turn.block)
+            else:
+                rows.put_back(turn.block)
+
+
+def rows(count: int, rounds: int = 2) -> list[BlockRun]:
+    return [block(f"row{number}", rounds) for number in range(count)]
+
+
+@settings(max_examples=20, deadline=None)  # each starts threads
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(0, 8))
+def test_every_row_ends_on_one_machine_or_says_why_not(turns: list[int], count: int) -> None:
+    world, blocks = World(turns={f"gpu{n}": each for n, each in enumerate(turns)}), rows(count)
+    machines = world.run(blocks)
+    ended = {name for name, _ in world.began} if all(each.usable for each in machines) else set()
+    for each in blocks:
+        of = {trial.machine for trial in each.cells[0].trials}
+        assert len(of) <= 1
+        if id(each) in world.done:
+            assert len(each.cells[0].trials) == 2
+        elif str(each.cells[0].cell.variant) in ended:
+            assert each.cells[0].problem
+    if any(each.usable for each in machines):
+        assert len(world.done) >= count - len(machines)
+    assert world.notes.getvalue().count("was lost") >= sum(not each.usable for each in machines)
+
+
+def test_a_row_that_was_on_a_lost_machine_starts_again_on_another() -> None:
+    world = World(turns={"gpu0": 3, "gpu1": 1000})
+    first, second = rows(2, rounds=6)
+    machines = world.run([first, second])
+    assert [each.usable for each in machines] == [False, True]
+    assert machines[0].problem == "matrix.yaml:1: x: gpu0 was lost: the engine does not answer any more"
+    assert world.restarted == ["gpu0 was lost while it measured this row"]
+    assert len(world.done) == 2
+
+
+def test_a_row_that_takes_machines_down_is_given_up_after_two_retries() -> None:
+    """It would take all machines of the pool, one after the other."""
+    world = World(turns={f"gpu{number}": 2 for number in range(5)})
+    (only,) = rows(1, rounds=6)
+    last: list[BlockRun] = [only]
+    again = world._again
+
+    def kept(old: BlockRun, why: str) -> BlockRun:
+        last.append(again(old, why))
+        return last[-1]
+
+    world._again = kept  # type: ignore[method-assign]
+    machines = world.run([only])
+    assert sum(each.usable for each in machines) == 2
+    assert last[-1].cells[0].problem.startswith("3 machines were lost one after the other while they measured this row")
+
+
+def test_a_machine_that_comes_back_goes_on_with_its_row() -> None:
+    world = World(turns={"gpu0": 3}, back={"gpu0": 1})
+    (only,) = rows(1, rounds=6)
+    machines = world.run([only])
+    assert machines[0].usable
+    assert world.restarted == []
+    assert [trial.round for trial in only.cells[0].trials] == list(range(6))
+    assert "gpu0 is back, and goes on with its row" in world.notes.getvalue()
+
+
+def test_rows_without_a_machine_say_what_became_of_each() -> None:
+    world = World(turns={"gpu0": 0, "gpu1": 0})
+    blocks = rows(4)
+    world.run(blocks)
+    waiting = [each for each in blocks if not any(str(each.cells[0].cell.variant) == name for name, _ in world.began)]
+    assert waiting
+    assert all(
+        "gpu0 was lost" in each.cells[0].problem and "gpu1 was lost" in each.cells[0].problem for each in waiting
+    )
+
+
+def test_a_row_goes_on_where_an_earlier_run_measured_it() -> None:
+    blocks = rows(6)
+    homes = {("p", "here", f"row{number}"): f"gpu{number % 2}" for number in range(6)}
+    world = World(turns={"gpu0": 1000, "gpu1": 1000}, homes=homes)
+    world.run(blocks)
+    assert dict(world.began) == {f"row{n}": f"gpu{n % 2}" for n in range(6)}
+    gone = World(turns={"gpu0": 1000}, homes=homes)
+    gone.run(rows(6))
+    assert len(gone.done) == 6
+
+
+def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
+    """Their times are of minutes before the rest of the round."""
+    made = block("row", 2)
+    run = made.cells[0]
+    other = CellRun(cell=run.cell)
+    both = BlockRun(cells=(run, other), scheduler=Pairs((run, other)))
+    world = World(turns={"gpu0": 10})
+    waiting = queue([both])
+    for _ in range(2):
+        turn = waiting.take("gpu0")
+        assert turn is not None
+        if turn.batch is None:
+            waiting.put_back(both)
+    run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0))
+    pool = PoolRun(
+        machines=(), context=None, rows=queue, use=None, is_done=None, begun=None, again=None,  # type: ignore[arg-type]
+        runs_of=lambda block: block.cells, note_broken=lambda trial, run: world.broken.append(trial), homes={},
+    )  # fmt: skip
+    pool._break_rounds("gpu0", waiting)
+    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", BROKEN)]
+    assert world.broken == run.trials
+
+
+@dataclass
+class Pairs:
+    """Asks for a round of two versions."""
+
+    runs: tuple[CellRun, ...]
+    lazy: bool = False
+
+    def next(self) -> Batch:
+        return Batch(runs=self.runs, round=0, record={"kind": "round"})
+
+    def early(self) -> tuple[()]:
+        return ()
+
+
+def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() -> None:
+    out = io.StringIO()
+    with plain_progress(out) as listener:
+        listener.plan(most={"farm": 2}, exact=True, about={})
+        progress = MachineProgress(listener, "gpu1")
+        progress.preparing(lane="farm", image="s 1", text="pulling")
+        progress.trial_ended(lane="farm", cell="s 1 on farm: x", number=1, text="flat", bad=False)
+    assert out.getvalue().splitlines() == [
+        "image farm, gpu1: s 1: pulling", "trial farm 1/2: s 1 on farm: x, trial 1: flat (gpu1)",
+    ]  # fmt: skip
