@@ -8,7 +8,6 @@ import time
 
 from . import ending, libc, samples, unseen, wire, wrapping
 from .probes import tree
-from .scenario import STACKS_SIGNAL
 from .watch import Watch
 
 AFTER_END_S = 30.0
@@ -274,7 +273,7 @@ class ScriptWatch(Watch):
 
     def _ask_stacks(self):
         """Request the stacks of all threads, which faulthandler writes even if the process is stuck in C."""
-        os.kill(self.child.pid, STACKS_SIGNAL)
+        os.kill(self.child.pid, ending.STACKS_SIGNAL)
         until = self.clock() + STACKS_S
         text = ""
         while self.clock() < until:
