@@ -92,7 +92,7 @@ def test_an_image_that_lies_does_not_hold_up_the_question_for_gpus(
 ) -> None:
     monkeypatch.setattr(gpu_probe, "PROBE_S", 2)
     bad = hostile(script)
-    monkeypatch.setattr(gpu_probe, "_with_python", lambda *_: iter([(bad, "python3")]))
+    monkeypatch.setattr(gpu_probe, "with_python", lambda *_: iter([(bad, "python3")]))
     access: Any = NoGpus()
     with pytest.raises(InfrastructureError) as caught:
         gpu_probe.ask(client, access, place="hosts.here.gpus", images=[], get_one=lambda: bad, say=quiet)
