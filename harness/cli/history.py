@@ -45,7 +45,7 @@ def runs(
       harness runs
       harness runs --matrix nightly --verdict regression --since 30d
 
-    Exit status: 0; 2 if there is no such matrix.
+    Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
     from harness.flows.history import Asked, list_runs
     from harness.report.exports import history as exports
@@ -92,7 +92,7 @@ def history(
       harness history tensorflow --only 'signal op=rfft*' --days
       harness history tensorflow --signal step_time --csv
 
-    Exit status: 0; 2 if there is no such series.
+    Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
     from harness.flows.history import Asked, list_histories
     from harness.report.exports import history as exports

@@ -25,7 +25,7 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
     For example:
       harness publish --out site
 
-    Exit status: 0; 2 if --out holds other files.
+    Exit status: 0; 2 if --out holds other files; 3 if the site cannot be written.
     """
     from harness.flows.publish import publish as write_site
     from harness.report.site.pages import pages

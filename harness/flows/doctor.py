@@ -26,7 +26,7 @@ from harness.run.images.disk_budget import Name, name_of
 
 @dataclass(kw_only=True)
 class _Seen:
-    """What an engine told of itself and of the images that are there."""
+    """What an engine told of itself and of the images that it has."""
 
     condition: HostCondition | None = None
     images: dict[Name, tuple[Prepared, int]] = field(default_factory=dict)
@@ -61,12 +61,12 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
 
 
 def images_of(each: OpenHost, plan: Plan) -> list[Image]:
-    """What will run on a machine."""
+    """Return what will run on a machine."""
     return images_on(plan, each.part_of)
 
 
 def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _Seen]]:
-    """Every host, by one machine of each pool: they are equal."""
+    """Return every host with one machine; those of a pool are equal."""
     found: dict[Host, tuple[OpenHost, _Seen]] = {}
     for each, seen in pairs:
         if each.part_of not in found or not found[each.part_of][0].usable:
@@ -75,7 +75,7 @@ def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _
 
 
 def _controls(opened: Sequence[OpenHost], seen: Sequence[_Seen], context: RunContext) -> dict[Host, float | str]:
-    """The control of every machine of a pool that can be used, pool by pool."""
+    """Return the control of every usable machine of each pool that has more than one."""
     found: dict[Host, float | str] = {}
     for host in dict.fromkeys(each.part_of for each in opened if each.part_of.pool):
         machines = [
@@ -184,7 +184,7 @@ def _fit(row: compat.DoctorRow, image: Image, seen: _Seen, told: RegistryAnswers
 
 
 def _there(image: Image, seen: _Seen) -> Prepared | None:
-    """The image, or what it will be installed over."""
+    """Return the image, or the base that it will be installed over; None if neither is there."""
     if name_of(image) in seen.images:
         return seen.images[name_of(image)][0]
     return seen.bases.get(image.source.base) if isinstance(image.source, Install) else None

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from harness.errors import InfrastructureError, UsageError
 from harness.flows.history import Asked, Say, views_of
@@ -18,7 +19,8 @@ from harness.safe_files import folder_in, read_regular, write_below
 
 MANIFEST = "site.json"
 MOST_BYTES = 64 << 20
-_MANIFEST = TypeAdapter(dict[str, str])
+_MANIFEST = TypeAdapter(dict[str, Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]])
+"""The key of each page, by the page's name. Keys are hashes, so that a `site.json` of other origin is told apart."""
 Pages = Callable[[SiteSource], Iterable[SitePage]]
 
 
@@ -54,8 +56,9 @@ def _prepare(site: Path) -> dict[str, str]:
         return _MANIFEST.validate_json(read_regular(site / MANIFEST, most_bytes=MOST_BYTES))
     except FileNotFoundError as error:
         raise UsageError(f"--out: {site}: holds other files; choose a new or an empty folder") from error
-    except ValidationError:
-        return {}  # its pages are made again
+    except ValidationError as error:
+        text = f"--out: {site / MANIFEST}: not of this harness; choose a new or an empty folder, or empty this one"
+        raise UsageError(text) from error
     except OSError as error:
         raise InfrastructureError(f"{error.filename or site}: {error.strerror}; choose another place") from error
 

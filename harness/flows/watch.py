@@ -1,4 +1,4 @@
-"""`harness watch`: look what is new in the registries, and run just that against what is known."""
+"""`harness watch`: finds what is new in the registries, and runs only that, beside images that are known."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from harness.store.watch_state import Known, Memory, Standing, only_one, remembe
 
 
 class Run(Protocol):
-    """Sweeps a plan, and writes the reports: nothing is remembered of a run before they are there."""
+    """Sweeps a plan and writes its reports. A run is remembered only once its reports are there."""
 
     def __call__(self, plan: Plan, *, fresh: bool) -> RunResult:
-        """`fresh`: measure all of it now, whatever earlier runs know."""
+        """Sweep the plan. `fresh`: measure all of it now, and take over no trials of earlier runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions:
-    """`interval_s`: from the beginning of one look to that of the next; None: one look only."""
+    """`interval_s` is the time from the beginning of one look to that of the next; None: there is one look only."""
 
     out: Path = Path("reports")
     interval_s: float | None = None
@@ -39,8 +39,9 @@ class WatchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedMatrix:
-    """A matrix that is watched. `tell` gets what each look showed, before anything is run. `drifts` is asked after a
-    run: it tells what drifts over all runs of the matrix of that name, and answers whether anything does."""
+    """A matrix that is watched. `tell` gets what each look showed, before anything is run. `drifts` is called after a
+    run with the name of the matrix: it prints what drifts over all runs of it, and returns whether anything does.
+    """
 
     matrix: Path
     options: WatchOptions
@@ -53,8 +54,10 @@ class WatchedMatrix:
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def watch(self) -> int:
-        """Until it is stopped, or once; the exit code. What fails at the first look is raised: a wrong file or login
-        shows at once. At a later one it is told, and the next look may be better. A registry's trouble is told always.
+        """Watch until it is stopped, or look once. Return the exit code.
+
+        A failure of the first look is raised, so that a wrong file or login shows at once. A failure of a later look is
+        told, and the next look tries again. Trouble with a registry is always told.
         """
         began_s = time.monotonic()
         listing = Listing(images=self.images)
@@ -71,7 +74,7 @@ class WatchedMatrix:
             return self._go_on(folder, began_s=began_s, interval_s=self.options.interval_s)
 
     def _go_on(self, folder: Path, *, began_s: float, interval_s: float) -> int:
-        """Look again and again. Being stopped between two runs is no error: nothing was cut short."""
+        """Look again and again. To be stopped between two runs is no error, because nothing was cut short."""
         while not self.stopped.wait(max(0.0, began_s + interval_s - time.monotonic())):
             began_s = time.monotonic()
             try:
@@ -92,7 +95,7 @@ class WatchedMatrix:
             return error.exit_code
 
     def _turn(self, folder: Path, listing: Listing, *, began_s: float) -> int:
-        """One look, and the run that it calls for."""
+        """Look once, and run what is new. Return the exit code."""
         before = self.images.requests - sum(listing.cost.values())
         memory = remembered(folder)
         matrix = self._load(listing)
@@ -133,7 +136,7 @@ class WatchedMatrix:
         return self.now().isoformat(timespec="seconds")
 
     def _run(self, matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, seen: RegistryLook) -> RunResult:
-        """The new images beside known ones. Step times can only be compared side by side, so known ones run again."""
+        """Run the new images beside known ones, which run again: step times can only be compared side by side."""
         chosen = limited(matrix, images, memory, seen.to_run)
         beside = any(
             memory.of(ImageRef(image.series, image.version)) for each in chosen.series for image in each.images
@@ -145,9 +148,10 @@ class WatchedMatrix:
 
 
 def limited(matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]) -> Matrix:
-    """The matrix with just the series in which there is news, and of them the new images, the last good one, the last
-    known one and the baseline. Without a baseline the oldest good one takes its place: what is in every run joins the
-    runs, so that a drift shows (`judge/history/drift.py`)."""
+    """Return the matrix with only the series that have news, and of each the new images, the last good one, the last
+    known one and the baseline. Without a baseline, the oldest good one takes its place: an image that is in every run
+    joins the runs, so that a drift shows (`judge/history/drift.py`).
+    """
     series = [
         replace(each, images=_limited(each, images, memory, news))
         for each in matrix.series
@@ -175,7 +179,9 @@ def _limited(
 
 
 def _looked(memory: Memory, view: View, *, at: str) -> Memory:
-    """With what was asked. A republished tag keeps its old digest until it was measured: a run may be cut short."""
+    """Return the memory with what a look asked. A republished tag keeps its old digest until it is measured, because a
+    run may be cut short.
+    """
     changes: dict[ImageRef, Known] = {}
     for spot, digest in view.digests.items():
         known = memory.of(spot)
@@ -189,7 +195,7 @@ def _looked(memory: Memory, view: View, *, at: str) -> Memory:
 
 
 def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, result: RunResult, *, at: str) -> Memory:
-    """With what the run came to. What it could not measure stays new: the next look tries again."""
+    """Return the memory with the results of a run. What the run could not measure stays new, for the next look."""
     changes = {}
     for spot, standing in standings(result).items():
         source = images[spot].source
@@ -204,7 +210,9 @@ def _measured(memory: Memory, images: Mapping[ImageRef, Image], view: View, resu
 
 
 def standings(result: RunResult) -> dict[ImageRef, Standing]:
-    """What each image of a run turned out to be, over all its cells; one that lacks a cell is left out."""
+    """Return what each image of a run turned out to be over all its cells; one with a cell that failed to run is left
+    out.
+    """
     verdicts: dict[ImageRef, set[str]] = {}
     problems: set[ImageRef] = set()
     for cell in result.cells:
@@ -224,7 +232,9 @@ def _standing(verdicts: set[str], *, worse: bool) -> Standing:
 
 
 def _after_a_change(result: RunResult) -> set[ImageRef]:
-    """The images from a first bad one on, up to where that was fixed: slower ones have no bad verdict of their own."""
+    """Return the images from each first bad one up to the one that fixed it: slower ones have no bad verdict of their
+    own.
+    """
     order = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
     found: set[ImageRef] = set()
     for finding in result.findings:

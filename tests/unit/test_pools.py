@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.errors import Interrupted
+from harness.flows.parts import control
+from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, lanes_of, states_of, troubles_of
 from harness.judge.comparable import set_apart
 from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
 from harness.model.gpus import Gpu
 from harness.plan import MachineSeen, choose_lanes, make_plan, odd_ones, unlike
-from harness.run.engine import Prepared
+from harness.report.terminal.progress import plain_progress
+from harness.run.engine import Lease, Prepared, Say
 from harness.run.trial.keys import trial_key
 from harness.store.plan_entries import PlanFile, plan_of
 from harness.store.plan_file import to_json
@@ -119,6 +128,29 @@ def opened() -> list[OpenHost]:
         lanes = choose_lanes(machine, [replace(CARD, uuid=f"GPU-{number}")])
         found.append(OpenHost(host=machine, part_of=FARM, engine=engine, lanes=lanes))
     return found
+
+
+def test_doctor_does_not_wait_for_a_machine_in_use_until_its_sweep_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "LEASE_WAIT_S", 0.05)
+    machines = opened()[:2]
+    for each in machines:
+        engine: Any = each.engine
+        engine.lease = in_use
+    image = Prepared(image=MATRIX.series[0].images[0], reference="r", digest="sha256:1")
+    with plain_progress(io.StringIO()) as progress:
+        context = RunContext(environ={}, progress=progress, stopped=threading.Event())
+        told = control.measure([(each, {"app 1.0": image}) for each in machines], context)
+    assert told == dict.fromkeys(("gpu1", "gpu2"), "the machine is in use; run doctor again when it is free")
+
+
+@contextmanager
+def in_use(say: Say, stopped: Callable[[], bool]) -> Iterator[Lease]:
+    """As engines wait for the lease of another process."""
+    while not stopped():
+        say("waiting: another process uses this host")
+        time.sleep(0.01)
+    raise Interrupted("interrupted")
+    yield
 
 
 def farm_plan(machines: list[OpenHost]) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import statistics
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def setup():
 STEPS = 150
 LAUNCHES = 3
 """The quickest of them counts: what disturbs a launch only makes it slower."""
+LEASE_WAIT_S = 30.0
 Held = Mapping[str, Prepared]
 """The images that a machine has, by name."""
 
@@ -39,7 +41,8 @@ Held = Mapping[str, Prepared]
 def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, float | str]:
     """Return by machine the milliseconds of a step of the control, or why it could not be measured.
 
-    The machines are those of one pool. A machine is leased while its control runs; one that somebody uses waits.
+    The machines are those of one pool. A machine is leased while its control runs; one that is in use is waited for,
+    LEASE_WAIT_S at most.
     """
     name = _shared([held for _, held in machines])
     if name is None:
@@ -69,13 +72,16 @@ def _measure(
             raise Interrupted("interrupted; nothing was changed")
         context.progress.preparing(lane=each.name, image="control", text=text)
 
+    until_s = time.monotonic() + LEASE_WAIT_S
     try:
         if each.engine is None:
             raise InfrastructureError("it could not be opened")
-        with each.engine.lease(say, context.stopped.is_set):
+        with each.engine.lease(say, lambda: context.stopped.is_set() or time.monotonic() > until_s):
             found[each.host.machine] = min(_launch(each, prepared, script, context) for _ in range(LAUNCHES))
     except Interrupted:
-        raise
+        if context.stopped.is_set():
+            raise
+        found[each.host.machine] = "the machine is in use; run doctor again when it is free"
     except HarnessError as error:  # the other machines are measured all the same
         found[each.host.machine] = str(error)
 

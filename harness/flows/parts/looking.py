@@ -1,4 +1,4 @@
-"""One look: what the registries have now, beside what is remembered."""
+"""One look of a watch: what the registries have now, compared with what is remembered."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from harness.store.watch_state import Memory
 
 Digests = Literal["some", "all"]
 SMALL_REPOSITORY = 100
-"""Of a repository with as many tags, all digests are asked for at every look."""
+"""In a repository of at most so many tags, a look asks for all digests."""
 MOST_REQUESTS = 5
-"""Of a larger one, as many as make up to so many requests, those asked longest ago first: public registries count."""
+"""In a larger repository, a look makes at most so many requests, because public registries count them. Digests that
+were asked for longest ago come first."""
 
 
 class ImageRegistry(TagSource, Protocol):
@@ -30,7 +31,7 @@ class ImageRegistry(TagSource, Protocol):
 
 @dataclass(kw_only=True)
 class Listing:
-    """The tags of every repository, asked once a look."""
+    """The tags of every repository, which are asked for once in a look."""
 
     images: ImageRegistry
     found: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Listing:
         return self.found[repository]
 
     def lacks(self, reference: str) -> bool:
-        """Whether its repository was listed, and has no such tag."""
+        """Return whether the reference's repository was listed and has no such tag."""
         repository, tag = _split(reference)
         return repository in self.found and tag not in self.found[repository]
 
@@ -112,7 +113,9 @@ def _due(
 
 
 def _longest_ago(known: Sequence[tuple[ImageRef, str]], memory: Memory) -> list[tuple[ImageRef, str]]:
-    """Those asked longest ago first; of those asked at one time the newest versions, which change most often."""
+    """Return those asked longest ago first; of those asked at the same time, the newest versions first, because they
+    change most often.
+    """
     newest_first = list(reversed(known))
     return sorted(newest_first, key=lambda each: found.asked if (found := memory.of(each[0])) else "")
 
@@ -123,7 +126,7 @@ def _differs(memory: Memory, spot: ImageRef, digest: str | None) -> bool:
 
 
 def _gone(asked: Mapping[ImageRef, str | None], memory: Memory, listing: Listing) -> Iterator[ImageRef]:
-    """Known images whose tag was there before and is not now. One that the matrix no longer names is not asked for."""
+    """Yield the known images whose tag is gone. If the matrix no longer names one, only the list of tags tells."""
     for spot, known in memory.spots():
         missing = spot in asked and asked[spot] is None
         if not known.gone and (missing or (known.reference and listing.lacks(known.reference))):
@@ -131,7 +134,7 @@ def _gone(asked: Mapping[ImageRef, str | None], memory: Memory, listing: Listing
 
 
 def _split(reference: str) -> tuple[str, str]:
-    """`host:5000/repository`, `tag`"""
+    """Return `host:5000/repository` and `tag` for `host:5000/repository:tag`."""
     head, slash, tail = reference.rpartition("/")
     repository, _, tag = tail.partition(":")
     return f"{head}{slash}{repository}", tag

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -143,13 +144,25 @@ def test_a_folder_with_other_files_stays_as_it_is(tmp_path: Path) -> None:
     assert (site / "index.html").read_text() == "mine"
 
 
+@pytest.mark.parametrize("content", ['{"index.html": "my site"}', '["pages"]', '{"index.html": '])
+def test_a_site_that_something_else_made_stays_as_it_is(tmp_path: Path, content: str) -> None:
+    runs, site = tmp_path / "reports", tmp_path / "site"
+    made.three_days(runs)
+    site.mkdir()
+    (site / "index.html").write_text("mine")
+    (site / "site.json").write_text(content)
+    assert "site.json: not of this harness; choose a new or an empty folder" in str(publish(runs, site).exception)
+    assert (site / "index.html").read_text() == "mine"
+
+
 def test_nothing_outside_of_the_site_is_written_or_removed(tmp_path: Path) -> None:
     runs, site = tmp_path / "reports", tmp_path / "site"
     made.three_days(runs)
     publish(runs, site)
     precious = tmp_path / "precious"
     precious.write_text("x")
-    (site / "site.json").write_text('{"../precious": "a", "/etc/none": "b", "": "c", "index.html/../../precious": ""}')
+    names = ("../precious", "/etc/none", "", "index.html/../../precious")
+    (site / "site.json").write_text(json.dumps(dict.fromkeys(names, "a" * 64)))
     shutil.rmtree(site / "m-nightly")
     (tmp_path / "elsewhere").mkdir()
     (site / "m-nightly").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
