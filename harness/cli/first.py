@@ -78,6 +78,7 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option(
     "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
 )
+@click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
 @click.option("--step-time", default="1m", show_default=True, help="The longest time in steps of a launch.")
 @click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of 3:6.")
 @click.option("--until", type=click.Choice(["first-bad", "end"]), help="As for sweep.")
@@ -89,8 +90,9 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.pass_context
 def try_(
     ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
-    beside: tuple[str, ...], network: bool, steps_are: str | None, step_pattern: str | None, step_time: str,
-    trials: str | None, until: str | None, quick: bool, time: str | None, fresh: bool, out: Path, as_json: bool,
+    beside: tuple[str, ...], network: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool,
+    step_time: str, trials: str | None, until: str | None, quick: bool, time: str | None, fresh: bool, out: Path,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
 
@@ -116,7 +118,9 @@ def try_(
 
     here, command = Path.cwd(), ctx.meta.get("command", ())
     options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
-    job = draft_job.job_of(command, folder=here, prefix=here, files=files, step_pattern=step_pattern)
+    job = draft_job.job_of(
+        command, folder=here, prefix=here, files=files, step_pattern=step_pattern, exit_code=exit_code
+    )
     drafted = draft.Draft(
         made_by=("harness", "try", *ctx.meta["typed"]),
         series=draft_series.series_of(versions, folder=here, prefix=here, beside=beside),

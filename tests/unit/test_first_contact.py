@@ -148,6 +148,12 @@ def test_any_other_command_is_measured_from_outside(folder: Path) -> None:
     assert job(folder, "python", "train.py", step_pattern="^step").entry["command"] == ["python", "train.py"]
 
 
+def test_the_files_of_a_shell_s_line_are_carried_in(folder: Path) -> None:
+    made = job(folder, "sh", "-c", "python train.py <conf/small.yaml; true", exit_code=True)
+    assert set(made.carried) == {"train.py", "conf", "model.py", "layers.py", "parts"}
+    assert made.entry["judge"] == "exit"
+
+
 def test_a_program_that_is_in_the_images_is_a_command(folder: Path) -> None:
     assert job(folder, "python", "/opt/app/train.py").entry == {"command": ["python", "/opt/app/train.py"]}
 

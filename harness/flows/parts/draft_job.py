@@ -14,6 +14,7 @@ from harness.errors import UsageError
 from harness.flows.parts.draft_series import safe
 
 PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")
+IN_A_SHELL = re.compile(r"[\s;&|<>()'\"]+")
 FLAGS = ("-u", "-B")
 """Flags of the interpreter that change nothing of what is measured."""
 MOST_BYTES = 256 << 20
@@ -30,21 +31,27 @@ class DraftJob:
 
 
 def job_of(
-    words: Sequence[str], *, folder: Path, prefix: Path, files: Sequence[str] = (), step_pattern: str | None = None
+    words: Sequence[str],
+    *,
+    folder: Path,
+    prefix: Path,
+    files: Sequence[str] = (),
+    step_pattern: str | None = None,
+    exit_code: bool = False,
 ) -> DraftJob:
     """Return the scenario of a command line that is run in `folder`: a program that is measured from inside, where it
     is Python with a file or module of that folder, else a command. `prefix`: how the matrix file writes the folder;
-    `files`: what else is copied in; `step_pattern`: it is a command, whose lines of output are steps. Raises
-    UsageError."""
+    `files`: what else is copied in; `step_pattern`: it is a command, whose lines of output are steps; `exit_code`: it
+    is a command, and only its exit code counts. Raises UsageError."""
     if not words:
         raise UsageError(
             "no command: give it after --, such as: harness try team/app:41 team/app:42 -- python train.py"
         )
-    found = None if step_pattern else _python(words, folder)
+    found = None if step_pattern or exit_code else _python(words, folder)
     kind, target, args, home = found or ("command", "", list(words), Path())
     needed = [*_named(args, folder), *files]
     if kind == "command":
-        scripts = [folder / word for word in args if word.endswith(".py") and (folder / word).is_file()]
+        scripts = [folder / word for word in _pieces(args) if word.endswith(".py") and (folder / word).is_file()]
         needed += [name for script in scripts for name in _imported(script, folder)]
     else:
         needed += _own(kind, target, folder, home)
@@ -55,6 +62,8 @@ def job_of(
         entry["args"] = args
     if step_pattern:
         entry["step_pattern"] = step_pattern
+    if exit_code:
+        entry["judge"] = "exit"
     if beside := [str(prefix / name) for name in carried if name != target]:
         entry["files"] = beside
     name = safe(Path(target).stem if target else Path(_telling(words)).stem)
@@ -135,10 +144,15 @@ def _modules(file: Path) -> Iterator[str]:
 def _named(args: Sequence[str], folder: Path) -> Iterator[str]:
     """Yield what the arguments name in the folder (`conf/a.yaml`, `--data=data`): its topmost part, so that the same
     words lead to it where it is copied to."""
-    for word in args:
+    for word in _pieces(args):
         path = Path(word.split("=", 1)[-1] if word.startswith("-") else word)
         if path.parts and not path.is_absolute() and ".." not in path.parts and (folder / path).exists():
             yield path.parts[0]
+
+
+def _pieces(args: Sequence[str]) -> list[str]:
+    """Return the words, and those of a shell's line among them: `sh -c 'python train.py; ./after.sh'`."""
+    return [*args, *(piece for word in args for piece in IN_A_SHELL.split(word) if piece != word)]
 
 
 def _check(carried: Sequence[str], folder: Path, home: Path) -> None:
