@@ -102,7 +102,7 @@ def try_(
 
     \b
     For example:
-      harness try team/app:41 team/app:42 -- python train.py --epochs 100
+      harness try team/app:41 team/app:42 -- python train.py
       harness try torch==2.5.1 torch==2.6.0 --with numpy -- python train.py
       harness try old.txt new.txt --quick -- python train.py
       harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh

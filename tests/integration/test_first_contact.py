@@ -29,7 +29,7 @@ def test_a_program_is_tried_with_two_versions_and_nothing_else(harness: Harness)
     assert "copied in: mine.py\n" in ended.err
     cells = harness.summary("try-mine")["cells"]
     assert [cell["image"] for cell in cells] == ["2.1.3", "2.2.6"]
-    assert all(cell["trials"] for cell in cells)
+    assert all(cell["steps"] >= 500 for cell in cells), cells
     again = harness.run("sweep", "reports/try-mine.yaml", "--trials", "2", "--json")
     assert again.code == ended.code
 
