@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def main() -> None:
     options = arguments()
     histories = [each for each in read() if not options.names or each.name in options.names]
     with tempfile.TemporaryDirectory() as folder:
-        trees = {"before": tree_of(options.before, Path(folder)), "now": link_tree(ROOT, Path(folder, "now"))}
+        trees = {"before": tree_of(options.before, Path(folder)), "now": copy_tree(Path(folder, "now"))}
         columns = {"before": ("before", "full"), "now": ("now", "full"), "bisect": ("now", "bisect")}
         jobs = [
             (column, sweep, seed)
@@ -98,14 +99,17 @@ def tree_of(commit: str, folder: Path) -> Path:
     place.mkdir()
     packed = subprocess.run(["git", "archive", commit, "harness"], cwd=ROOT, check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", str(place)], input=packed, check=True)
-    place.joinpath("benchmarks").symlink_to(ROOT / "benchmarks")
-    return place
+    return with_benchmarks(place)
 
 
-def link_tree(root: Path, place: Path) -> Path:
-    place.mkdir()
-    for name in ("harness", "benchmarks"):
-        place.joinpath(name).symlink_to(root / name)
+def copy_tree(place: Path) -> Path:
+    """The harness as it is now, whatever is edited while this runs."""
+    shutil.copytree(ROOT / "harness", place / "harness")
+    return with_benchmarks(place)
+
+
+def with_benchmarks(place: Path) -> Path:
+    shutil.copytree(ROOT / "benchmarks", place / "benchmarks")
     return place
 
 

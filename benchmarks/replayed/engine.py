@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,10 +120,24 @@ class Agent:
         self.out.append(f"\n{self.job['marker']} {json.dumps(message)}\n".encode())
 
 
-class Engine:
-    """A host on which every image is there. `ended` gets each launch, in the order in which they end."""
+class Clock(threading.local):
+    """The time of each worker, which is that of its launches: nothing else takes any."""
 
-    def __init__(self, histories: Mapping[str, History], ended: Callable[[Ended], None]) -> None:
+    ended_s = 0.0
+    agent: Agent | None = None
+
+    def monotonic(self) -> float:
+        return self.ended_s + (self.agent.spent_s if self.agent else 0.0)
+
+    def time(self) -> float:
+        return time.time()
+
+
+class Engine:
+    """A host on which every image is there. `ended` gets each launch, in their order; `clock` is theirs."""
+
+    def __init__(self, histories: Mapping[str, History], ended: Callable[[Ended], None], clock: Clock) -> None:
+        self._clock = clock
         self.facts = {"engine": "replayed", "cpu": "none", "cpus": 2}
         self._histories, self._ended, self._lock = histories, ended, threading.Lock()
 
@@ -148,7 +163,9 @@ class Engine:
         cell, number = launch_.labels["harness.cell"], int(launch_.labels["harness.trial"])
         twin = 1000 * ("twin" in cell)
         agent = Agent(made=launch(history, version, number + twin), job=launch_.payload.job)
+        self._clock.agent = agent
         yield agent
+        self._clock.agent, self._clock.ended_s = None, self._clock.ended_s + agent.spent_s
         with self._lock:
             self._ended(Ended(cell=cell, number=number, steps=agent.at, seconds=agent.spent_s))
 

@@ -9,6 +9,7 @@ was named and stayed (`named`); null if never. The positions count from 1.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.replayed.engine import Ended, Engine
+from benchmarks.replayed.engine import Clock, Ended, Engine
 from benchmarks.replayed.histories import History, read
 from harness.assess import findings
 from harness.assess.row_verdicts import baseline_of, judge_block
@@ -27,7 +28,9 @@ from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import Block, Plan, RunResult, SearchMode, Trial
 from harness.run.engine import Prepared
+from harness.run.hosts import lanes
 from harness.run.scheduler import CellRun
+from harness.run.trial.conversation import run_trial
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
 from harness.store import read_trial
@@ -51,6 +54,8 @@ def main() -> None:
 def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> dict[str, Any]:
     """Sweep all of them in one matrix."""
     ended: list[Ended] = []
+    clock = Clock()
+    lanes.run_trial = functools.partial(run_trial, clock=clock)  # type: ignore[assignment]
     by_name = {each.name: each for each in histories}
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")
@@ -59,7 +64,7 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
         options = SweepOptions(out=Path(folder, "reports"), seed=seed, search=search)
         context = RunContext(
             environ=os.environ, progress=Silent(), stopped=threading.Event(),
-            open_engine=lambda host, **_: Engine(by_name, ended.append),
+            open_engine=lambda host, **_: Engine(by_name, ended.append, clock),
         )  # fmt: skip
         result, directory = sweep(plan_sweep(matrix, options, os.environ), options, context)
         trials = [read_trial(Path(directory.path, "trials", f"{one.cell}-{one.number}.json")) for one in ended]
