@@ -163,7 +163,7 @@ def init(
     *, program: str | None, arguments: str | None, versions: tuple[str, ...], engine: str | None, gpus: str,
     beside: tuple[str, ...], yes: bool, no_run: bool, out: Path,
 ) -> None:  # fmt: skip
-    """Look at the current folder, ask what it does not tell, write matrix.yaml, and run its first two cells.
+    """Write a matrix.yaml for the current folder, and run its first two cells.
 
     It finds the program, requirement files, a pinned framework and the release before it, and tags of images that the
     local engine has. It asks at most three questions, and none if stdin is no terminal.
@@ -172,7 +172,7 @@ def init(
     For example:
       harness init
       harness init --yes --no-run
-      harness init --program train.py --version torch==2.5.1 --version torch==2.6.0
+      harness init --version torch==2.5.1 --version torch==2.6.0
 
     Exit status: 0 if nothing was run; else as for sweep --quick.
     """
