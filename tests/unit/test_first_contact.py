@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.version import Version
 
 from harness.cli import run
 from harness.errors import UsageError
-from harness.flows import trying
+from harness.flows import starting, trying
 from harness.flows.parts import draft, draft_job, draft_series
+from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
 from harness.model import Install, Matrix, Pull
+from harness.package_index import File, IndexSilent, PackageRelease
 
 PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
 
@@ -215,3 +219,72 @@ def test_try_says_in_one_line_what_is_missing(capsys: pytest.CaptureFixture[str]
     assert "two or more" in capsys.readouterr().err
     assert run(["try", "a:1", "a:2", "--steps-are", "torch", "--", "true"]) == 2
     assert "--steps-are: is for a Python program" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- init
+
+
+class Index:
+    """A package index with three releases of torch, one of them a candidate."""
+
+    def releases(self, name: str) -> tuple[PackageRelease, ...]:
+        if name != "torch":
+            raise IndexSilent("down")
+        wheels = {text: File(name=f"torch-{text}-py3-none-any.whl") for text in ("2.5.0", "2.6.0rc1", "2.6.0")}
+        return tuple(PackageRelease(version=Version(text), files=(file,)) for text, file in wheels.items())
+
+
+def found(folder: Path, *images: str) -> list[tuple[str, ...]]:
+    return list(starting.histories(folder, images=images, index=Index(), python="3.11"))
+
+
+def test_the_training_is_found_before_other_programs(folder: Path) -> None:
+    (folder / "a_model.py").write_text("import torch.nn\n")
+    assert starting.programs(folder) == ["train.py", "a_model.py"]
+
+
+def test_a_pinned_framework_is_compared_with_the_release_before_it(folder: Path) -> None:
+    (folder / "requirements.txt").write_text("numpy==2.0.0\ntorch==2.6.0  # new\n")
+    assert found(folder) == [("torch==2.5.0", "torch==2.6.0")]
+    assert starting.needs(folder, ("torch==2.5.0",)) == ("numpy==2.0.0",)
+    (folder / "requirements.txt").write_text("jax==0.5.0\ntorch==2.5.0\n")
+    assert found(folder) == []
+
+
+def test_two_tags_of_an_image_are_compared_and_two_files_before_them(folder: Path) -> None:
+    images = ("team/app:1", "other:1", "team/app:2", "team/app:3")
+    assert found(folder, *images) == [("team/app:2", "team/app:3")]
+    for name in ("requirements-old.txt", "requirements.txt"):
+        (folder / name).touch()
+        os.utime(folder / name, (1, len(name) == 16))
+    assert found(folder, *images)[0] == ("requirements-old.txt", "requirements.txt")
+
+
+def test_init_writes_a_matrix_that_can_be_moved_with_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    words = ["init", "--version", "numpy==2.0.0", "--version", "numpy==2.0.1", "--no-run", "--args", "--epochs 9"]
+    assert run(words) == 0
+    written = (folder / "matrix.yaml").read_text()
+    assert str(folder) not in written
+    (scenario,) = load_matrix(folder / "matrix.yaml", environ={}, check_versions=False).scenarios
+    assert scenario.program is not None
+    assert scenario.program.args == ("--epochs", "9")
+    assert run(words) == 2
+    assert (folder / "matrix.yaml").read_text() == written
+
+
+def test_init_that_finds_nothing_says_which_option_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "--yes"]) == 2
+    assert capsys.readouterr().err == "harness: --program: this folder does not tell; give it\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_two_cells_are_the_oldest_and_the_newest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    versions = [word for tag in "123" for word in ("--version", f"app:{tag}")]
+    assert run(["init", *versions, "--no-run"]) == 0
+    plan = starting.first_two(Path("matrix.yaml"), SweepOptions(), {})
+    assert [cell.image.version for cell in plan.cells] == ["1", "3"]
