@@ -36,6 +36,7 @@ class Program(scenario.Scenario):
         self._counts = asked["steps_are"]
         self._readers_made = {}
         self._left = comings.Comings(job)
+        self._rows_sent = 0
         self._looker = None
         self._ticker = None
         self._started = 0.0
@@ -157,7 +158,8 @@ class Program(scenario.Scenario):
         metrics, number = self._ticker.metrics, max(1, self._ticker.steps)
         for name in metrics.take(values):
             self.link.tell("metric", name=name)
-        metrics.record((number - 1) // self.table.stride, number, values)
+        row = max((number - 1) // self.table.stride, self._rows_sent)  # what follows a look belongs to the next row
+        metrics.record(row, number, values)
 
     def _begin(self, ticker):
         """The first step is made: wait, so that the supervisor can count and read the output up to now."""
@@ -175,6 +177,7 @@ class Program(scenario.Scenario):
             look = ticker.aside(self._looker.look)
             goes_on = self.link.ask("look", step=ticker.steps, look=look, last=False) != "stop"
         if goes_on:
+            self._rows_sent = ticker.steps // self.table.stride
             return True
         self._last_look()
         self.link.tell("ended", end="completed" if whole else "stopped", cut=True)

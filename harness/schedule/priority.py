@@ -97,8 +97,10 @@ def _rank(row: RowState, launch_s: float) -> tuple[int, int, float, int, float]:
     """Return the key of the order: the group, the urgency, the seconds that the row will have had, the nearness.
 
     First rounds and confirmations share the time, too: what is cheap to confirm does not wait for a costly first round.
+    Launches that confirm count by themselves, without what the row had before: they are few, and then it is named.
     """
     next_s = row.launches * launch_s if row.next_s is None else row.next_s
+    had_s = 0.0 if row.confirms else row.spent_s
     place = ORDER.index(row.urgency)
     shared = ORDER.index("first") if row.urgency == "confirm" else place
-    return (row.group, shared, row.spent_s + next_s, place, -row.standing.nearness)
+    return (row.group, shared, had_s + next_s, place, -row.standing.nearness)

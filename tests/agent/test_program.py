@@ -209,7 +209,8 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
          "for _ in range(30): s.run({'a': [s.graph.train, s.graph.loss]}); s.run(s.graph.loss); s.run(both)"),
         (JAX, "import jax\n@jax.jit\ndef loss(x): return x\n"
          "class Net:\n    @jax.jit\n    def update(self, x): return x + 1\n"
-         "n = Net()\nfor i in range(60): assert n.update(loss(i)) == i + 1\nassert Net.update.lower() == 'lowered'"),
+         "n = Net()\nfor i in range(60): assert n.update(loss(i)) == i + 1\nassert Net.update.lower() == 'lowered'\n"
+         "import copy\nassert copy.deepcopy(Net.update)(n, 1) == 2"),
         (LIGHTNING, "from lightning.pytorch.trainer import call\n"
          "for _ in range(60):\n    call._call_callback_hooks(None, 'on_train_batch_end')\n"
          "    call._call_callback_hooks(None, 'on_train_batch_start')"),

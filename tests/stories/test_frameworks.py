@@ -1,9 +1,10 @@
 """Unmodified programs with the real wheels of the frameworks: each step is counted once, and the program computes
-what it computes alone. `make stories` runs them; most of the time goes into installing.
+what it computes alone; what it logs arrives. `make stories` runs them; the first time goes into installing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import textwrap
 from pathlib import Path
@@ -119,37 +120,106 @@ JAX = """
         weights = update(weights, jax.random.normal(used, (8, 4)), 1)
     print("result %r" % weights.tolist())
 """
+LOGGED = """
+    def train(): pass
+
+    for number in range(60):
+        train()
+        if number != 50:  # its row has what was logged after the look at step 50
+            log(1.0 / (number + 1), number)
+    close()
+"""
+WANDB = """
+    import wandb
+    run = wandb.init(mode="offline", project="p")
+    log, close = (lambda loss, number: run.log({"loss": loss, "word": "no number"})), run.finish
+"""
+WANDB_GLOBAL = """
+    import wandb
+    wandb.init(mode="offline", project="p")
+    log, close = (lambda loss, number: wandb.log({"loss": loss})), wandb.finish
+"""
+MLFLOW = """
+    import os
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
+    import mlflow
+    mlflow.set_tracking_uri("file://" + os.path.abspath("mlruns"))
+    mlflow.start_run()
+    def log(loss, number):
+        if number % 2:
+            mlflow.log_metric("loss", loss, step=number)
+        else:
+            mlflow.log_metrics({"loss": loss}, step=number)
+    close = mlflow.end_run
+"""
+TENSORBOARD_X = """
+    from tensorboardX import SummaryWriter
+    writer = SummaryWriter("logs")
+    log, close = (lambda loss, number: writer.add_scalar("loss", loss, number)), writer.close
+"""
+TENSORFLOW_1 = ["tensorflow==1.15.5", "protobuf<3.21", "numpy<1.19"]
 TRIED = {
-    "torch": ("3.11", ["torch", "numpy"], TORCH),
-    "lightning": ("3.11", ["lightning"], LIGHTNING),
-    "transformers": ("3.11", ["transformers", "accelerate", "torch"], TRANSFORMERS),
+    "torch": ("3.11", ["torch==2.13.0", "numpy==2.2.6"], TORCH),
+    "torch 1": ("3.10", ["torch==1.12.1", "numpy==1.26.4"], TORCH),
+    "lightning": ("3.11", ["lightning==2.6.6", "torch==2.13.0"], LIGHTNING),
+    "transformers": ("3.11", ["transformers==5.23.0", "accelerate", "torch==2.13.0"], TRANSFORMERS),
     "keras 2": ("3.11", ["tensorflow-cpu==2.15.1"], KERAS),
-    "keras 3": ("3.12", ["tensorflow-cpu>=2.16"], KERAS),
-    "keras of tensorflow 1": ("3.7", ["tensorflow==1.15.5", "protobuf<3.21", "numpy<1.19"], KERAS),
-    "tensorflow 1": ("3.7", ["tensorflow==1.15.5", "protobuf<3.21", "numpy<1.19"], SESSIONS),
-    "sessions of tensorflow 2": ("3.12", ["tensorflow-cpu>=2.16"], SESSIONS),
-    "jax": ("3.12", ["jax"], JAX),
+    "keras 3": ("3.12", ["tensorflow-cpu==2.21.0"], KERAS),
+    "keras of tensorflow 1": ("3.7", TENSORFLOW_1, KERAS),
+    "tensorflow 1": ("3.7", TENSORFLOW_1, SESSIONS),
+    "sessions of tensorflow 2": ("3.12", ["tensorflow-cpu==2.21.0"], SESSIONS),
+    "jax": ("3.12", ["jax==0.12.0"], JAX),
 }
+LOGGERS = {
+    "wandb": ("wandb==0.31.0", WANDB),
+    "wandb.log": ("wandb==0.31.0", WANDB_GLOBAL),
+    "mlflow": ("mlflow==3.17.2", MLFLOW),
+    "tensorboardX": ("tensorboardX==2.6.5", TENSORBOARD_X),
+}
+ENVIRONMENTS = Path.home() / ".cache" / "harness" / "frameworks"
+
+
+def environment(version: str, packages: list[str]) -> str:
+    """Return the interpreter of an environment with the packages; it is kept for the next time."""
+    if version not in INTERPRETERS:
+        pytest.skip(f"no Python {version} on this machine")
+    folder = ENVIRONMENTS / hashlib.sha256(repr((version, packages)).encode()).hexdigest()[:16]
+    python, whole = str(folder / "bin" / "python"), folder / "installed"
+    if not whole.exists():
+        for command in (
+            [INTERPRETERS[version], "-m", "venv", "--clear", str(folder)],
+            [python, "-m", "pip", "install", "-q", "--no-cache-dir", *packages],
+        ):
+            subprocess.run(command, check=True, timeout=TIMEOUT_S)
+        whole.touch()
+    return python
 
 
 @pytest.mark.parametrize("name", TRIED)
 def test_a_real_framework_s_steps_are_counted_and_its_result_is_its_own(tmp_path: Path, name: str) -> None:
     version, packages, text = TRIED[name]
-    if version not in INTERPRETERS:
-        pytest.skip(f"no Python {version} on this machine")
-    python = str(tmp_path / "env" / "bin" / "python")
-    for command in (
-        [INTERPRETERS[version], "-m", "venv", str(tmp_path / "env")],
-        [python, "-m", "pip", "install", "-q", "--no-cache-dir", *packages],
-    ):
-        subprocess.run(command, check=True, timeout=TIMEOUT_S)
+    python = environment(version, packages)
     alone = subprocess.run(
         [python, "-c", textwrap.dedent(text)], capture_output=True, check=True, timeout=TIMEOUT_S, cwd=tmp_path
     ).stdout.decode()
     (tmp_path / "root").mkdir()
     told = run(tmp_path / "root", python, text, looks=BUDGET, timeout_s=600.0)
 
-    assert (told.done["end"], told.done["message"], told.done["last_step"]) == ("completed", "", 300)
+    assert (told.done["end"], told.done["last_step"]) == ("stopped", 300), told.done["message"]
+    assert told.done["message"].startswith("the program ended by itself after 300 of 100000 steps")
     result = [line for line in alone.splitlines() if line.startswith("result ")]
     assert result
     assert result[0] in told.done["output_tail"].splitlines()
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_real_logger_s_numbers_are_metrics_of_their_steps(tmp_path: Path, name: str) -> None:
+    package, text = LOGGERS[name]
+    python = environment("3.11", [package])
+    program = textwrap.dedent(text) + textwrap.dedent(LOGGED)
+    told = run(tmp_path, python, program, steps_are="__main__:train", timeout_s=600.0)
+
+    assert told.done["last_step"] == 60, told.done["message"]
+    steps = [step for step in range(1, 61) if step != 50]
+    logged = [1 / (50 if step == 51 else step) for step in steps]
+    assert [told.column("loss")[step - 1] for step in steps] == pytest.approx(logged)

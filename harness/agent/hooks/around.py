@@ -34,7 +34,13 @@ class Counted(object):
         return result
 
     def __getattr__(self, name):
+        if name == "__wrapped__":  # asked while a copy of it is made
+            raise AttributeError(name)
         return getattr(self.__wrapped__, name)
+
+    def __reduce_ex__(self, protocol):
+        """Let a copy, or what is pickled for another process, be that of the callable: it does not count."""
+        return self.__wrapped__.__reduce_ex__(protocol)
 
     def __get__(self, instance, owner=None):
         if instance is None:

@@ -20,7 +20,7 @@ ROWS = st.lists(STATES, min_size=1, max_size=12)
 
 
 def seconds(row: RowState) -> float:
-    return row.spent_s + (row.next_s or 0.0)
+    return (0.0 if row.confirms else row.spent_s) + (row.next_s or 0.0)
 
 
 @given(ROWS)
@@ -91,6 +91,9 @@ def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_roun
     choice = choose([first, again, cheap], launch_s=10)
     assert choice is not None
     assert (choice.place, choice.urgency) == (2, "confirm")
+    dearer = choose([first, again, replace(cheap, spent_s=600, confirms=True)], launch_s=10)
+    assert dearer is not None
+    assert dearer.urgency == "confirm"  # two launches more, and it is named
     unknown = choose([first, again, cheap], launch_s=0)
     assert unknown is not None
     assert unknown.urgency == "first"
