@@ -1,13 +1,43 @@
-"""`harness demo`: what somebody runs who has no matrix file yet."""
+"""`harness demo`, `try` and `init`: what somebody runs who has no matrix file yet."""
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from harness.cli.common import FILE, OUT, say
+from harness.cli.common import FILE, OUT, option, say
+from harness.errors import UsageError
+
+ENGINE = click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="docker, process, or an engine's address; default: docker for images, else process.",
+)
+GPUS = click.option(
+    "--gpus",
+    default="auto",
+    show_default=True,
+    help="none, all, each, or names with commas; auto: all of this machine, if it has any.",
+)
+WITH = click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
+
+
+class _WithCommand(click.Command):
+    """A command of the user's follows `--`: click itself would drop the `--` and mix both."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["typed"] = tuple(args)
+        if "--" in args:
+            place = args.index("--")
+            ctx.meta["command"] = tuple(args[place + 1 :])
+            args = args[:place]
+        return super().parse_args(ctx, args)
 
 
 @click.command()
@@ -37,3 +67,162 @@ def demo(*, folder: Path, out: Path) -> None:
     if result.exit_code == exit_codes.BAD:
         say("exit code 1: the demo found the leaks that it was to find")
     sys.exit(result.exit_code)
+
+
+@click.command("try", cls=_WithCommand)
+@click.argument("versions", nargs=-1, required=True)
+@ENGINE
+@GPUS
+@click.option("--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable.")
+@WITH
+@click.option("--network", is_flag=True, help="Give the containers a network.")
+@click.option("--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function.")
+@click.option(
+    "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
+)
+@click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
+@click.option("--step-time", default="1m", show_default=True, help="The longest time in steps of a launch.")
+@click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of 3:6.")
+@click.option("--until", type=click.Choice(["first-bad", "end"]), help="As for sweep.")
+@click.option("--quick", is_flag=True, help="As for sweep: one launch of each, and what confirms things that look bad.")
+@click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m), then stop.")
+@click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier calls.")
+@OUT
+@click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
+@click.pass_context
+def try_(
+    ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
+    beside: tuple[str, ...], network: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool,
+    step_time: str, trials: str | None, until: str | None, quick: bool, time: str | None, fresh: bool, out: Path,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
+
+    VERSIONS are images, packages (torch==2.5.1) or requirement files. A Python program of the current folder is
+    measured from inside, any other command from outside. The files of this folder that the command names, and the
+    modules that a program imports, are copied in.
+
+    \b
+    For example:
+      harness try team/app:41 team/app:42 -- python train.py
+      harness try torch==2.5.1 torch==2.6.0 --with numpy -- python train.py
+      harness try old.txt new.txt --quick -- python train.py
+      harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh
+
+    Exit status: as for sweep.
+    """
+    from harness.cli.results import sweep_file
+    from harness.cli.sweep import stop_of, trials_of
+    from harness.flows import trying
+    from harness.flows.parts import draft, draft_job, draft_series
+    from harness.flows.sweep import SweepOptions
+    from harness.matrix.values import seconds
+
+    here, command = Path.cwd(), ctx.meta.get("command", ())
+    options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
+    job = draft_job.job_of(
+        command, folder=here, prefix=here, files=files, step_pattern=step_pattern, exit_code=exit_code
+    )
+    drafted = draft.Draft(
+        made_by=("harness", "try", *ctx.meta["typed"]),
+        series=draft_series.series_of(versions, folder=here, prefix=here, beside=beside),
+        job=job,
+        engine=engine,
+        gpus=gpus,
+        step_time_s=option("--step-time", seconds, step_time),
+        more={**({"network": True} if network else {}), **_steps(steps_are, job.entry)},
+    )
+    matrix = trying.write(drafted, out=out)
+    say(f"copied in: {', '.join(job.carried) or 'nothing of this folder'}")
+    say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
+    sys.exit(sweep_file(matrix, options, as_json=as_json).exit_code)
+
+
+def _steps(kind: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key for what a step is."""
+    if kind is None:
+        return {}
+    if "command" in entry:
+        raise UsageError("--steps-are: is for a Python program of this folder; a command has --step-pattern")
+    return {"steps_are": {"function": kind} if ":" in kind else kind}
+
+
+@click.command()
+@click.option("--program", metavar="FILE", help="The Python program to measure; default: train.py or what trains.")
+@click.option("--args", "arguments", metavar="TEXT", help="Its arguments, in one text: '--epochs 1000'.")
+@click.option(
+    "--version", "versions", multiple=True, metavar="VERSION", help="A version, as for try. Repeat, oldest first."
+)
+@ENGINE
+@GPUS
+@WITH
+@click.option("--yes", is_flag=True, help="Ask nothing: take what is found.")
+@click.option("--no-run", is_flag=True, help="Write the matrix, and run nothing.")
+@OUT
+def init(
+    *, program: str | None, arguments: str | None, versions: tuple[str, ...], engine: str | None, gpus: str,
+    beside: tuple[str, ...], yes: bool, no_run: bool, out: Path,
+) -> None:  # fmt: skip
+    """Write a matrix.yaml for the current folder, and run its first two cells.
+
+    It finds the program, requirement files, a pinned framework and the release before it, and tags of images that the
+    local engine has. It asks at most three questions, and none if stdin is no terminal.
+
+    \b
+    For example:
+      harness init
+      harness init --yes --no-run
+      harness init --version torch==2.5.1 --version torch==2.6.0
+
+    Exit status: 0 if nothing was run; else as for sweep --quick.
+    """
+    from harness.cli.interrupt import stop_on_signals
+    from harness.cli.results import print_result, run_plan
+    from harness.flows import starting
+    from harness.flows.parts import draft, draft_job, draft_series
+    from harness.flows.sweep import SweepOptions
+    from harness.model import Stop
+
+    here, ask = Path(), not yes and sys.stdin.isatty()
+    if (here / starting.MATRIX).exists():
+        raise UsageError(f"{starting.MATRIX}: there already; run it with: harness sweep {starting.MATRIX}")
+    program = program or _answer("Which program", next(iter(starting.programs(here)), None), "--program", ask=ask)
+    if arguments is None:
+        arguments = _answer("Its arguments", "", "--args", ask=ask)
+    words = versions or tuple(
+        _answer("Which versions, oldest first", starting.suggested(here, os.environ), "--version", ask=ask).split()
+    )
+    drafted = draft.Draft(
+        made_by=("harness", "init"),
+        series=draft_series.series_of(words, folder=here, prefix=here, beside=beside or starting.needs(here, words)),
+        job=draft_job.job_of(("python", program, *_split(arguments)), folder=here, prefix=here),
+        engine=engine,
+        gpus=gpus,
+    )
+    matrix = starting.write(drafted, folder=here)
+    say(f"wrote {matrix}: {drafted.job.name} with {', '.join(words)}")
+    if no_run:
+        say(f"run it with: harness sweep {matrix}")
+        return
+    options = SweepOptions(stop=Stop(quick=True), out=out)
+    with stop_on_signals() as stopped:
+        result = run_plan(starting.first_two(matrix, options, os.environ), options, stopped)
+    print_result(result, as_json=False)
+    say(f"these were one or two launches of each; all of it: harness sweep {matrix}")
+    sys.exit(result.exit_code)
+
+
+def _answer(question: str, found: str | None, flag: str, *, ask: bool) -> str:
+    """Return what the user says, or what was found. Raises UsageError if nothing was, and nobody can be asked."""
+    if ask:
+        return str(click.prompt(question, default=found, err=True))
+    if found is None:
+        raise UsageError(f"{flag}: this folder does not tell; give it")
+    return found
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--args: {text!r} is no list of words: {error}") from None

@@ -78,8 +78,8 @@ def sweep(
     from harness.flows.sweep import SweepOptions, explained, plan_sweep
 
     options = SweepOptions(
-        only=only, hosts=hosts, series=series, trials=_trials(trials),
-        search=search, seed=seed, decide=decide, stop=_stop(until, quick=quick, time=time), fresh=fresh, out=out,
+        only=only, hosts=hosts, series=series, trials=trials_of(trials),
+        search=search, seed=seed, decide=decide, stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out,
     )  # fmt: skip
     with stop_on_signals() as stopped:
         plan = plan_sweep(matrix, options, os.environ)
@@ -96,7 +96,7 @@ def sweep(
     sys.exit(result.exit_code)
 
 
-def _trials(text: str | None) -> Trials | None:
+def trials_of(text: str | None) -> Trials | None:
     """Parse `3` or `3:8`."""
     from harness.model import MOST_TRIALS, Trials
 
@@ -112,7 +112,7 @@ def _trials(text: str | None) -> Trials | None:
     return trials
 
 
-def _stop(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
+def stop_of(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
     """Return when to end early; None: when the matrix says."""
     from harness.matrix.values import seconds
     from harness.model import Stop

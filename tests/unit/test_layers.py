@@ -41,7 +41,7 @@ ALLOWED = {
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"facts", "index", "narrow", "private", "safe_files"},
+    | {"facts", "index", "narrow", "package_index", "private", "safe_files"},
     "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),

@@ -1,0 +1,134 @@
+"""`harness init`: what a folder tells of a first matrix, the matrix, and its first two cells."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from harness.errors import UsageError
+from harness.flows.parts.draft import Draft, text
+from harness.flows.parts.draft_series import PACKAGE, safe
+from harness.flows.parts.new_files import write_new
+from harness.flows.sweep import SweepOptions
+from harness.matrix import load_matrix
+from harness.matrix.locks import requirements
+from harness.matrix.packages import RUNNING_PYTHON
+from harness.model import Plan
+from harness.package_index import Index, IndexSilent, PackageIndex
+
+MATRIX = "matrix.yaml"
+USUAL = ("train.py", "main.py", "run.py")
+TRAINS = re.compile(
+    rb"^\s*(?:import|from)\s+(?:torch|tensorflow|keras|jax|lightning|pytorch_lightning|transformers)\b", re.M
+)
+FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "lightning", "transformers", "onnxruntime")
+MOST_BYTES = 1 << 20
+ENGINE_S = 10.0
+
+
+def programs(folder: Path) -> list[str]:
+    """Return the Python files that may be the training, the likeliest first."""
+    usual = [name for name in USUAL if (folder / name).is_file()]
+    others = [
+        path.name for path in sorted(folder.glob("*.py")) if path.name not in usual and TRAINS.search(_read(path))
+    ]
+    return usual + others
+
+
+def histories(folder: Path, *, images: Sequence[str], index: Index, python: str) -> Iterator[tuple[str, ...]]:
+    """Yield what may be compared, oldest first, the likeliest first: requirement files, a pinned framework with the
+    release before it, two tags of one image (`images`: oldest first)."""
+    files = sorted(folder.glob("requirements*.txt"), key=lambda path: path.stat().st_mtime)
+    if len(files) > 1:
+        yield tuple(path.name for path in files)
+    for path in files:
+        for name, version in _pins(path):
+            if (before := _before(name, version, index, python)) is not None:
+                yield f"{name}=={before}", f"{name}=={version}"
+    tags: dict[str, list[str]] = {}
+    for image in images:
+        tags.setdefault(image.rpartition(":")[0], []).append(image)
+    yield from (tuple(of[-2:]) for of in tags.values() if len(of) > 1)
+
+
+def suggested(folder: Path, environ: Mapping[str, str]) -> str | None:
+    """Return the likeliest versions as words, None if neither folder nor engine tells of any."""
+    index = PackageIndex.from_environ(environ)
+    found = histories(folder, images=local_images(), index=index, python=RUNNING_PYTHON)
+    return next((" ".join(words) for words in found), None)
+
+
+def needs(folder: Path, versions: Sequence[str]) -> tuple[str, ...]:
+    """Return what requirements.txt wants beside the package whose versions are compared."""
+    package = PACKAGE.fullmatch(versions[0]) if versions else None
+    path = folder / "requirements.txt"
+    if package is None or not path.is_file():
+        return ()
+    try:
+        wanted = [(canonicalize_name(Requirement(line).name), line) for line in requirements(path)]
+    except ValueError as error:
+        raise UsageError(f"{error}; or give --with") from error
+    return tuple(line for name, line in wanted if name != canonicalize_name(package[1]))
+
+
+def local_images() -> list[str]:
+    """Return the tagged images of the local engine, oldest first; none if `docker` does not answer."""
+    if shutil.which("docker") is None:
+        return []
+    asked = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}"]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=ENGINE_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return []
+    return [line for line in reversed(told.splitlines()) if "<none>" not in line and not line.startswith("harness")]
+
+
+def write(draft: Draft, *, folder: Path) -> Path:
+    """Write matrix.yaml into a folder. Raises UsageError if there is one."""
+    path = folder / MATRIX
+    said = text(draft, name=safe(folder.resolve().name))
+    return write_new({path: said}, otherwise=f"sweep it with: harness sweep {path}")[0]
+
+
+def first_two(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
+    """Return a plan of the oldest and the newest version alone."""
+    whole = load_matrix(matrix, environ=environ)
+    ends = tuple(replace(series, images=(series.images[0], series.images[-1])) for series in whole.series[:1])
+    return options.plan(replace(whole, series=ends), seed=random.SystemRandom().randrange(2**31))
+
+
+def _pins(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the frameworks that a requirement file pins."""
+    for line in _read(path).decode(errors="replace").splitlines():
+        found = PACKAGE.fullmatch(line.partition("#")[0].partition(";")[0].strip())
+        if found and found[1].lower() in FRAMEWORKS:
+            yield found[1], found[3]
+
+
+def _before(name: str, version: str, index: Index, python: str) -> str | None:
+    """Return the release before a version; None if the index does not tell."""
+    try:
+        pinned = Version(version)
+        releases = index.releases(name)
+    except (InvalidVersion, IndexSilent):
+        return None
+    older = [one.version for one in releases if one.version < pinned and one.usable_by(python) and not one.yanked]
+    final = [one for one in older if not one.is_prerelease]
+    return str(max(final)) if final else None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MOST_BYTES)
+    except OSError:
+        return b""

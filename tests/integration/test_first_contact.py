@@ -1,0 +1,42 @@
+"""The first commands of somebody who has a program and no matrix file, as they type them."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.integration.conftest import ROOT, Harness
+
+pytestmark = pytest.mark.index
+
+
+def test_a_program_is_tried_with_two_versions_and_nothing_else(harness: Harness) -> None:
+    """A newcomer has a train.py. Its steps, its memory and its arguments must be what is measured."""
+    shutil.copy(ROOT / "examples/program/train.py", harness.folder / "mine.py")
+    words = (
+        "numpy==2.1.3",
+        "numpy==2.2.6",
+        "--steps-are",
+        "mine:Network.train_one",
+        "--trials",
+        "2",
+        "--step-time",
+        "20s",
+    )
+    ended = harness.run("try", *words, "--", "python", "mine.py", "--epochs", "1000")
+    assert ended.code in (0, 1, 4), ended.err  # a busy machine leaves a step time undecided, or slower
+    assert "copied in: mine.py\n" in ended.err
+    cells = harness.summary("try-mine")["cells"]
+    assert [cell["image"] for cell in cells] == ["2.1.3", "2.2.6"]
+    assert all(cell["steps"] >= 500 for cell in cells), cells
+    again = harness.run("sweep", "reports/try-mine.yaml", "--trials", "2", "--json")
+    assert again.code == ended.code
+
+
+def test_a_command_that_fails_in_the_newer_version_is_found(harness: Harness) -> None:
+    script = "import numpy, sys; sys.exit(numpy.__version__ == '2.2.6')"
+    ended = harness.run("try", "numpy==2.1.3", "numpy==2.2.6", "--exit-code", "--", "python", "-c", script)
+    assert ended.code == 1, ended.err
+    (finding,) = harness.summary("try-python")["findings"]
+    assert (finding["last_good"], finding["first_bad"]) == ("2.1.3", "2.2.6")

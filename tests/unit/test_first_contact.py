@@ -1,0 +1,290 @@
+"""`harness try` and `init`: the matrix that they write is the one that the user meant, and it can be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from harness.cli import run
+from harness.errors import UsageError
+from harness.flows import starting, trying
+from harness.flows.parts import draft, draft_job, draft_series
+from harness.flows.sweep import SweepOptions
+from harness.matrix import load_matrix
+from harness.model import Install, Matrix, Pull
+from harness.package_index import File, IndexSilent, PackageRelease
+
+PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as users have them: a program, a module and a package of its own, a configuration, data of others."""
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "model.py").write_text("import layers\n")
+    (tmp_path / "layers.py").touch()
+    (tmp_path / "unrelated.py").touch()
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "loss.py").touch()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "small.yaml").touch()
+    return tmp_path
+
+
+def job(folder: Path, *words: str, **more: Any) -> draft_job.DraftJob:
+    return draft_job.job_of(words, folder=folder, prefix=folder, **more)
+
+
+def series(*words: str, folder: Path = Path("/nowhere"), **more: Any) -> draft_series.DraftSeries:
+    return draft_series.series_of(words, folder=folder, prefix=folder, **more)
+
+
+def loaded(made: draft.Draft, out: Path) -> Matrix:
+    return load_matrix(trying.write(made, out=out), environ={}, check_versions=False)
+
+
+def drafted(folder: Path, versions: tuple[str, ...], *words: str, **more: Any) -> Matrix:
+    made = draft.Draft(
+        made_by=("harness", "try", *versions, "--", *words),
+        series=series(*versions, folder=folder),
+        job=job(folder, *words),
+        **more,
+    )
+    return loaded(made, folder / "reports")
+
+
+# ---------------------------------------------------------------- versions
+
+
+def test_tags_of_one_repository_are_told_by_their_tags(folder: Path) -> None:
+    matrix = drafted(folder, ("host:5000/team/app:2.9", "host:5000/team/app:2.10"), "python", "train.py")
+    (one,) = matrix.series
+    assert (one.name, [image.version for image in one.images]) == ("app", ["2.9", "2.10"])
+    assert [image.source for image in one.images] == [
+        Pull(reference=f"host:5000/team/app:{tag}") for tag in ("2.9", "2.10")
+    ]
+    assert matrix.hosts[0].engine == "docker"
+
+
+@pytest.mark.parametrize("words", [("one:1", "two:1"), ("app@sha256:" + "a" * 64, "app@sha256:" + "b" * 64)])
+def test_other_images_keep_their_whole_names(words: tuple[str, ...], folder: Path) -> None:
+    (one,) = drafted(folder, words, "python", "train.py").series
+    assert [image.version for image in one.images] == list(words)
+
+
+def test_packages_need_no_engine(folder: Path) -> None:
+    made = series("torch[opt]==2.5.1", "torch[opt]==2.10.0", beside=["numpy<2"])
+    draft_ = draft.Draft(made_by=("harness", "try"), series=made, job=job(folder, "python", "train.py"))
+    matrix = loaded(draft_, folder)
+    sources = [image.source for image in matrix.series[0].images]
+    assert [source.packages for source in sources if isinstance(source, Install)] == [
+        ("torch[opt]==2.5.1", "numpy<2"), ("torch[opt]==2.10.0", "numpy<2"),
+    ]  # fmt: skip
+    assert matrix.hosts[0].engine == "process"
+
+
+def test_requirement_files_are_versions(folder: Path) -> None:
+    for name in ("old", "new"):
+        (folder / f"{name}.txt").write_text(f"numpy==2.{len(name)}\n")
+    (one,) = drafted(folder, ("old.txt", "new.txt"), "python", "train.py").series
+    assert [image.version for image in one.images] == ["old", "new"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("app:1",), "1 version: give two or more, oldest first"),
+        (("app:1", "app:1"), "app:1: there twice"),
+        (("app:1", "torch==2.5.1"), "torch==2.5.1: is not what app:1 is"),
+        (("torch==2.5.1", "numpy==2.0.0"), "numpy: give versions of one package"),
+    ],
+)
+def test_versions_that_make_no_history_are_an_error(words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(UsageError, match=told.replace("[", r"\[")):
+        series(*words)
+
+
+def test_a_requirement_beside_images_is_an_error() -> None:
+    with pytest.raises(UsageError, match="--with numpy: is for packages"):
+        series("app:1", "app:2", beside=["numpy"])
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize("python", ["python", "python3", "python3.11", "/usr/bin/python3"])
+def test_a_python_program_is_measured_from_inside(python: str, folder: Path) -> None:
+    (scenario,) = drafted(folder, ("app:1", "app:2"), python, "-u", "train.py", "--epochs", "9").scenarios
+    assert scenario.program is not None
+    assert scenario.program.path == folder / "train.py"
+    assert scenario.program.args == ("--epochs", "9")
+    assert scenario.name == "train"
+
+
+def test_the_modules_that_a_program_imports_come_with_it(folder: Path) -> None:
+    """Without them, every launch ends with an ImportError; with the whole folder, each copies gigabytes."""
+    assert set(job(folder, "python", "train.py").carried) == {"train.py", "model.py", "layers.py", "parts"}
+
+
+def test_what_an_argument_names_comes_to_the_same_place(folder: Path) -> None:
+    carried = job(folder, "python", "train.py", "--config=conf/small.yaml", "conf/small.yaml", "--out", "new").carried
+    assert carried.count("conf") == 1
+    assert "new" not in carried
+
+
+def test_a_module_of_the_folder_is_run_as_one(folder: Path) -> None:
+    (scenario,) = drafted(folder, ("app:1", "app:2"), "python", "-m", "parts.loss", "-v").scenarios
+    assert scenario.program is not None
+    assert (scenario.program.module, scenario.program.args) == ("parts.loss", ("-v",))
+    assert scenario.files == (folder / "parts",)
+
+
+def test_any_other_command_is_measured_from_outside(folder: Path) -> None:
+    (scenario,) = drafted(folder, ("app:1", "app:2"), "python", "-m", "pytest", "train.py").scenarios
+    assert scenario.command == ("python", "-m", "pytest", "train.py")
+    assert {path.name for path in scenario.files} == {"train.py", "model.py", "layers.py", "parts"}
+    assert job(folder, "python", "train.py", step_pattern="^step").entry["command"] == ["python", "train.py"]
+
+
+def test_the_files_of_a_shell_s_line_are_carried_in(folder: Path) -> None:
+    made = job(folder, "sh", "-c", "python train.py <conf/small.yaml; true", exit_code=True)
+    assert set(made.carried) == {"train.py", "conf", "model.py", "layers.py", "parts"}
+    assert made.entry["judge"] == "exit"
+
+
+def test_a_program_that_is_in_the_images_is_a_command(folder: Path) -> None:
+    assert job(folder, "python", "/opt/app/train.py").entry == {"command": ["python", "/opt/app/train.py"]}
+
+
+def test_a_program_in_a_folder_brings_what_lies_beside_it(folder: Path) -> None:
+    (folder / "src").mkdir()
+    (folder / "src" / "run.py").write_text("import near\n")
+    (folder / "src" / "near.py").touch()
+    assert set(job(folder, "python", "src/run.py", "conf/small.yaml").carried) == {"src/run.py", "src/near.py", "conf"}
+    with pytest.raises(UsageError, match="go into src and try it there"):
+        job(folder, "python", "src/run.py", "src/near.py")
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "told"),
+    [((), (), "no command: give it after --"), (("true",), ("gone",), "--file gone: is not in")],
+)
+def test_a_command_that_cannot_be_run_is_an_error(
+    words: tuple[str, ...], files: tuple[str, ...], told: str, folder: Path
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        job(folder, *words, files=files)
+
+
+def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
+    with (folder / "conf" / "large.bin").open("wb") as large:
+        large.truncate(draft_job.MOST_BYTES + 1)
+    with pytest.raises(UsageError, match="conf: more than 256 MiB"):
+        job(folder, "python", "train.py", "conf/small.yaml")
+
+
+@given(st.lists(st.text(st.characters(blacklist_categories=["Cc", "Cs"]), min_size=1, max_size=20), min_size=1))
+def test_every_word_of_a_command_comes_through_the_file_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str]
+) -> None:
+    """A $, a quote, a colon, a number: a word that the file changes would run something else."""
+    folder = tmp_path_factory.mktemp("folder")
+    (scenario,) = drafted(folder, ("app:1", "app:2"), "echo", *words).scenarios
+    assert scenario.command == ("echo", *words)
+
+
+# ---------------------------------------------------------------- the file
+
+
+def test_a_matrix_that_was_edited_is_not_overwritten(folder: Path) -> None:
+    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "true"))
+    first = trying.write(made, out=folder)
+    assert trying.write(made, out=folder) == first
+    first.write_text("edited")
+    second = trying.write(made, out=folder)
+    assert (first.read_text(), second.name) == ("edited", "try-true-2.yaml")
+    assert load_matrix(second, environ={}).name == "try-true"  # the name under which trials are reused
+
+
+def test_try_says_in_one_line_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["try", "app:1", "app:2"]) == 2
+    assert capsys.readouterr().err.startswith("harness: no command: give it after --")
+    assert run(["try", "app:1", "--", "true"]) == 2
+    assert "two or more" in capsys.readouterr().err
+    assert run(["try", "a:1", "a:2", "--steps-are", "torch", "--", "true"]) == 2
+    assert "--steps-are: is for a Python program" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- init
+
+
+class Index:
+    """A package index with three releases of torch, one of them a candidate."""
+
+    def releases(self, name: str) -> tuple[PackageRelease, ...]:
+        if name != "torch":
+            raise IndexSilent("down")
+        wheels = {text: File(name=f"torch-{text}-py3-none-any.whl") for text in ("2.5.0", "2.6.0rc1", "2.6.0")}
+        return tuple(PackageRelease(version=Version(text), files=(file,)) for text, file in wheels.items())
+
+
+def found(folder: Path, *images: str) -> list[tuple[str, ...]]:
+    return list(starting.histories(folder, images=images, index=Index(), python="3.11"))
+
+
+def test_the_training_is_found_before_other_programs(folder: Path) -> None:
+    (folder / "a_model.py").write_text("import torch.nn\n")
+    assert starting.programs(folder) == ["train.py", "a_model.py"]
+
+
+def test_a_pinned_framework_is_compared_with_the_release_before_it(folder: Path) -> None:
+    (folder / "requirements.txt").write_text("numpy==2.0.0\ntorch==2.6.0  # new\n")
+    assert found(folder) == [("torch==2.5.0", "torch==2.6.0")]
+    assert starting.needs(folder, ("torch==2.5.0",)) == ("numpy==2.0.0",)
+    (folder / "requirements.txt").write_text("jax==0.5.0\ntorch==2.5.0\n")
+    assert found(folder) == []
+
+
+def test_two_tags_of_an_image_are_compared_and_two_files_before_them(folder: Path) -> None:
+    images = ("team/app:1", "other:1", "team/app:2", "team/app:3")
+    assert found(folder, *images) == [("team/app:2", "team/app:3")]
+    for name in ("requirements-old.txt", "requirements.txt"):
+        (folder / name).touch()
+        os.utime(folder / name, (1, len(name) == 16))
+    assert found(folder, *images)[0] == ("requirements-old.txt", "requirements.txt")
+
+
+def test_init_writes_a_matrix_that_can_be_moved_with_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    words = ["init", "--version", "numpy==2.0.0", "--version", "numpy==2.0.1", "--no-run", "--args", "--epochs 9"]
+    assert run(words) == 0
+    written = (folder / "matrix.yaml").read_text()
+    assert str(folder) not in written
+    (scenario,) = load_matrix(folder / "matrix.yaml", environ={}, check_versions=False).scenarios
+    assert scenario.program is not None
+    assert scenario.program.args == ("--epochs", "9")
+    assert run(words) == 2
+    assert (folder / "matrix.yaml").read_text() == written
+
+
+def test_init_that_finds_nothing_says_which_option_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "--yes"]) == 2
+    assert capsys.readouterr().err == "harness: --program: this folder does not tell; give it\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_first_two_cells_are_the_oldest_and_the_newest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    versions = [word for tag in "123" for word in ("--version", f"app:{tag}")]
+    assert run(["init", *versions, "--no-run"]) == 0
+    plan = starting.first_two(Path("matrix.yaml"), SweepOptions(), {})
+    assert [cell.image.version for cell in plan.cells] == ["1", "3"]
