@@ -32,13 +32,13 @@ class JudgedTrial:
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
-        """All verdicts on this launch. A launch that ended well without a trace is flat."""
+        """All verdicts on this launch. One that ended well without a trace is flat, unless it ended early."""
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.state == "bad" for growth in self.growths.values()):
             own = (*own, "growth")
         if self.found is not None and (self.failure is None or BAD & set(self.found.verdicts)):
             return (*own, *self.found.verdicts)
-        return own or ("flat",)
+        return own or (("inconclusive",) if self.trial.ended_early else ("flat",))
 
     def whole(self, steps: Steps) -> bool:
         """Whether the launch completed or ran the whole budget."""

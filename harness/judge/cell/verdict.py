@@ -206,7 +206,9 @@ def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
 
 
 def _out_of_time(launches: Sequence[JudgedTrial], steps: Steps) -> bool:
-    """Whether a time limit ended a trial between two looks: another trial would end in the same way."""
+    """Whether a time limit, or its program, ended a trial between two looks: another would end in the same way."""
+    if any(launch.trial.ended_early for launch in launches):
+        return True
     if steps.time_s is not None:
         return any(launch.trial.out_of_time for launch in launches)
     return any(launch.trial.end == "stopped" and launch.steps not in steps.looks() for launch in launches)

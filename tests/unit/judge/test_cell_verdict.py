@@ -69,6 +69,33 @@ def test_flat_needs_a_launch_over_the_whole_budget():
     assert cell.excluded_kib_per_step < 0.05
 
 
+def by_itself(number: int, *, steps: int, **more) -> Trial:
+    told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
+    return trial_of(number, steps=steps, message=told, **more)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 499, 500, 700, 3999])
+def test_a_program_that_ends_before_its_budget_is_never_good(steps):
+    """Its missing steps were not looked at: 60 flat steps of 4000 were a good version."""
+    short = [by_itself(number, steps=steps) for number in range(3)]
+    cell = cell_of(short)
+    assert cell.verdict == "inconclusive"
+    assert f"ended by itself after {steps} of 4000 steps" in cell.why
+    assert {name for name, signal in cell.signals.items() if signal.seen == "good"} == set()
+    assert more(short) is None, "another launch would end in the same way"
+
+
+def test_a_program_that_ends_early_can_still_be_bad():
+    assert cell_of([by_itself(number, steps=2000, rate=12.0) for number in range(3)]).verdict == "leak"
+
+
+def test_a_launch_without_a_row_is_not_good():
+    """Seven steps of a budget of a million make no row, as only each fifth step has one."""
+    cell = cell_of([replace(by_itself(number, steps=7), trace=None) for number in range(3)])
+    assert cell.verdict == "inconclusive"
+    assert "ended by itself after 7 of 4000 steps" in cell.why
+
+
 @pytest.mark.parametrize("noises", [(4000.0, 20000.0), (20000.0, 4000.0, 4000.0), (16.0, 400.0, 100.0)])
 def test_a_cell_rules_out_what_its_reason_says(noises):
     """The figure was the least of all launches, beside a reason that quoted another one: 0.16, and 7.2."""
