@@ -130,10 +130,11 @@ def _narrow(
     with open_progress(sys.stderr, os.environ) as watching:
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
         with flow.narrowing(question, context) as narrowing:
+            groups, about = narrowing.coupling.groups, narrowing.expected
             if dry_run:
-                text, found = report.differing(narrowing.coupling.groups), None
+                text, found = report.differing(groups, hybrids=about.hybrids, launches=about.launches), None
             else:
-                watching.note(report.begun(narrowing.coupling.groups))
+                watching.note(report.begun(groups, hybrids=about.hybrids, launches=about.launches))
                 found = flow.narrow(narrowing, out=out, fresh=fresh)
                 _keep(found, run)
                 text = report.result(found)

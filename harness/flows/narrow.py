@@ -18,6 +18,7 @@ from harness.model import Cell, Image, Lane, Trials
 from harness.model.narrowed import Hybrid, Narrowed, Side
 from harness.narrow.components import components
 from harness.narrow.coupling import Coupling, asked_extras, couple
+from harness.narrow.expected import SearchCost, expected
 from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
 from harness.narrow.inventory import FILE, Inventory, read_inventory
 from harness.narrow.search import ComponentSearch, NarrowRules
@@ -27,6 +28,7 @@ from harness.run.hosts.lanes import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule import oracle
+from harness.schedule.narrow_launches import is_level
 from harness.schedule.narrow_scheduler import NarrowScheduler, OneRow
 from harness.store import RunDirectory
 
@@ -46,6 +48,10 @@ class Narrowing:
     sides: Sides
     coupling: Coupling
     rules: NarrowRules = field(default_factory=NarrowRules)
+
+    @property
+    def expected(self) -> SearchCost:
+        return expected(len(self.coupling.groups), is_level=is_level(self.question.finding))
 
 
 @contextmanager
@@ -142,12 +148,17 @@ def _inventory(cell: Cell, prepared: Prepared, engine: Engine, context: RunConte
 def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     """Make, launch and judge hybrids until the search has its answer, or until Ctrl-C.
 
-    Launches of an earlier call are taken over unless `fresh`. Raises EngineUnreachable, InfrastructureError.
+    Launches of an earlier call are taken over unless `fresh`. Raises EngineUnreachable, InfrastructureError, and
+    UsageError where nothing can be swapped.
     """
     question = narrowing.question
+    if not any(group.swaps for group in narrowing.coupling.groups):
+        raise UsageError(_nothing_to_swap(narrowing))
     journal = RunDirectory.create(out=out, matrix=question.journal, now=narrowing.context.now())
     made = _scheduler(narrowing, journal)
     row = OneRow(block=BlockRun(cells=(made.run_of_a(),), scheduler=made))
+    lane, most = str(narrowing.lane), (narrowing.rules.most_hybrids + 2) * narrowing.rules.most
+    narrowing.context.progress.plan(most={lane: most}, exact=False, about={lane: narrowing.expected.launches})
     interrupted = False
     try:
         _host_run(narrowing, journal, reuse=not fresh).run(row)
@@ -157,6 +168,15 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         _remove_hybrids(narrowing, made)
     found = made.search.conclude(made.outcomes(), good=question.a.image.version, bad=question.b.image.version)
     return replace(found, finding=question.number, metric=question.finding.metric)
+
+
+def _nothing_to_swap(narrowing: Narrowing) -> str:
+    images, inventories = narrowing.sides.images, narrowing.sides.inventories
+    names = (f"{images[side].version} ({' '.join(inventories[side].installs_for)})" for side in ("A", "B"))
+    return (
+        f"{' and '.join(names)}: all that differs goes with the operating system, Python and C library, which cannot "
+        "be swapped; narrow versions with the same minor version of Python"
+    )
 
 
 def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:

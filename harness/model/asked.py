@@ -22,14 +22,15 @@ def written(value: Scalar) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """A place in a matrix file. `str()` begins every message about it: `matrix.yaml:14: hosts.new.gpus`."""
+    """A place in a matrix file, or a whole file if `key` is "". `str()` begins every message about it:
+    `matrix.yaml:14: hosts.new.gpus`."""
 
     file: str
     line: int
     key: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.key}"
+        return f"{self.file}:{self.line}: {self.key}" if self.key else self.file
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,8 +71,8 @@ HybridState = Literal["bad", "good", "unresolved"]
 class HybridOutcome:
     """One launch of a hybrid, or one attempt to make it.
 
-    `state` by one launch: does it show the fault of B? None where its `figure` decides (a level, such as the step
-    time in ms): it is compared with those of A and B in the same `round`. `unresolved` is neither: the hybrid could not
+    `state` by one launch: does it show the fault of B? None where its `figure` decides (a level, such as the step time
+    in seconds): it is compared with those of A and B in the same `round`. `unresolved` is neither: the hybrid could not
     be made, did not load what was asked for, fails in a way that B does not, or nothing can be told of this launch.
     `lasting`: another launch would tell no more.
     """

@@ -8,6 +8,7 @@ made.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,11 +18,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.model import Install, Source
-from harness.model.narrowed import Component, ComponentGroup, Hybrid, Side
+from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
+from harness.narrow.components import BASE
 from harness.narrow.inventory import Inventory
 
 MOST_NAMED = 3
-CUDNN = "libcudnn"
+CUDNN = ("libcudnn", "nvidia-cudnn")
+VERSION = re.compile(r"\d+(\.\d+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +72,12 @@ def couple(found: Sequence[Component], *, a: Inventory, b: Inventory, extras: Ma
     needs = tuple(_needs(found, a=a, b=b, extras=extras))
     names = [each.name for each in found]
     follows = {name: _follows(name, needs) for name in names}
-    for one, other in (*_sharing(found, a=a, b=b), *_families(found)):
+    for one, other in (*_sharing(found, a=a, b=b), *_families(found), *_with_base(found, a=a, b=b)):
         follows[one].add(other)
         follows[other].add(one)
     members = _strong(names, follows)
     by_name = {each.name: each for each in found}
-    groups = [_group([by_name[name] for name in one], needs) for one in members]
+    groups = [_group([by_name[name] for name in one], needs, a=a, b=b) for one in members]
     return Coupling(groups=tuple(_ordered(groups, follows)), needs=needs)
 
 
@@ -150,19 +153,66 @@ def _families(found: Sequence[Component]) -> Iterator[tuple[str, str]]:
     yield from pairwise(parts)
 
 
-def _group(members: Sequence[Component], needs: Sequence[Need]) -> ComponentGroup:
-    names = [each.name for each in members]
-    more = f" + {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED + 1 else ""
-    shown = names[:MOST_NAMED] if more else names
-    inside = [need.why for need in needs if need.name in names and need.other in names]
-    together = inside[0] if inside else "they are parts of one" if len(names) > 1 else ""
+def _with_base(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[tuple[str, str]]:
+    """Yield what cannot go without its base: a distribution is installed for one Python and one kind of C library."""
+    if a.installs_for != b.installs_for:
+        yield from ((BASE, each.name) for each in found if each.kind == "distribution")
+
+
+def _group(members: Sequence[Component], needs: Sequence[Need], *, a: Inventory, b: Inventory) -> ComponentGroup:
     is_base = any(each.kind == "files" for each in members)
     return ComponentGroup(
-        id=" + ".join(shown) + more,
+        id=_id_of_base(members) if is_base else _id(members),
         components=tuple(members),
-        together=together if len(names) > 1 else "",
-        **({"swaps": frozenset()} if is_base else {}),
+        together=_together(members, needs, is_base=is_base) if len(members) > 1 else "",
+        swaps=frozenset() if is_base else _swaps(members, a=a, b=b),
     )
+
+
+def _id(members: Sequence[Component]) -> str:
+    names = [each.name for each in members]
+    if len(names) <= MOST_NAMED + 1:
+        return " + ".join(names)
+    return f"{' + '.join(names[:MOST_NAMED])} + {len(names) - MOST_NAMED} more"
+
+
+def _id_of_base(members: Sequence[Component]) -> str:
+    others = len(members) - 1
+    return f"{BASE}, with {others} distribution{'s' if others > 1 else ''}" if others else BASE
+
+
+def _together(members: Sequence[Component], needs: Sequence[Need], *, is_base: bool) -> str:
+    if is_base:
+        return "a distribution is installed for one minor version of Python and one kind of C library"
+    names = {each.name for each in members}
+    return next((need.why for need in needs if {need.name, need.other} <= names), "they are parts of one")
+
+
+def _swaps(members: Sequence[Component], *, a: Inventory, b: Inventory) -> frozenset[Side]:
+    """Return the bases that can take these members of the other side.
+
+    A program runs with a newer cuDNN of the same major version than it was built with, and compiled code with a newer
+    glibc; neither runs with an older one.
+    """
+    sides = BOTH_SIDES
+    if all(each.name.startswith(CUDNN) for each in members):
+        sides &= _older([each.old for each in members], [each.new for each in members])
+    if any(each.kind == "distribution" and (a.compiled(each.name) or b.compiled(each.name)) for each in members):
+        sides &= _older([b.libc], [a.libc])
+    return sides
+
+
+def _older(in_a: Sequence[str | None], in_b: Sequence[str | None]) -> frozenset[Side]:
+    """Return the side with the lower versions; both where they are equal or unknown."""
+    old, new = ([_numbers(text) for text in texts] for texts in (in_a, in_b))
+    if old == new or not all((*old, *new)):
+        return BOTH_SIDES
+    return frozenset({"A"}) if old < new else frozenset({"B"})
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    found = VERSION.search(text or "")
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 # ---------------------------------------------------------------- graphs

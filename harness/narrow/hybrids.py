@@ -36,7 +36,8 @@ class Sides:
         told = [*swapped, *sham]
         if len(told) > MOST_NAMED:
             mark = hashlib.sha256("\n".join(told).encode()).hexdigest()[:6]
-            told = [f"{len(swapped)} of {len(self.groups)} ({mark})"]
+            own = "own " if sham else ""
+            told = [f"{own}{len(hybrid.sham or swapped)} of {len(self.groups)} ({mark})"]
         return sign.join([hybrid.base, *told])
 
     def is_end(self, hybrid: Hybrid) -> bool:

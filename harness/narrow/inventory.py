@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from harness.errors import InfrastructureError
 
 FILE = "components.json"
+LIBRARY = re.compile(r"\.so(\.[^/]*)?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,16 @@ class Inventory:
             "python_version": ".".join(self.python.split(".")[:2]),
             "sys_platform": "linux",
         }
+
+    @property
+    def installs_for(self) -> tuple[str, str, str]:
+        """What a distribution is installed for: implementation and minor version of Python, kind of C library."""
+        return self.implementation, self.markers["python_version"], self.libc.partition(" ")[0]
+
+    def compiled(self, name: str) -> bool:
+        """Whether a distribution is there, and has compiled code."""
+        there = self.distributions.get(name)
+        return there is not None and any(LIBRARY.search(path) for path in there.files)
 
     def owner(self, path: str) -> str | None:
         """Return the name of the distribution that a file belongs to; None if it belongs to none."""

@@ -11,11 +11,13 @@ import numpy as np
 
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.launch_figures import RULES, figure_of, usable
-from harness.model import FAILURES, GOOD, Finding, Scenario, Trial, signal_of
+from harness.model import FAILURES, GOOD, Finding, Scenario, Trial
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
 
+TRACEBACK = "Traceback (most recent call last):"
+RAISED = re.compile(r"^(?:\w+\.)*(\w+)(?:: |$)", re.MULTILINE)
+"""The line that ends a traceback; all lines before it are indented."""
 EXCEPTION = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit|Warning))\b", re.MULTILINE)
-MILLI = 1e3
 NEAR = 0.25
 """A value within this share of the way from A's to B's is A's; the same at B's end."""
 Told = tuple[HybridState | None, str]
@@ -79,15 +81,19 @@ def _of_hybrid(
         yield HybridOutcome(hybrid=each.hybrid, state="unresolved", reason=each.problem, lasting=True)
 
 
+def is_level(finding: Finding) -> bool:
+    """Whether figures of launches are compared with those of A and B, because no launch shows the fault by itself."""
+    return finding.metric in RULES and finding.verdict != "slowdown"
+
+
 def _figures(measured: Sequence[HybridLaunches], *, finding: Finding, scenario: Scenario) -> Mapping[int, float] | None:
     """Return the figure of each launch (by its id) over the steps that all have; None where no level decides."""
-    if finding.metric not in RULES or finding.verdict == "slowdown":
+    if not is_level(finding):
         return None
     launches = usable(finding.metric, [each.trials for each in measured], steps=scenario.steps)
     figure = figure_of(finding.metric, launches)
-    scale = MILLI if signal_of(finding.metric).unit == "ms" else 1.0
     found = {id(trial): figure(trial) for version in launches for trial in version}
-    return {key: value * scale for key, value in found.items() if value is not None}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,8 +167,15 @@ class _Reader:
 
 def signature(trial: Trial) -> tuple[object, ...]:
     """Return what two launches that fail in the same way have in common."""
-    found = EXCEPTION.findall(f"{trial.output_tail}\n{trial.message}")
-    return trial.end, trial.signal, trial.exit_code, found[-1] if found else ""
+    return trial.end, trial.signal, trial.exit_code, _exception(f"{trial.output_tail}\n{trial.message}")
+
+
+def _exception(text: str) -> str:
+    """Return the name of the exception that a text ends with; "" if it tells of none."""
+    _, traceback, rest = text.rpartition(TRACEBACK)
+    raised = RAISED.search(rest.lstrip("\n")) if traceback else None
+    named = EXCEPTION.findall(text)
+    return raised[1] if raised else named[-1] if named else ""
 
 
 def _last_line(trial: Trial) -> str:

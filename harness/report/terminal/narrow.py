@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.model.narrowed import Component, ComponentGroup, Culprit, CulpritKind, Narrowed, ProofCell
 from harness.report.text.clean import plain
 
-PROOF = 4
-"""Hybrids beyond the halving: the culprit in A, B without it, and both sham swaps."""
 LEADS: Mapping[CulpritKind, str] = {
     "culprit": "culprit",
     "together": "culprits, only together",
@@ -17,22 +14,19 @@ LEADS: Mapping[CulpritKind, str] = {
     "enough": "enough for it, and not shown to be all of it",
     "switch": "it switches between good and bad with",
 }
-LAUNCHES = 2
-"""Launches of each, about: one on the way, more for a proof."""
 
 
-def begun(groups: Sequence[ComponentGroup]) -> str:
-    """The line before the search begins."""
-    hybrids = _expected(len(groups))
-    return f"{_counted(groups)}: one culprit among them takes about {hybrids} hybrids, {LAUNCHES * hybrids} launches"
+def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int) -> str:
+    """The line before the search begins, with what one culprit is expected to take."""
+    return f"{_counted(groups)}: one culprit among them takes about {hybrids} hybrids, {launches} launches"
 
 
-def differing(groups: Sequence[ComponentGroup]) -> str:
+def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int) -> str:
     """The table of a dry run."""
     rows = [row for group in groups for row in _rows(group)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
-    return "\n".join([f"{begun(groups)}", *lines, ""])
+    return "\n".join([begun(groups, hybrids=hybrids, launches=launches), *lines, ""])
 
 
 def result(found: Narrowed) -> str:
@@ -81,7 +75,8 @@ def _proof(cell: ProofCell) -> str:
         "sham B": f"B with its own {named} put in again",
     }[cell.role]
     told = cell.result
-    reason = f": {plain(told.reason)}" if told.reason else ""
+    share = "" if told.share is None else f", {told.share:.0%} of the effect"
+    reason = f"{share}: {plain(told.reason)}" if told.reason else share
     beside = f" (and {plain(', '.join(cell.beside))})" if cell.beside else ""
     return f"  {told.state:<10} {what}{beside}, {told.launches} launches{reason}"
 
@@ -90,11 +85,6 @@ def _counted(groups: Sequence[ComponentGroup]) -> str:
     components = sum(len(group.components) for group in groups)
     same = "" if components == len(groups) else f" ({components} components)"
     return f"they differ in {len(groups)} group{'s' if len(groups) != 1 else ''}{same}"
-
-
-def _expected(groups: int) -> int:
-    """Hybrids for one culprit: each halves what is left."""
-    return math.ceil(math.log2(max(2, groups))) + PROOF
 
 
 def _rows(group: ComponentGroup) -> Iterator[tuple[str, str]]:

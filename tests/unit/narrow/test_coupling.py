@@ -122,6 +122,40 @@ def test_another_python_is_one_with_the_base_and_cannot_be_swapped() -> None:
     assert (group.id, group.swaps) == (BASE, frozenset())
 
 
+def test_no_hybrid_puts_packages_under_a_python_of_another_minor_version() -> None:
+    told: Told = {"one": ("1", ()), "two": ("1", ())}
+    newer: Told = {"one": ("2", ()), "two": ("2", ())}
+    a, b = inventory(told, python="3.11.7"), inventory(newer, python="3.12.1", variables={"LEVEL": "2"})
+    base, variable = coupled(a, b).groups
+    assert (base.id, base.swaps) == (f"{BASE}, with 2 distributions", frozenset())
+    assert {each.name for each in base.components} == {BASE, "one", "two"}
+    assert (variable.id, variable.swaps) == ("LEVEL", {"A", "B"}), "what can be swapped still is"
+    patch = inventory(newer, python="3.11.9")
+    assert [bool(each.swaps) for each in coupled(a, patch).groups if each.id != BASE] == [True, True]
+
+
+def test_no_hybrid_puts_packages_on_another_kind_of_c_library() -> None:
+    a, b = inventory({"one": ("1", ())}, libc="glibc 2.36"), inventory({"one": ("2", ())}, libc="musl 1.2")
+    assert ids(coupled(a, b)) == [f"{BASE}, with 1 distribution"]
+
+
+@pytest.mark.parametrize(("in_b", "base"), [("glibc 2.41", "B"), ("glibc 2.9", "A")])
+def test_compiled_code_goes_to_the_newer_c_library_only(in_b: str, base: str) -> None:
+    files = {"fast": {"fast/_core.cpython-311.so": "x"}}
+    a = inventory({"fast": ("1", ()), "plain": ("1", ())}, files=files, libc="glibc 2.36")
+    b = inventory({"fast": ("2", ()), "plain": ("2", ())}, files=files, libc=in_b)
+    swaps = {group.id: group.swaps for group in coupled(a, b).groups}
+    assert (swaps["fast"], swaps["plain"], swaps[BASE]) == ({base}, {"A", "B"}, frozenset())
+
+
+@pytest.mark.parametrize(("new", "base"), [("9.10.1", "A"), ("9.1.0", "B")])
+def test_a_newer_cudnn_goes_into_the_older_version_only(new: str, base: str) -> None:
+    a = inventory({}, mapped={"/cuda/libcudnn.so.9.2.0": "a", "/cuda/libcudnn_ops.so.9.2.0": "a"})
+    b = inventory({}, mapped={f"/cuda/libcudnn.so.{new}": "b", f"/cuda/libcudnn_ops.so.{new}": "b"})
+    (group,) = coupled(a, b).groups
+    assert group.swaps == {base}
+
+
 def test_libraries_are_told_by_content_and_variables_by_value() -> None:
     a = inventory(
         {}, mapped={"/usr/lib/libx.so.1.0": "1", "/usr/lib/libc.so.6": "1"}, variables={"LEVEL": "1", "X": "0"}
