@@ -2,8 +2,9 @@
 
     python -m benchmarks.accuracy --seed 1 --count 200 --json accuracy.json
 
-`accuracy_traces` judges single traces; `accuracy_histories` names versions by their step times, `accuracy_failures` by
-failures that come and go; `accuracy_acquittals` clears them beside pulls; `accuracy_searches` counts launches.
+`accuracy_traces` judges single traces, `accuracy_cells` three launches of one version; `accuracy_histories` names
+versions by their step times, `accuracy_failures` by failures that come and go; `accuracy_acquittals` clears them beside
+pulls; `accuracy_searches` counts launches.
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import accuracy_acquittals, accuracy_failures, accuracy_histories, accuracy_searches, accuracy_traces
+from benchmarks import (
+    accuracy_acquittals,
+    accuracy_cells,
+    accuracy_failures,
+    accuracy_histories,
+    accuracy_searches,
+    accuracy_traces,
+)
 
 PARTS = {
     "traces": accuracy_traces,
+    "cells": accuracy_cells,
     "histories": accuracy_histories,
     "failures": accuracy_failures,
     "acquittals": accuracy_acquittals,

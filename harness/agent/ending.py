@@ -3,6 +3,7 @@
 import signal
 
 AT_EXIT = "after the last step"
+STACKS_SIGNAL = signal.SIGUSR2  # requests the stacks of all threads of the scenario process
 
 
 def signal_name(number):

@@ -1,10 +1,11 @@
-"""The entry point for start.py. It imports all of the agent at once: later its folder is not on sys.path."""
+"""The entry point for start.py. Each of the two processes imports only its own part, because a launch waits for both.
+
+It does so at once, before any of the scenario's files can be imported.
+"""
 
 import json
 import os
 import sys
-
-from . import gpu, program, scenario, supervisor
 
 
 def main(root, arguments):
@@ -13,11 +14,17 @@ def main(root, arguments):
     With the argument `gpus`, only print the GPU fields of `hello` as JSON.
     """
     if arguments == ["gpus"]:
+        from . import gpu
+
         sys.stdout.write(json.dumps(gpu.find().facts()) + "\n")
         return 0
     if arguments:
+        from . import program, scenario
+
         job, table, link = scenario.prepared(root, [int(number) for number in arguments])
         if job.get("program"):
             return program.Program(job, root, table, link).run()
         return scenario.Scenario(job, os.path.join(root, job["script"]), table, link).run()
+    from . import supervisor
+
     return supervisor.main(root)

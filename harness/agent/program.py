@@ -194,7 +194,7 @@ class Program(scenario.Scenario):
             return
         self._ticker.settle()
         self._last_look()
-        self.link.tell("ended", end="completed", cut=False)
+        self.link.tell("ended", end="stopped", cut=False)
 
     def _is_good_exit(self, error):
         return isinstance(error, SystemExit) and error.code in (None, 0)

@@ -14,15 +14,12 @@ answers from another; the samples lie in shared memory (samples.py).
 import faulthandler
 import json
 import os
-import signal
 import sys
 import time
 import types
 
 from . import comings, ending, failure, looks, samples, stepping, wrapping
 from .probes import cgroup, heap, libraries, pools, python, rss
-
-STACKS_SIGNAL = signal.SIGUSR2
 
 CAME_BACK = "a process that it forked came back out of it; let that process end with os._exit"
 
@@ -69,7 +66,7 @@ def prepared(root, fds):
     for fd in fds:
         os.set_inheritable(fd, False)
     faulthandler.enable(file=stacks_fd, all_threads=True)
-    faulthandler.register(STACKS_SIGNAL, file=stacks_fd, all_threads=True)
+    faulthandler.register(ending.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
     with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
     table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))

@@ -8,7 +8,6 @@ import time
 
 from . import ending, libc, samples, unseen, wire, wrapping
 from .probes import tree
-from .scenario import STACKS_SIGNAL
 from .watch import Watch
 
 AFTER_END_S = 30.0
@@ -46,7 +45,8 @@ class ScriptWatch(Watch):
         self._told_to_end = False
         self._replaced = False  # its end of the pipe was closed while it lived: it became another program
         self._hooked = {}
-        self._looked = False
+        self._unseen_at = None  # when a program should have made a step
+        self._starting_s = 0.0  # how long it was seen to import and compile by then
         self._program = job.get("program")
 
     def open(self):
@@ -65,6 +65,8 @@ class ScriptWatch(Watch):
             self.end("setup", str(error))
         os.close(events)
         os.close(answers)
+        if self._program is not None and self._program["steps_are"] == "auto":
+            self._unseen_at = self.clock() + unseen.WAIT_S
         self.listen(self._events_fd, self._events)
 
     # -------------------------------------------------------------- events of the scenario process
@@ -108,7 +110,6 @@ class ScriptWatch(Watch):
 
     def _on_look(self, step, look, last):
         self.look(step, look, last)
-        self._looked = self._looked or not last
         if last:
             self.answered("stop")  # it waited, so that its GPU memory was not yet released
 
@@ -120,8 +121,8 @@ class ScriptWatch(Watch):
         late = self.table.header[samples.STOP]
         self._made_its_steps = self._verdict is None and not cut
         message = "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""
-        if self._program is not None and not cut and not self._looked:
-            message = unseen.SHORT % (self.steps(), self.job["looks"][0])
+        if self._program is not None and not cut:
+            message = unseen.SHORT % (self.steps(), self.job["looks"][-1])
         self._leave((end, message))
 
     def _on_hooked(self, hook, module, changed):
@@ -172,6 +173,8 @@ class ScriptWatch(Watch):
             return  # it died while it waited, which will be noticed next
 
     def tick(self, now):
+        if self._unseen_at is not None and now > self._unseen_at:
+            self._miss_a_step(now)
         if self.done is not None or self._leave_by is None or now <= self._leave_by:
             return
         late = "the process did not end within %.0f s" % self._ending_s()
@@ -188,6 +191,29 @@ class ScriptWatch(Watch):
             return
         self.notes.append((late if self.wrapper is None else "nor by SIGTERM") + ": killed")
         self.end(*self._verdict, at_exit=self._failed_at_exit)
+
+    def _miss_a_step(self, now):
+        """End a program that made no step so far, unless it still imports or compiles."""
+        self._unseen_at = None
+        if self.done is not None or self._verdict is not None or not self._in_setup():
+            return
+        stacks = "" if self._replaced else self._ask_stacks()
+        if unseen.is_starting(stacks):
+            self._starting_s += unseen.WAIT_S
+            self._unseen_at = now + unseen.WAIT_S
+            self._forget_stacks()
+        else:
+            self._end_unseen(self._starting_s + unseen.WAIT_S, stacks, unseen.LONGER)
+
+    def _end_unseen(self, waited_s, stacks, more=""):
+        if self._replaced:
+            self.end("setup", unseen.REPLACED)
+            return
+        others = len(tree.descendants(os.getpid())) > 1
+        starting = " (it imported or compiled for %g s of them)" % self._starting_s if self._starting_s else ""
+        why = "; ".join(filter(None, (self._why_unseen(others), more)))
+        message = "no step was seen in %g s%s%s: %s" % (waited_s, starting, self._place(stacks), why)
+        self.end("setup", message, stacks=stacks)
 
     def died(self, death):
         if self._verdict is None:
@@ -220,12 +246,11 @@ class ScriptWatch(Watch):
             return
         limit_s = self.job["timeout_s"]
         if self._in_setup():
-            stacks = self._ask_stacks()
-            message = "setup did not finish in %g s" % limit_s
+            stacks = "" if self._replaced else self._ask_stacks()
             if self._program is not None:
-                others = len(tree.descendants(os.getpid())) > 1
-                message = "no step was seen in %g s: %s" % (limit_s, self._why_unseen(others))
-            self.end("setup", message + self._place(stacks), stacks=stacks)
+                self._end_unseen(limit_s, stacks)
+            else:
+                self.end("setup", "setup did not finish in %g s" % limit_s + self._place(stacks), stacks=stacks)
             return
         self.table.header[samples.STOP] = 1
         if self.stuck(now):
@@ -248,7 +273,7 @@ class ScriptWatch(Watch):
 
     def _ask_stacks(self):
         """Request the stacks of all threads, which faulthandler writes even if the process is stuck in C."""
-        os.kill(self.child.pid, STACKS_SIGNAL)
+        os.kill(self.child.pid, ending.STACKS_SIGNAL)
         until = self.clock() + STACKS_S
         text = ""
         while self.clock() < until:
@@ -257,6 +282,10 @@ class ScriptWatch(Watch):
             if text and text == before:
                 break
         return text
+
+    def _forget_stacks(self):
+        os.ftruncate(self._stacks_fd, 0)
+        os.lseek(self._stacks_fd, 0, os.SEEK_SET)  # where the scenario process writes, too: one open file
 
     def _stacks(self):
         """Return what faulthandler wrote, without the agent's own frames."""

@@ -1,4 +1,9 @@
-"""Says why no step of a program was seen. Pure."""
+"""Says why no step of a program was seen, or no more of them. Pure."""
+
+import re
+
+WAIT_S = 60.0
+STARTS = re.compile("importlib._bootstrap|compil|polymorphic_function|_dynamo|_inductor|triton|xla", re.IGNORECASE)
 
 NAME_ONE = 'name what trains with steps_are: {function: "module:name"}'
 CALLS = {
@@ -10,9 +15,8 @@ CALLS = {
     "transformers": "a step of Trainer",
 }
 OTHERS = "it ran other processes, and steps made in them are not counted: let it train in its own process"
-SHORT = (
-    "the program ended by itself after %d steps, before the first look at %d; let it make more, or lower steps.first"
-)
+SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
+LONGER = "if it only starts slowly, name its framework, such as steps_are: torch, and `timeout` is the limit"
 REPLACED = (
     "the program replaced itself by another (os.exec), in which nothing can be counted; start that one, or measure it"
     " as a command with a step_pattern"
@@ -38,3 +42,8 @@ def _hooks(steps_are, hooked):
     if strange:
         return "this version of %s is not known" % " and ".join(strange)
     return "%s: none was made" % " or ".join(CALLS[kind] for kind in sorted(hooked) if kind in CALLS)
+
+
+def is_starting(stacks):
+    """Return whether a thread imports or compiles, which may take minutes before the first step."""
+    return STARTS.search(stacks) is not None

@@ -26,6 +26,7 @@ from harness.report.text.clean import readable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
+    "demo": ("first:demo", "run a first sweep: a real leak in a real package, without Docker"),
     "doctor": ("doctor:doctor", "check the hosts, and which image can run where, before a sweep"),
     "watch": ("watch:watch", "run new images of a registry beside the last good one"),
     "compare": ("compare:compare", "compare runs of several hosts or days"),

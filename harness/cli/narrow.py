@@ -135,7 +135,19 @@ def _narrow(
             else:
                 watching.note(report.begun(narrowing.coupling.groups))
                 found = flow.narrow(narrowing, out=out, fresh=fresh)
+                _keep(found, run)
                 text = report.result(found)
     with to_stdout():
         show(text)
     return found
+
+
+def _keep(found: Narrowed, run: Path) -> None:
+    """Keep the answer in the run's directory, and write the run's reports again, with it."""
+    from harness.cli import results
+    from harness.flows.parts import reread
+    from harness.store import RunDirectory, saved_narrowed
+
+    directory = RunDirectory(run)
+    saved_narrowed.keep(found, directory)
+    results.write_exports(reread.read_result(run), directory)

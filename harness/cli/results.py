@@ -7,14 +7,17 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
 from harness.cli.common import Terminal, say, to_stdout
+from harness.cli.interrupt import stop_on_signals
 from harness.cli.so_far import SoFar
+from harness.errors import Interrupted
 from harness.flows.history import remember
 from harness.flows.parts.context import RunContext
-from harness.flows.sweep import SweepOptions, sweep
+from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import Plan, RunResult
 from harness.report.bad_ranges import ordered
 from harness.report.charts.library import library_or_none
@@ -27,6 +30,11 @@ from harness.store import RunDirectory, result_file
 
 def write_reports(result: RunResult, directory: RunDirectory) -> None:
     write_result(result, directory)
+    write_exports(result, directory)
+
+
+def write_exports(result: RunResult, directory: RunDirectory) -> None:
+    """Write what is made of the result, which stays as it is."""
     directory.write("summary.json", FORMATS["json"](result))
     directory.write("junit.xml", junit.render(result))
     directory.write("cells.csv", cells_csv.render(result))
@@ -71,6 +79,17 @@ def print_result(result: RunResult, *, as_json: bool, wide: bool = False) -> Non
             click.echo(summary.encoded(result), nl=False)
         else:
             run_report.render(result, Terminal(highlight=False), wide=wide)
+
+
+def sweep_file(matrix: Path, options: SweepOptions, *, as_json: bool = False) -> RunResult:
+    """Sweep a matrix file that a command wrote, and print the result."""
+    with stop_on_signals() as stopped:
+        plan = plan_sweep(matrix, options, os.environ)
+        if stopped.is_set():
+            raise Interrupted("interrupted before anything was started")
+        result = run_plan(plan, options, stopped)
+    print_result(result, as_json=as_json)
+    return result
 
 
 def run_plan(plan: Plan, options: SweepOptions, stopped: threading.Event) -> RunResult:

@@ -19,8 +19,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is shown. `last`: so many of the newest runs, or versions of each history; None: all. `since` limits runs,
-    and what they measured, to those that began less than so long ago. `signals`: whose figures; () stands for all.
+    """What a user asks to see. None, () and False stand for no restriction.
+
+    `last` is the number of the newest runs, or of the newest versions of each history. `since` limits runs, and what
+    they measured, to those that began less than so long ago. `signals` are those whose figures are shown.
     """
 
     matrix: str | None = None
@@ -34,7 +36,7 @@ class Asked:
     rebuild: bool = False
 
     def begins(self, now: datetime) -> str:
-        """The time from which on runs are shown, in ISO 8601."""
+        """Return the time from which on runs are shown, in ISO 8601; "" if all are."""
         return "" if self.since is None else (now - self.since).isoformat(timespec="seconds")
 
 
@@ -43,7 +45,7 @@ def _now() -> datetime:
 
 
 def list_runs(out: Path, asked: Asked, *, say: Say, now: Callable[[], datetime] = _now) -> list[IndexedRun]:
-    """The runs in `out` that were asked for, from old to new. Raises UsageError and InfrastructureError."""
+    """Return the runs in `out` that were asked for, from old to new. Raises UsageError and InfrastructureError."""
 
     def ask(index: OpenIndex) -> list[IndexedRun]:
         _check_matrix(index, asked)
@@ -59,7 +61,9 @@ def list_runs(out: Path, asked: Asked, *, say: Say, now: Callable[[], datetime] 
 
 
 def list_histories(out: Path, asked: Asked, *, say: Say, now: Callable[[], datetime] = _now) -> list[HistoryView]:
-    """The histories in `out` that were asked for. Raises UsageError where none is, with those that there are."""
+    """Return the histories in `out` that were asked for. Raises UsageError if none fits, with the names that there
+    are, and InfrastructureError.
+    """
     for name in asked.signals:
         if name not in SIGNALS and not name.startswith(METRIC_PREFIX):
             raise UsageError(f"--signal: no signal {name!r}; give memory, {', '.join(LEVELS[:4])}, … (docs/signals.md)")
@@ -71,7 +75,7 @@ def list_histories(out: Path, asked: Asked, *, say: Say, now: Callable[[], datet
             raise UsageError(_nothing(index, asked))
         runs = {run.id: run for run in index.runs(matrix=asked.matrix)}
         begins = asked.begins(now())
-        return [view for group in _by_series(chosen) for view in _views(index, group, asked, runs, begins=begins)]
+        return [view for group in _by_series(chosen) for view in views_of(index, group, asked, runs, begins=begins)]
 
     return with_index(out, ask, say=say, rebuild=asked.rebuild)
 
@@ -121,10 +125,10 @@ def _by_series(histories: Sequence[IndexedHistory]) -> Iterator[list[IndexedHist
     yield from groups.values()
 
 
-def _views(
-    index: OpenIndex, group: Sequence[IndexedHistory], asked: Asked, runs: dict[int, IndexedRun], *, begins: str
+def views_of(
+    index: OpenIndex, group: Sequence[IndexedHistory], asked: Asked, runs: dict[int, IndexedRun], *, begins: str = ""
 ) -> Iterator[HistoryView]:
-    """The histories of one series."""
+    """Yield what was asked for of these histories, which are of one series, in runs that began at `begins` or later."""
     versions = index.versions(group[0].matrix, group[0].series)
     shown = tuple(versions[-asked.last :]) if asked.last is not None else tuple(versions)
     ids = [history.id for history in group]
@@ -146,7 +150,7 @@ def _views(
 
 
 def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistory, Drift]]:
-    """What drifts now in the histories of a matrix. `say` is told why that is not known, if it is not."""
+    """Return what drifts now in the histories of a matrix; `say` is told if the index cannot be read."""
 
     def ask(index: OpenIndex) -> list[tuple[IndexedHistory, Drift]]:
         histories = {one.id: one for one in index.histories(matrix=matrix)}
@@ -160,8 +164,8 @@ def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistor
 
 
 def remember(out: Path, *, say: Say) -> None:
-    """Bring the index up to date at the end of a run. What keeps it from that is told, and changes nothing of the run:
-    the next call that reads the index makes up for it.
+    """Bring the index up to date at the end of a run. A failure is told and changes nothing of the run: the next call
+    that reads the index makes up for it.
     """
     try:
         with_index(out, lambda index: None, say=say)

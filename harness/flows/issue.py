@@ -11,10 +11,11 @@ from harness.flows.diff import Inspect, difference
 from harness.flows.parts.lookup import cell_of, telling_trial
 from harness.flows.repro import recipe
 from harness.judge.comparison.new_log_lines import new_lines
-from harness.model import BAD, GOOD, Build, CellResult, Finding, Source, Trial
+from harness.model import BAD, GOOD, Build, CellResult, Finding, Narrowed, Source, Trial
 from harness.model.evidence import EnvironmentDifference, Issue, Recipe
 from harness.run.trial.payload import TOLD_ENVIRONMENT
 from harness.store import inputs
+from harness.store.saved_narrowed import read_narrowed
 from harness.store.saved_run import StoredRun
 
 HOST_FIELDS = ("engine", "kernel", "architecture", "cpu", "cpus", "memory_bytes")
@@ -45,6 +46,7 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
         elsewhere=_elsewhere(run, bad),
         causes=_causes(run, finding),
         system={} if trial is None else _system(trial),
+        narrowed=_narrowed(run, finding),
         problem=problem,
         new_lines=() if good is None else tuple(one.text for one in new_lines([good.trials, bad.trials])),
         dockerfile=_dockerfile(run, bad.cell.image.source),
@@ -106,6 +108,11 @@ def _causes(run: StoredRun, finding: Finding) -> tuple[str, ...]:
     """Return the sentences of the reports that say whose fault it is."""
     number = run.findings.index(finding) + 1
     return tuple(one.sentence for one in run.causes if number in one.findings)
+
+
+def _narrowed(run: StoredRun, finding: Finding) -> tuple[Narrowed, ...]:
+    number = run.findings.index(finding) + 1
+    return tuple(one for one in read_narrowed(run.path) if one.finding == number)
 
 
 def _system(trial: Trial) -> Mapping[str, Any]:

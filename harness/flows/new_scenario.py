@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.flows.parts.new_files import write_new
 
 SCRIPT = '''"""Pack a list of numbers and unpack it again."""
 
@@ -55,17 +56,4 @@ def write(name: str, folder: Path) -> list[Path]:
     if name in sys.stdlib_module_names or name == "numpy":  # numpy: what the matrix installs
         raise UsageError(f"{name}: import {name} would find it, not the module of that name; choose another")
     files = {folder / f"{name}.py": SCRIPT, folder / f"{name}.yaml": MATRIX.format(name=name)}
-    made: list[Path] = []
-    try:
-        if taken := [str(path) for path in files if path.exists()]:
-            raise UsageError(f"{', '.join(taken)}: there already; choose another name or --folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in files.items():
-            with path.open("x", encoding="utf-8") as out:
-                made.append(path)
-                out.write(text)
-    except OSError as error:
-        for path in made:
-            path.unlink(missing_ok=True)
-        raise UsageError(f"{folder}: cannot write: {error.strerror}; choose another name or --folder") from error
-    return list(files)
+    return write_new(files, otherwise="choose another name or --folder")

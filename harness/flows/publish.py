@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import InfrastructureError, UsageError
-from harness.flows.history import Say
+from harness.flows.history import Asked, Say, views_of
 from harness.index import OpenIndex, with_index
 from harness.model.history import HistoryView, Measurement
 from harness.model.site import Published, SeriesNow, SitePage, SiteSource
@@ -46,22 +46,22 @@ def publish(runs: Path, site: Path, pages: Pages, *, say: Say) -> Published:
 
 
 def _prepare(site: Path) -> dict[str, str]:
-    """Make the folder, or make sure that it is ours; the keys of its pages."""
+    """Make the folder, or make sure that it is a site of the harness. Return the keys of its pages."""
     try:
         site.mkdir(parents=True, exist_ok=True)
         if not any(site.iterdir()):
-            write_below(site, MANIFEST, "{}")  # killed in the middle, it is still known to be ours
+            write_below(site, MANIFEST, "{}")  # if it is killed in the middle, the next call still knows the folder
         return _MANIFEST.validate_json(read_regular(site / MANIFEST, most_bytes=MOST_BYTES))
     except FileNotFoundError as error:
         raise UsageError(f"--out: {site}: holds other files; choose a new or an empty folder") from error
     except ValidationError:
-        return {}
+        return {}  # its pages are made again
     except OSError as error:
         raise InfrastructureError(f"{error.filename or site}: {error.strerror}; choose another place") from error
 
 
 def _write(site: Path, page: SitePage) -> bool:
-    """Write a page unless the file is the same already; whether it was written."""
+    """Write a page unless the file is the same already. Return whether it was written."""
     content = page.render().encode()
     with suppress(OSError):
         if read_regular(site / page.name, most_bytes=MOST_BYTES) == content:
@@ -74,38 +74,25 @@ def _write(site: Path, page: SitePage) -> bool:
 
 
 def _remove(site: Path, name: str) -> None:
-    """Remove a page that is no more. What the manifest names outside of the site stays."""
+    """Remove a page that is no longer part of the site. What the manifest names outside of the site stays."""
     *folders, last = PurePosixPath(name).parts or ("",)
     if ".." not in (*folders, last) and not name.startswith("/"):
         with suppress(OSError), folder_in(site, *folders) as folder:
             os.unlink(last, dir_fd=folder)
 
 
-# ---------------------------------------------------------------- what pages ask
+# ---------------------------------------------------------------- what the pages are made from
 
 
 def source_of(index: OpenIndex) -> SiteSource:
-    """The index as the pages ask it."""
+    """Return the index in the form that the pages ask it."""
     histories = {one.id: one for one in index.histories()}
     runs = {run.id: run for run in index.runs()}
     lives, drifts = tuple(index.lives(histories)), tuple(index.drifts(histories))
 
     def views(matrix: str, series: str) -> list[HistoryView]:
         own = [one for one in histories.values() if (one.matrix, one.series) == (matrix, series)]
-        versions = tuple(index.versions(matrix, series))
-        measured = index.measurements([one.id for one in own])
-        return [
-            HistoryView(
-                history=one,
-                versions=versions,
-                left_out=0,
-                measured=tuple(each for each in measured if each.history == one.id),
-                lives=tuple(each for each in lives if each.history == one.id),
-                drifts=tuple(each for each in drifts if each.history == one.id),
-                runs=runs,
-            )
-            for one in own
-        ]
+        return list(views_of(index, own, Asked(), runs))
 
     def now(matrix: str) -> list[SeriesNow]:
         own = [one for one in histories.values() if one.matrix == matrix]
@@ -129,7 +116,7 @@ def source_of(index: OpenIndex) -> SiteSource:
 
 
 _LOOKED_BACK = 20
-"""Versions among which the newest known one is looked for: the ones after it could not be measured."""
+"""How many of the newest versions are searched for one that was measured."""
 
 
 def _newest(index: OpenIndex, history: int, order: list[str]) -> Measurement | None:

@@ -16,7 +16,7 @@ from harness.model.history import FindingLife, IndexedHistory, Measurement, Seen
 
 
 def conclude(connection: sqlite3.Connection) -> None:
-    """Conclude again what new runs, or gone ones, may have changed."""
+    """Conclude again the histories that new or removed runs may have changed."""
     stale = [row[0] for row in connection.execute("SELECT id FROM histories WHERE stale")]
     if not stale:
         return
@@ -118,8 +118,8 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
 
 
 def _launched_once(measured: Sequence[Measurement]) -> list[Measurement]:
-    """Return what says something of its own: no launches that a run took over from an earlier one, nothing bad in
-    another way, and of a version that was published again only the newest image.
+    """Return the measurements that a drift may be seen in. Left out are those that a run took over from an earlier one,
+    those of bad cells, and of a version that was published again all images but the newest.
     """
     newest = {one.version: one.digest for one in measured}
     known: set[tuple[str, float | None]] = set()
@@ -141,7 +141,9 @@ def _amount(signal: str, found: DriftFound, values: Sequence[float]) -> float:
 
 
 def _drift_row(signal: str, found: DriftFound) -> tuple[Any, ...]:
-    """The ratio of the last version to the first; for a signal that falls it is below one."""
+    """Return the columns of a drift. Its effect is the ratio of the last version to the first, which is below one for a
+    signal that falls.
+    """
     sign = -1 if SIGNALS[signal].falls else 1
     low, high = sorted(math.exp(sign * bound) for bound in found.interval)
     return math.exp(sign * found.size), low, high, found.p, found.versions, found.runs

@@ -1,4 +1,4 @@
-"""Opens the index: its file is checked before anything in it is used, and made anew where that is right."""
+"""Opens the index. Its file is checked before anything in it is used, and is made anew if it cannot be used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 class _Unusable(Exception):
-    """The file is not an index of this format: it is set aside, and made anew. Its text says why."""
+    """Raised for a file that is no index of this format. It is set aside and made anew; the text says why."""
 
 
 def with_index(out: Path, ask: Callable[[OpenIndex], Answer], *, say: Say, rebuild: bool = False) -> Answer:
@@ -59,8 +59,8 @@ def with_index(out: Path, ask: Callable[[OpenIndex], Answer], *, say: Say, rebui
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether a new file is the cure. Python raises DatabaseError itself for a damaged file alone; a lock, a full disk
-    and the like are of its subclasses.
+    """Return whether a new file is the cure. Python raises DatabaseError itself only for a damaged file; locks, a full
+    disk and the like are subclasses of it.
     """
     return type(error) in (_Unusable, sqlite3.DatabaseError)
 
@@ -97,7 +97,9 @@ def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
 
 
 def _refuse_links(path: Path) -> None:
-    """SQLite follows links, and waits for pipes. Raises InfrastructureError for anything but a regular file."""
+    """Refuse links and pipes, because SQLite follows the ones and waits for the others. Raises InfrastructureError for
+    anything but a regular file.
+    """
     for end in _BESIDE:
         beside = path.with_name(f"{path.name}{end}")
         with suppress(FileNotFoundError):
@@ -106,7 +108,7 @@ def _refuse_links(path: Path) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, or make sure that they are ours. Raises _Unusable and UsageError."""
+    """Make the tables, or make sure that they are the harness's. Raises _Unusable and UsageError."""
     if _is_ours(connection, path):
         return
     connection.execute("PRAGMA journal_mode = WAL")  # some network file systems have none: then it stays as it was
@@ -119,8 +121,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the tables are there; False for a new file. They are compared word by word, so that a copied file with
-    triggers or views of its own is none of ours.
+    """Return whether the harness's tables are there; False for a new file. They are compared word by word, so that a
+    copied file with triggers or views of its own is refused.
     """
     format_ = connection.execute("PRAGMA user_version").fetchone()[0]
     there = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]

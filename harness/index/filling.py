@@ -1,5 +1,6 @@
-"""Brings the index up to date with the runs' directories, one run in one transaction: killed at any moment, it holds
-whole runs, and the next call goes on.
+"""Brings the index up to date with the runs' directories, one run in one transaction.
+
+If the process is killed, the index holds whole runs, and the next call goes on from there.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _runs(out: Path) -> Iterator[tuple[str, str]]:
 
 
 def _folders(path: Path) -> list[os.DirEntry[str]]:
-    """The folders in one, no links. One that cannot be listed has none."""
+    """Return the folders in a folder, without links; none if it cannot be listed."""
     try:
         with os.scandir(path) as entries:
             return [entry for entry in entries if _is_text(entry.name) and entry.is_dir(follow_symlinks=False)]
@@ -60,7 +61,7 @@ def _folders(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file's name is text: SQLite holds no others."""
+    """Return whether a file's name is text: SQLite holds no others."""
     return name.isprintable()
 
 
@@ -74,12 +75,12 @@ def _stamp(path: Path) -> str:
 
 
 def _rows(out: Path, path: str) -> RunRows:
-    """What the index keeps of a run. What is wrong with its directory is a row, too."""
+    """Return what the index keeps of a run; a directory that cannot be read is a row with its problem."""
     folder = out / path
     began = _began(folder.name)
     try:
         has_result = (folder / result_file.FILE).exists()
-        return sweep_rows(folder) if has_result else probe_rows(folder, began=began)
+        return sweep_rows(folder, began=began) if has_result else probe_rows(folder, began=began)
     except UsageError as error:
         return refused_rows(str(error), began=began)
     except RecursionError:
@@ -87,7 +88,7 @@ def _rows(out: Path, path: str) -> RunRows:
 
 
 def _began(name: str) -> str:
-    """The time in a run's name; "" of a name without one."""
+    """Return the time in a run's name; "" if there is none."""
     try:
         return datetime.strptime(name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).isoformat()
     except ValueError:
@@ -104,7 +105,7 @@ def _remove(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _delete(connection: sqlite3.Connection, path: str) -> None:
-    """Remove a run; what was concluded of its histories is concluded again."""
+    """Remove a run, and mark its histories to be concluded again."""
     connection.execute(
         "UPDATE histories SET stale = 1 WHERE id IN"
         " (SELECT history FROM cells JOIN runs ON runs.id = cells.run WHERE runs.path = ?)",
@@ -114,7 +115,7 @@ def _delete(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _replace(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: str) -> str:
-    """Write a run in place of what was known of it; why it cannot be read, or ""."""
+    """Write a run in place of what was known of it. Return why it cannot be read, or ""."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         _delete(connection, path)
@@ -157,7 +158,7 @@ def _insert(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: 
 
 
 def _history(connection: sqlite3.Connection, matrix: str, row: tuple[object, ...]) -> int:
-    """The number of a history, which is concluded again."""
+    """Return the number of a history, and mark it to be concluded again."""
     series, host, gpu, scenario, params, lane, variant = row
     found = connection.execute(
         "INSERT INTO histories (matrix, series, host, gpu, scenario, params, lane, variant) VALUES (?,?,?,?,?,?,?,?)"

@@ -14,7 +14,7 @@ Order = Mapping[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class RunOfHistory:
-    """What one run says of one signal of a history. `states`: of the versions that it measured."""
+    """What one run says of one signal of a history. `states` are those of the versions that it measured."""
 
     run: int
     findings: tuple[SeenFinding, ...]
@@ -45,7 +45,7 @@ def _by_version(findings: Sequence[SeenFinding], order: Order) -> list[SeenFindi
 
 
 def _begin(lives: list[FindingLife], finding: SeenFinding, *, history: int, order: Order) -> int:
-    """Add a finding to the life that it belongs to, the newest if there are several, or to a new one; the place."""
+    """Add a finding to the life that it belongs to (the newest of several), or to a new one. Return its place."""
     for place in reversed(range(len(lives))):
         if _is_same(lives[place], finding, order):
             lives[place] = _seen(lives[place], finding, order)
@@ -62,7 +62,9 @@ def _seen(life: FindingLife, finding: SeenFinding, order: Order) -> FindingLife:
 
 
 def _is_same(life: FindingLife, finding: SeenFinding, order: Order) -> bool:
-    """Whether a finding may be another sight of a life's. A run that begins bad sees what began before it."""
+    """Return whether a finding may be that of a life, seen again. A run whose oldest version is bad sees what began
+    before that version.
+    """
     if (life.begins.kind == "worse") != (finding.kind == "worse"):
         return False
     (low, high), (other_low, other_high) = _bounds(life.begins, order), _bounds(finding, order)
@@ -73,7 +75,7 @@ def _is_same(life: FindingLife, finding: SeenFinding, order: Order) -> bool:
 
 
 def _bounds(finding: SeenFinding, order: Order) -> tuple[int, int]:
-    """Between which positions it began: after the first, at the second at the latest."""
+    """Return two positions: the change came after the first one, and at the second one at the latest."""
     return -1 if finding.before is None else order[finding.before], order[finding.after]
 
 
@@ -83,7 +85,7 @@ def _width(finding: SeenFinding, order: Order) -> int:
 
 
 def _end(lives: list[FindingLife], finding: SeenFinding, *, order: Order) -> set[int]:
-    """End every life that lasts at the version that is good again; their places."""
+    """End every life that lasts until the version that is good again. Return their places."""
     last, good = _bounds(finding, order)
     ended = set()
     for place, life in enumerate(lives):
@@ -97,6 +99,6 @@ def _end(lives: list[FindingLife], finding: SeenFinding, *, order: Order) -> set
 
 
 def _is_missed(life: FindingLife, states: Mapping[str, SignalState]) -> bool:
-    """Whether a run knew both sides of it and called the worse one good."""
+    """Return whether a run knew both sides of a life's beginning and called both good."""
     before = life.begins.before
     return states.get(life.begins.after) == "good" and (before is None or states.get(before) == "good")

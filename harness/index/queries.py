@@ -21,7 +21,7 @@ from harness.model.history import (
 )
 
 _MOST_AT_ONCE = 500
-"""Numbers in one query; SQLite allows more."""
+"""Most ids in one query; SQLite allows more."""
 
 
 class OpenIndex:
@@ -34,7 +34,7 @@ class OpenIndex:
         return iter(self._connection.execute(query, values))
 
     def _rows_of(self, query: str, ids: Iterable[int]) -> Iterator[tuple[Any, ...]]:
-        """The rows of `query`, in which `(?)` stands for ids, some at a time."""
+        """Yield the rows of `query`, in which `(?)` stands for the ids; it is asked for some of them at a time."""
         every = list(ids)
         for start in range(0, len(every), _MOST_AT_ONCE):
             some = every[start : start + _MOST_AT_ONCE]
@@ -237,5 +237,5 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name as a text of SQL; its characters in hexadecimal, so that none of them means anything."""
+    """Return a name as a text of SQL. Its characters are in hexadecimal, so that none of them has a meaning there."""
     return f"CAST(x'{name.encode().hex()}' AS TEXT)"

@@ -1,5 +1,7 @@
-"""What the index keeps of one run, as rows. The run's directory may have been copied from anywhere: texts are cut, and
-what is no number, or no text of Unicode, is none.
+"""What the index keeps of one run, as rows.
+
+The run's directory may have been copied from anywhere. Texts are cut, characters that are not Unicode are replaced, and
+a number that is not finite is stored as none.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CellRows:
-    """`history` is a place in `RunRows.histories`."""
+    """A cell with its figures. `history` is a place in `RunRows.histories`."""
 
     history: int
     row: Row
@@ -37,8 +39,9 @@ class CellRows:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRows:
-    """In the order of the columns of `schema.py`, without what the index adds. The first field of a finding is a place
-    in `histories`. `problem` is also the last field of `run`.
+    """The rows of one run, each in the order of the columns of `schema.py`, without the columns that the index adds.
+
+    The first field of a finding is a place in `histories`. `problem` is also the last field of `run`.
     """
 
     run: Row
@@ -57,20 +60,22 @@ def _run(kind: RunKind, *, started: str, problem: str = "", **known: Any) -> Row
 
 
 def refused_rows(problem: str, *, began: str) -> RunRows:
-    """A run whose directory cannot be read."""
+    """Return a run whose directory cannot be read."""
     return RunRows(run=_run("sweep", started=began, problem=_text(problem)), problem=_text(problem))
 
 
 def probe_rows(folder: Path, *, began: str) -> RunRows:
-    """A directory that `harness probe` made: how many cells it looked into. Raises UsageError."""
+    """Return a directory that `harness probe` made, with the number of cells that it looked into. Raises UsageError."""
     entries = read_entries(folder / PROBES)
     failed = sum(bool(one.problem) for one in entries)
     warnings = [f"{failed} of {len(entries)} probes failed"] if failed else []
     return RunRows(run=_run("probe", started=began, cells=len(entries), warnings=json.dumps(warnings)))
 
 
-def sweep_rows(folder: Path) -> RunRows:
-    """A run that came to its report. Raises UsageError."""
+def sweep_rows(folder: Path, *, began: str) -> RunRows:
+    """Return a run that came to its report. `began` is the time in its name, for a result without one. Raises
+    UsageError.
+    """
     plan = plan_of(read_plan_file(folder), where=Where(file=str(folder / "plan.json"), line=1, key=""))
     told = result_file.read(folder)
     findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
@@ -79,7 +84,7 @@ def sweep_rows(folder: Path) -> RunRows:
     return RunRows(
         run=_run(
             "sweep",
-            started=_text(told.started) or folder.name,
+            started=_text(told.started) or began,
             duration_s=_number(told.duration_s),
             verdict=told.verdict,
             cells=len(cells),
@@ -136,7 +141,7 @@ def _cell(version: str, entry: CellEntry, *, history: int) -> CellRows:
 
 
 def _figures(verdict: CellVerdict) -> Iterator[Row]:
-    """Each signal in its own unit. Memory, step time and peak memory are the figures that reports show."""
+    """Yield each signal in its own unit. Memory, step time and peak memory have the figures that reports show."""
     shown = _shown(verdict)
     for name in dict.fromkeys((*verdict.signals, *shown)):
         signal = verdict.signals.get(name)
@@ -180,5 +185,5 @@ def _number(value: float | None) -> float | None:
 
 
 def _text(value: str) -> str:
-    """A text that SQLite can hold, at most MOST_LETTERS long."""
+    """Return a text that SQLite can hold, at most MOST_LETTERS long."""
     return value[:MOST_LETTERS].encode(errors="replace").decode()

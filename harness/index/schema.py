@@ -1,6 +1,6 @@
 """The tables of the index. Every time is UTC in ISO 8601; a number that is not finite is stored as NULL.
 
-Format history: 1, the first. Another format is made anew from the runs.
+The format is 1, the first one. An index of an older format is made anew from the runs.
 """
 
 from __future__ import annotations

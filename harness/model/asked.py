@@ -257,6 +257,10 @@ class Steps:
         return f"{self.budget} steps" if self.time_s is None else f"{self.budget} steps or {self.time_s:g} s"
 
 
+Depth = Literal["brief", "usual", "thorough"]
+"""How far launches go. `brief`: a later one runs the whole budget. `usual`: after one that was not good they run it
+until two agree. `thorough`: then they always do, for a search, which counts every launch by itself.
+"""
 ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]
 
 

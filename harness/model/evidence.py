@@ -9,6 +9,7 @@ from typing import Any
 from harness.model.asked import Source
 from harness.model.judged import Finding
 from harness.model.measured import Trial
+from harness.model.narrowed import Narrowed
 from harness.model.planned import Cell
 from harness.model.result import CellResult
 
@@ -113,6 +114,8 @@ class Issue:
     system: Mapping[str, Any] = field(default_factory=dict)
     new_lines: tuple[str, ...] = ()
     """Output lines of the bad version that the good one does not print, without parts that vary between launches."""
+    narrowed: tuple[Narrowed, ...] = ()
+    """What `harness narrow` said of the finding."""
     problem: str = ""
     """Why there is no recipe."""
     dockerfile: str = ""

@@ -30,7 +30,7 @@ def beyond_any_trace(*, rows: int, columns: int) -> str:
 
 End = Literal[
     "completed",  # ran all the steps of the budget (or the command ended with 0)
-    "stopped",  # stopped at a look, or at its time limit with steps made: a valid, shorter trace
+    "stopped",  # at a look, at its time limit with steps made, or a program by itself: a valid, shorter trace
     "crash",  # a step raised, or the process died by a signal or by os._exit
     "oom",  # out of memory:  reported by the cgroup or engine, MemoryError, or the framework's error
     "hang",  # no progress past the timeout
@@ -94,6 +94,8 @@ AGENT_COLUMNS = frozenset(
 
 OUT_OF_TIME = "time limit reached after"
 """How the agent says that `timeout` ended a trial."""
+BY_ITSELF = "the program ended by itself after"
+"""How the agent says that a program made fewer steps than its budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +195,11 @@ class Trial:
     def out_of_time(self) -> bool:
         """Whether the time limit of the scenario (`timeout`) ended it, between two looks."""
         return self.end == "stopped" and OUT_OF_TIME in self.message
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether it is a program that ended by itself before its budget."""
+        return self.end == "stopped" and BY_ITSELF in self.message
 
     @property
     def made_its_steps(self) -> bool:

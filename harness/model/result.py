@@ -11,6 +11,7 @@ from harness import exit_codes
 from harness.model.asked import Host
 from harness.model.judged import Attribution, CellVerdict, Finding, Observation
 from harness.model.measured import Trial
+from harness.model.narrowed import Narrowed
 from harness.model.planned import Cell, Plan, Skip
 from harness.model.probed import Probed
 
@@ -60,7 +61,8 @@ EXIT_CODES: Mapping[str, int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """A whole run. Every report is a pure function of it. `probed`: later results of `harness probe`."""
+    """A whole run. Every report is a pure function of it. `probed`: later results of `harness probe`. `narrowed`: of
+    `harness narrow`."""
 
     matrix: str
     verdict: RunVerdict
@@ -75,6 +77,7 @@ class RunResult:
     attribution: tuple[Attribution, ...] = ()
     probed: tuple[Probed, ...] = ()
     observations: tuple[Observation, ...] = ()
+    narrowed: tuple[Narrowed, ...] = ()
 
     @property
     def exit_code(self) -> int:

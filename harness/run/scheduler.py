@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.model import Cell, Skip, Trace, Trial
+from harness.model import Cell, Depth, Skip, Trace, Trial
 from harness.run.engine import Prepared
 
 SETUP_TRIES = 2
@@ -41,8 +41,8 @@ class Oracle:
 
     decide: Callable[[Cell, Trace, bool], str]
     """(cell, trace so far, whole budget wanted) -> "go" or "stop"."""
-    needs_whole_budget: Callable[[Cell, Sequence[Trial]], bool]
-    """Return whether the cell's next trial must run all its steps, whatever its looks show."""
+    needs_whole_budget: Callable[[Cell, Sequence[Trial], Depth], bool]
+    """(cell, its trials, the batch's depth) -> whether the next must run all its steps, whatever its looks show."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
     """Return a trial in a few words, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared | None], str | None]
@@ -92,14 +92,16 @@ class CellRun:
 class Batch:
     """What is launched next: one trial of each of `runs`, side by side, in an order that the lane draws.
 
-    `whole`: none of them may stop before its whole budget. `only_known`: nothing is launched; only trials of earlier
-    runs are taken over. A batch without runs ends the block; its `skipped` then gives the reason for each cell that was
-    not launched. `record` goes to the log of decisions: `kind`, `reason`, and the figures behind the decision.
+    `whole`: none of them may stop before its whole budget. `depth`: which of them run it anyway. `only_known`: nothing
+    is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped` then
+    gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`, and
+    the figures behind the decision.
     """
 
     runs: tuple[CellRun, ...]
     round: int = 0
     whole: bool = False
+    depth: Depth = "usual"
     only_known: bool = False
     record: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, Skip] = field(default_factory=dict)

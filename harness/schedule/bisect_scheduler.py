@@ -49,6 +49,7 @@ class BisectScheduler:
             runs=tuple(self.runs[place] for place in decision.launch),
             round=self._next_round(),
             whole=self.rules.whole or decision.whole,
+            depth="thorough",
             record=self._record(decision),
             skipped={self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()},
         )
@@ -84,7 +85,13 @@ class BisectScheduler:
             return None
         reason = f"{run.cell.image.version}, the baseline, showed {' and '.join(sorted(bad))}: is that usual?"
         decision = bisect.Decision(launch=(self.baseline,), kind="confirm", reason=reason)
-        return Batch(runs=(run,), round=self._next_round(), whole=self.rules.whole, record=self._record(decision))
+        return Batch(
+            runs=(run,),
+            round=self._next_round(),
+            whole=self.rules.whole,
+            depth="thorough",
+            record=self._record(decision),
+        )
 
     def _next_round(self) -> int:
         return 1 + max((trial.round for run in self.runs for trial in run.trials), default=-1)

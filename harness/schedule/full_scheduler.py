@@ -17,10 +17,10 @@ from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launc
 from harness.judge.history.enough_rounds import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.trace.stopping import is_brief
-from harness.model import Noise, Skip, Trials
+from harness.model import Depth, Noise, Skip, Trials
 from harness.run.scheduler import Batch, CellRun
 from harness.schedule.confirming import to_confirm
-from harness.schedule.oracle import fails_late, judge_trials
+from harness.schedule.oracle import fails_late, judge_so_far, judge_trials
 
 MANY_VERSIONS = 4
 """Fewest versions that show the noise themselves if their steps are brief."""
@@ -73,7 +73,7 @@ class FullScheduler:
     def early(self) -> list[Batch]:
         """Return the launches to make while images are prepared. If step times are compared, enough launches are left
         for rounds in which every version has its turn; once those rounds are needed, only the first launch of each
-        version is made, the longest one, as it runs the whole budget.
+        version is made, which runs the whole budget.
         """
         if self.only is not None:
             return []
@@ -100,7 +100,7 @@ class FullScheduler:
         """
         if self.only is not None or self.asked.least < 2 or any(not run.measured for run in able):
             return None
-        sides = to_confirm([judge_trials(run.cell, run.trials) for run in self.runs], asked=self.asked)
+        sides = to_confirm([judge_so_far(run.cell, run.trials) for run in self.runs], asked=self.asked)
         if not sides or self.runs[sides[-1]] not in able:
             return None
         spare = self.asked.most - self.asked.least
@@ -123,7 +123,12 @@ class FullScheduler:
             if not self._may_acquit():
                 return self._round(able, self._next_round(), reason="step times differ: all versions side by side")
             runs = [*self._reference(able, runs), *runs]
-        return self._round(runs, self._label(number), reason=f"round {number + 1} of {self.asked.least}")
+        batch = self._round(runs, self._label(number), reason=f"round {number + 1} of {self.asked.least}")
+        return replace(batch, depth=self._depth(number))
+
+    def _depth(self, number: int) -> Depth:
+        """Return how far the launches of a round go: the first is a look at all versions before any whole budget."""
+        return "brief" if not number and not self.lazy and self.asked.least > 1 else "usual"
 
     def _rounds_of(self, run: CellRun) -> int:
         """Count the launches of a version that count as rounds."""
@@ -198,7 +203,8 @@ class FullScheduler:
         if not missing:
             return None
         record = _record("twin", "the same image again, to measure the A/A noise: how far do two equal images differ?")
-        return Batch(runs=(self.twin,), round=min(missing), record=record)
+        number = min(missing)
+        return Batch(runs=(self.twin,), round=number, record=record, depth=self._depth(number))
 
     def _wants_round(self) -> str | None:
         scenario = self.runs[0].cell.variant.scenario

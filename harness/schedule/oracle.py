@@ -11,7 +11,7 @@ from harness.judge.cell.trial_verdict import steps_of
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.verdict import judge_trace
-from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Trace, Trial
+from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, Depth, RunResult, RunVerdict, Trace, Trial
 from harness.run.scheduler import CellRun, Oracle
 from harness.schedule.compatibility import cannot_run, review
 
@@ -25,10 +25,10 @@ def oracle() -> Oracle:
             return "go"  # only how it ends counts
         return stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
 
-    def needs_whole_budget(cell: Cell, trials: Sequence[Trial]) -> bool:
+    def needs_whole_budget(cell: Cell, trials: Sequence[Trial], depth: Depth) -> bool:
         scenario = cell.variant.scenario
         return verdict.needs_whole_budget(
-            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
+            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit, depth=depth
         )
 
     return Oracle(
@@ -40,6 +40,12 @@ def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     """Return the verdict on a cell, by its scenario's limits."""
     scenario = cell.variant.scenario
     return verdict.judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+
+
+def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
+    """Return the verdict on a cell, which is flat if nothing is wrong but that no launch ran the whole budget yet."""
+    found = judge_trials(cell, trials)
+    return replace(found, verdict="flat", verdicts=("flat",)) if _is_good_so_far(cell, found, trials) else found
 
 
 def fails_late(runs: Sequence[CellRun]) -> bool:
@@ -82,6 +88,8 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
     if problem and found.verdict in GOOD and len(run.measured) < least:
         why = f"only {len(run.measured)} of {least} trials could run ({problem}); so far: {found.why}"
         found = replace(found, verdict="inconclusive", verdicts=("inconclusive",), why=why)
+    if not problem and len(run.measured) < least and run.measured:
+        found = judge_so_far(cell, trials)
     stopped = run.skipped.why if run.skipped is not None and run.skipped.by == "stop" else ""
     if not problem and found.verdict in GOOD and len(run.measured) < least and (stopped or not run.skipped):
         ended = f" ({stopped})" if stopped else ""
@@ -90,6 +98,14 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
     digest = run.prepared.digest if run.prepared else None
     return CellResult(
         cell=cell, cell_id=cell.id, verdict=found, digest=digest, trials=trials, problem=problem, skipped=run.skipped
+    )
+
+
+def _is_good_so_far(cell: Cell, found: CellVerdict, trials: Sequence[Trial]) -> bool:
+    """Whether nothing is wrong with the first launches but that none of them ran the whole budget yet."""
+    scenario = cell.variant.scenario
+    return found.verdict == "inconclusive" and verdict.quiet(
+        trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
     )
 
 

@@ -2,7 +2,8 @@
 
 A round that was begun is finished first, because its launches are compared with each other. The first round of every
 row comes before the second of any. What looks bad is confirmed next, then comes what is near a limit, and last what is
-plainly good.
+plainly good. Rows that are as urgent share the time, not the rounds: first comes the one that will have had the fewest
+seconds. A cheap row so never waits for a costly one, and neither does its confirmation for a costly row's first round.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ REASONS: dict[Urgency, str] = {
     "finish": "a round that was begun is finished first",
     "first": "the first round of every row comes before the second of any",
     "confirm": "what looks bad is confirmed before what looks good is made sure of",
-    "near": "of what is left, this is nearest to a limit",
-    "good": "no row has anything to confirm; this one has had the fewest launches",
+    "near": "of what is near a limit, this takes the fewest seconds",
+    "good": "no row has anything to confirm; this one takes the fewest seconds",
 }
 NEAR = 0.5
 """Share of a limit from which a row counts as near it."""
@@ -43,14 +44,17 @@ class RowState:
 
     `group`: rows of a lower one come first, whatever their state. `finishes`: what it proposes completes a round of
     this run, or costs no launch. `first`: some version has had no launch yet. `confirms`: it proposes launches that
-    confirm something. `rounds`: the launches that each of its versions has had at least.
+    confirm something. `launches`: how many it proposes; `next_s`: their seconds, None before any launch of it;
+    `spent_s`: the seconds of its launches so far.
     """
 
     group: int = 0
     finishes: bool = False
     first: bool = False
     confirms: bool = False
-    rounds: int = 0
+    launches: int = 0
+    next_s: float | None = None
+    spent_s: float = 0.0
     standing: Standing = Standing()
 
     @property
@@ -76,19 +80,25 @@ class Choice:
         return REASONS[self.urgency]
 
 
-def choose(rows: Sequence[RowState]) -> Choice | None:
-    """Return the row that is launched next; of equal ones the first. None if there is no row."""
-    place = min(range(len(rows)), key=lambda place: _rank(rows[place]), default=None)
+def choose(rows: Sequence[RowState], *, launch_s: float = 0.0) -> Choice | None:
+    """Return the row that is launched next; of equal ones the first. None if there is no row. `launch_s`: the seconds
+    that a launch takes of a row that had none.
+    """
+    place = min(range(len(rows)), key=lambda place: _rank(rows[place], launch_s), default=None)
     return None if place is None else Choice(place=place, urgency=rows[place].urgency)
 
 
-def in_order(rows: Sequence[RowState]) -> list[int]:
+def in_order(rows: Sequence[RowState], *, launch_s: float = 0.0) -> list[int]:
     """Return the positions of all rows, the most urgent first."""
-    return sorted(range(len(rows)), key=lambda place: _rank(rows[place]))
+    return sorted(range(len(rows)), key=lambda place: _rank(rows[place], launch_s))
 
 
-def _rank(row: RowState) -> tuple[int, int, float, float]:
-    """Rows near a limit go by nearness; all others by the launches that they had, so that none falls behind."""
-    by_nearness = (-row.standing.nearness, float(row.rounds))
-    by_launches = (float(row.rounds), -row.standing.nearness)
-    return (row.group, ORDER.index(row.urgency), *(by_nearness if row.urgency == "near" else by_launches))
+def _rank(row: RowState, launch_s: float) -> tuple[int, int, float, int, float]:
+    """Return the key of the order: the group, the urgency, the seconds that the row will have had, the nearness.
+
+    First rounds and confirmations share the time, too: what is cheap to confirm does not wait for a costly first round.
+    """
+    next_s = row.launches * launch_s if row.next_s is None else row.next_s
+    place = ORDER.index(row.urgency)
+    shared = ORDER.index("first") if row.urgency == "confirm" else place
+    return (row.group, shared, row.spent_s + next_s, place, -row.standing.nearness)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from harness.run.scheduler import Batch, BlockRun, Turn
+from harness.schedule.cost import expected_s, spent_s
 from harness.schedule.priority import RowState, Standing, choose, in_order
 
 Worker = str
@@ -23,6 +24,7 @@ class _Row:
     worker: Worker | None = None
     busy: bool = False
     proposal: Batch | None = None
+    launches: int = 0
 
 
 def _state(block: BlockRun, proposal: Batch, standing: Standing, *, group: int) -> RowState:
@@ -33,7 +35,9 @@ def _state(block: BlockRun, proposal: Batch, standing: Standing, *, group: int) 
         finishes=not proposal.runs or proposal.only_known or proposal.round in ran,
         first=kind == "end" or any(kind == "round" and not run.measured for run in proposal.runs),
         confirms=kind in ("confirm", "halve"),
-        rounds=min((len(run.measured) for run in block.cells if run.runnable), default=0),
+        launches=len(proposal.runs),
+        next_s=expected_s(proposal, block.cells),
+        spent_s=spent_s(block.cells),
         standing=standing,
     )
 
@@ -62,11 +66,14 @@ class RowQueue:
     _begun: dict[Worker, dict[int, _Row]] = field(default_factory=dict)
     _series: Counter[str] = field(default_factory=Counter)
     """Number of waiting rows of each series."""
+    _spent_s: float = 0.0
+    _launches: int = 0
+    """Of all rows so far, with their seconds: what a launch of another row will take."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, block: BlockRun, *, group: int = 0) -> None:
         """Add a row, in the plan's order. All rows of a lower `group` come before it."""
-        row = _Row(block=block, state=RowState(group=group, first=True))
+        row = _Row(block=block, state=RowState(group=group, first=True, launches=len(block.cells)))
         self._rows[id(block)] = self._waiting[id(block)] = row
         self._series[_series_of(row)] += 1
 
@@ -74,7 +81,7 @@ class RowQueue:
         """Return what a worker does next, which makes the row its own; None if nothing is left for it."""
         with self._lock:
             rows = self._open_to(worker)
-            choice = choose([row.state for row in rows])
+            choice = choose([row.state for row in rows], launch_s=self._launch_s())
             if choice is not None and self.stop(rows[choice.place].state):
                 rows = [row for row in rows if row.proposal is not None and not row.proposal.runs]  # it costs nothing
                 choice = choose([row.state for row in rows])
@@ -92,7 +99,11 @@ class RowQueue:
         row = self._row(block)
         proposal, standing = block.scheduler.next(), self.standing(block)
         with self._lock:
-            row.state = _state(block, proposal, standing, group=row.state.group)
+            before_s, row.state = row.state.spent_s, _state(block, proposal, standing, group=row.state.group)
+            launches = sum(len(run.measured) for run in block.cells)
+            self._spent_s += row.state.spent_s - before_s
+            self._launches += launches - row.launches
+            row.launches = launches
             row.proposal, row.busy = proposal, False
 
     def close(self, block: BlockRun) -> None:
@@ -108,7 +119,7 @@ class RowQueue:
                 rows = [row for row in self._rows.values() if self._is_open_to(worker, row)]
             else:
                 rows = [*self._begun.get(worker, {}).values(), *self._first_of_each_series(worker)]
-            return [rows[place].block for place in in_order([row.state for row in rows])]
+            return [rows[place].block for place in in_order([row.state for row in rows], launch_s=self._launch_s())]
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
         """Make a row the worker's own, ahead of its turn; False if another worker began it meanwhile."""
@@ -144,6 +155,9 @@ class RowQueue:
     def stopped(self) -> bool:
         """Whether nothing more is to be launched, also not of a batch that was begun."""
         return bool(self.stop(None))
+
+    def _launch_s(self) -> float:
+        return self._spent_s / self._launches if self._launches else 0.0
 
     def _open_to(self, worker: Worker) -> list[_Row]:
         own = self._begun.get(worker, {}).values()

@@ -2,13 +2,15 @@
 of the real ones; tests/stories/test_frameworks.py tries the real wheels.
 """
 
+import shutil
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agent.driver import Agent, Told, pack
+from tests.agent.driver import AGENT, Agent, Told, pack
 
 TORCH = {
     "torch/__init__.py": "from .optim import SGD",
@@ -144,6 +146,12 @@ def run(root: Path, python: str, text: str, files: dict[str, str] | None = None,
         return agent.finish(answer)
 
 
+def of_itself(steps: int) -> tuple[str, str, int]:
+    """How a program ends that makes fewer steps than its budget of 100."""
+    why = f"the program ended by itself after {steps} of 100 steps; let it make more, or lower `budget`"
+    return "stopped", why, steps
+
+
 def end_of(told: Told) -> tuple[str, str, int]:
     return told.done["end"], told.done["message"], told.done["last_step"]
 
@@ -155,7 +163,7 @@ def end_of(told: Told) -> tuple[str, str, int]:
 def test_a_training_is_measured_step_by_step_and_computes_what_it_would_alone(tmp_path: Path, python: str) -> None:
     told = run(tmp_path, python, TRAINS, TORCH, args=["60"], looks=[50, 100])
 
-    assert end_of(told) == ("completed", "", 60)
+    assert end_of(told) == of_itself(60)
     assert told.one("ready")["probes"] == ["rss", "heap", "python"]
     assert [(look["step"], look["last"]) for look in told.all("look")] == [(50, False), (60, True)]
     assert told.column("step") == list(range(1, 61))
@@ -182,41 +190,53 @@ def test_the_answer_stop_ends_a_training(tmp_path: Path, thorough_python: str) -
 
 
 def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorough_python: str) -> None:
-    told = run(tmp_path, thorough_python, TRAINS, TORCH, args=["1000000000"], looks=[10**8], timeout_s=1.0)
+    told = run(tmp_path, thorough_python, TRAINS, TORCH, args=["1000000000"], looks=[10**8], timeout_s=3.0)
 
     assert told.done["end"] == "stopped"
     assert told.done["message"].startswith("time limit reached after ")
 
 
 @pytest.mark.parametrize(
-    ("name", "files", "text"),
+    ("files", "text"),
     [
-        ("torch", OLD_TORCH, "import torch\no = torch.SGD()\nfor _ in range(60): o.step()"),
-        ("torch", TORCH, "import torch\nclass Mine(torch.SGD):\n    def step(self): super().step()\n"
+        (OLD_TORCH, "import torch\no = torch.SGD()\nfor _ in range(60): o.step()"),
+        (TORCH, "import torch\nclass Mine(torch.SGD):\n    def step(self): super().step()\n"
          "p, o = torch.SGD(), Mine()\nfor _ in range(60): o.step()"),
-        ("keras", KERAS, "from keras.src.callbacks import CallbackList\nc = CallbackList()\n"
+        (KERAS, "from keras.src.callbacks import CallbackList\nc = CallbackList()\n"
          "for n in range(60): c.on_train_batch_end(n); c.on_test_batch_end(n)"),
-        ("tf1", TF1, "from tensorflow.python.client.session import *\ns = BaseSession()\n"
+        (TF1, "from tensorflow.python.client.session import *\ns = BaseSession()\n"
          "both = Operation('both', s.graph.train)\n"
          "for _ in range(30): s.run({'a': [s.graph.train, s.graph.loss]}); s.run(s.graph.loss); s.run(both)"),
-        ("jax", JAX, "import jax\n@jax.jit\ndef loss(x): return x\n"
+        (JAX, "import jax\n@jax.jit\ndef loss(x): return x\n"
          "class Net:\n    @jax.jit\n    def update(self, x): return x + 1\n"
          "n = Net()\nfor i in range(60): assert n.update(loss(i)) == i + 1\nassert Net.update.lower() == 'lowered'"),
-        ("lightning", LIGHTNING, "from lightning.pytorch.trainer import call\n"
+        (LIGHTNING, "from lightning.pytorch.trainer import call\n"
          "for _ in range(60):\n    call._call_callback_hooks(None, 'on_train_batch_end')\n"
          "    call._call_callback_hooks(None, 'on_train_batch_start')"),
-        ("transformers", TRANSFORMERS, "from transformers.trainer_callback import CallbackHandler\n"
+        (TRANSFORMERS, "from transformers.trainer_callback import CallbackHandler\n"
          "c = CallbackHandler()\nfor _ in range(60): assert c.on_step_end(1, 2, 3) == 3"),
     ],
     ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "lightning", "transformers"],
 )  # fmt: skip
-@pytest.mark.parametrize("named", [True, False], ids=["named", "auto"])
 def test_each_framework_s_steps_are_counted_once(
-    tmp_path: Path, thorough_python: str, *, name: str, files: dict[str, str], text: str, named: bool
+    tmp_path: Path, thorough_python: str, *, files: dict[str, str], text: str
 ) -> None:
-    told = run(tmp_path, thorough_python, text, files, steps_are=name if named else "auto")
+    assert end_of(run(tmp_path, thorough_python, text, files)) == of_itself(60)
 
-    assert end_of(told) == ("completed", "", 60)
+
+@pytest.mark.parametrize(("steps_are", "steps"), [("auto", 30), ("torch", 30), ("keras", 60)])
+def test_of_two_frameworks_the_named_one_counts_else_the_first(tmp_path: Path, steps_are: str, steps: int) -> None:
+    text = """
+        import torch
+        from keras.src.callbacks import CallbackList
+        o, c = torch.SGD(), CallbackList()
+        for n in range(60):
+            if n % 2 == 0: o.step()
+            c.on_train_batch_end(n)
+    """
+    told = run(tmp_path, sys.executable, text, {**TORCH, **KERAS}, steps_are=steps_are)
+
+    assert end_of(told) == of_itself(steps)
 
 
 @pytest.mark.parametrize("module", ["loop", "__main__", "train"])
@@ -226,7 +246,7 @@ def test_a_named_function_is_a_step(tmp_path: Path, thorough_python: str, module
     text = (define if own else "from loop import Trainer\n") + "for n in range(60): assert Trainer.one(n) == n\n"
     told = run(tmp_path, thorough_python, text, {} if own else {"loop.py": define}, steps_are=f"{module}:Trainer.one")
 
-    assert end_of(told) == ("completed", "", 60)
+    assert end_of(told) == of_itself(60)
 
 
 def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, thorough_python: str) -> None:
@@ -239,7 +259,7 @@ def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, thorough_python: str)
     files = {"pkg/__init__.py": "", "pkg/go.py": text, "pkg/loop.py": "def one(): pass"}
     told = run(tmp_path, thorough_python, "", files, path=None, module="pkg.go", args=["a b"], steps_are="pkg.loop:one")
 
-    assert end_of(told) == ("completed", "", 60)
+    assert end_of(told) == of_itself(60)
 
 
 def test_logged_numbers_are_metrics_of_their_step(tmp_path: Path, thorough_python: str) -> None:
@@ -257,7 +277,7 @@ def test_logged_numbers_are_metrics_of_their_step(tmp_path: Path, thorough_pytho
     """
     told = run(tmp_path, thorough_python, text, TORCH)
 
-    assert end_of(told) == ("completed", "", 60)
+    assert end_of(told) == of_itself(60)
     numbers = [message["columns"].get("train/loss") for message in told.all("samples")]
     loss = [value for column in numbers for value in column]
     assert {n + 1: value for n, value in enumerate(loss) if value is not None} == {
@@ -283,11 +303,11 @@ STEP = "import torch\no = torch.SGD()\n"
          "7 steps were made in processes that it forked"),
         ("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', ''])", "setup",
          "the program replaced itself by another (os.exec)"),
-        (STEP + "for _ in range(7): o.step()", "completed",
-         "ended by itself after 7 steps, before the first look at 50"),
+        (STEP + "for _ in range(7): o.step()", "stopped",
+         "ended by itself after 7 of 100 steps; let it make more"),
         (STEP + "for _ in range(7): o.step()\nimport sys; sys.exit(3)", "crash",
          "step 8: the program called sys.exit(3)"),
-        (STEP + "for _ in range(60): o.step()\nimport sys; sys.exit(0)", "completed", ""),
+        (STEP + "for _ in range(60): o.step()\nimport sys; sys.exit(0)", "stopped", "60 of 100 steps"),
         ("import sys; sys.exit('no data')", "setup", "before the first step: the program called sys.exit('no data')"),
         ("input()", "setup", "EOFError: EOF when reading a line (train.py:1 in <module>); its stdin is empty here"),
         (STEP + "o.step()\nraise ValueError('bad')", "crash", "step 2: ValueError: bad (train.py:4 in <module>)"),
@@ -307,7 +327,7 @@ def test_what_else_a_program_can_do_is_said(
 
 def test_a_fork_beside_the_training_changes_nothing(tmp_path: Path, thorough_python: str) -> None:
     text = STEP + "import os\nif not os.fork(): o.step()\nelse:\n    os.wait()\n    for _ in range(60): o.step()"
-    assert end_of(run(tmp_path, thorough_python, text, TORCH)) == ("completed", "", 60)
+    assert end_of(run(tmp_path, thorough_python, text, TORCH)) == of_itself(60)
 
 
 @pytest.mark.parametrize("catch", ["except Exception", "except BaseException", "finally"])
@@ -361,7 +381,39 @@ def test_a_program_that_never_trains_is_said_at_the_time_limit(tmp_path: Path, t
     told = run(tmp_path, thorough_python, STEP + "import time; time.sleep(60)", TORCH, timeout_s=2.0)
 
     assert told.done["end"] == "setup"
-    assert told.done["message"].startswith("no step was seen in 2 s: an optimizer's step: none was made")
+    assert told.done["message"].startswith(
+        "no step was seen in 2 s (train.py:3 in <module>): an optimizer's step: none"
+    )
+
+
+WAITS = STEP + "import time\ndef go(): time.sleep(60)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "steps_are", "words"),
+    [
+        (WAITS + "go()", "auto", "no step was seen in 1 s (train.py:4 in go): an optimizer's step: none was made"),
+        ("def compiles():\n    import time; time.sleep(60)\n" + STEP + "compiles()", "auto", "it imported or compiled"),
+        (WAITS + "go()", "torch", "no step was seen in 5 s"),
+        (STEP + "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)'])",
+         "auto", "the program replaced itself by another"),
+    ],
+    ids=["loads", "compiles", "named", "exec"],
+)  # fmt: skip
+def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, text: str, steps_are: str, words: str
+) -> None:
+    """A launch that counted nothing ran to its `timeout` of 20 minutes before it said so."""
+    shorter = tmp_path / "agent"
+    shutil.copytree(AGENT, shorter, ignore=shutil.ignore_patterns("__pycache__"))
+    unseen = shorter / "unseen.py"
+    unseen.write_text(unseen.read_text().replace("WAIT_S = 60.0", "WAIT_S = 1.0"))
+    monkeypatch.setattr("tests.agent.driver.AGENT", shorter)
+    (tmp_path / "root").mkdir()
+    told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=5.0)
+
+    assert told.done["end"] == "setup"
+    assert words in told.done["message"]
 
 
 def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import accuracy
+from benchmarks.replayed import worker as replay_worker
+from benchmarks.replayed.histories import read as replayed
 
 
 def test_the_accuracy_benchmark_writes_what_it_prints(
@@ -22,3 +24,13 @@ def test_the_accuracy_benchmark_writes_what_it_prints(
     assert content["seed"] == 5
     assert all(content[part] for part in accuracy.PARTS)
     assert "random walk" in capsys.readouterr().out
+
+
+def test_replayed_histories_come_to_their_truth() -> None:
+    """The figures of docs/figures.md rest on it: a crash is named, and nothing is where nothing changed."""
+    histories = [each for each in replayed() if each.name in ("urllib3", "regex")]
+    told = replay_worker.replayed(histories, search="full", seed=1)
+    assert told["rows"]["urllib3"]["ends_with"] == ("2.0.0", ["2.0.0"])
+    assert told["rows"]["urllib3"]["stands"] <= told["rows"]["urllib3"]["named"]
+    assert told["rows"]["regex"]["ends_with"] is None
+    assert {each["history"] for each in told["launches"]} == {"urllib3", "regex"}

@@ -100,7 +100,7 @@ def test_quick_confirms_what_looked_bad(tmp_path: Path) -> None:
 def test_until_first_bad_ends_with_the_first_confirmed_finding(tmp_path: Path) -> None:
     result, launched = swept(tmp_path, Stop(first_bad=True), bad=frozenset({("v3", 0), ("v2", 2)}))
     (finding,) = result.findings
-    assert (finding.after, finding.confirmed) == ("v3", True)
+    assert (finding.after, finding.confirmed) in {("v3", True), ("v2", True)}  # the row that took the fewest seconds
     assert len(launched) <= 12 + 1 + 3
     assert {cell.skipped.why for cell in result.cells if cell.skipped} == {FIRST_BAD}
 
@@ -139,7 +139,7 @@ def test_a_sweep_that_was_ended_early_goes_on_where_it_ended(tmp_path: Path) -> 
     assert len(launched) >= 24
 
 
-GOOD, BAD = RowState(rounds=1), RowState(rounds=1, standing=Standing(suspect=True))
+GOOD, BAD = RowState(), RowState(standing=Standing(suspect=True))
 
 
 @pytest.mark.parametrize(

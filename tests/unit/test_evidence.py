@@ -24,7 +24,7 @@ from harness.flows.issue import issue
 from harness.flows.parts import lookup
 from harness.flows.parts.lookup import find_cell, find_run, open_run
 from harness.flows.repro import decoded, recipe
-from harness.model import Build, CellVerdict, Finding, Install, Lane, Pull, Series, Variant
+from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
 from harness.model.evidence import Container, EnvironmentDifference, Machine
 from harness.private import WITHHELD, scrubbed
 from harness.report.content.diff import render, to_json
@@ -244,6 +244,20 @@ def test_a_command_is_repeated_with_its_files(tmp_path: Path) -> None:
     done = played(script_of(run, "6.3.0"), tmp_path / "bare")
     assert done.returncode == 3, done.stderr
     assert "[ended with 3 after 1 steps]" in done.stdout
+
+
+def test_a_program_is_repeated_without_steps_that_nobody_counts(tmp_path: Path) -> None:
+    """It said "ended with 0 after 0 steps" of a training that had made thousands."""
+    source = tmp_path / "train.py"
+    source.write_text("import sys, time; print(sys.argv[1:]); time.sleep(1.5)")
+    program = Program(path=source, module=None, args=("--epochs", "1"), steps_are="torch")
+    run = run_of(stored_run.write(tmp_path, script=None, program=program))
+    done = played(script_of(run, "6.3.0"), tmp_path / "bare")
+    assert done.returncode == 0, done.stderr
+    assert "['--epochs', '1']\n" in done.stdout
+    assert done.stdout.endswith("[ended with 0]\n")
+    assert re.search(r"^\[RSS \d+ KiB\]$", done.stdout, re.MULTILINE)
+    assert "step" not in done.stdout
 
 
 def test_what_was_changed_since_is_not_passed_off_as_what_ran(run: StoredRun) -> None:

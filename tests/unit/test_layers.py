@@ -70,7 +70,7 @@ ROOMS = {
         ("site",),
     ),
     "schedule": (
-        ("bisect", "priority", "confirming"),
+        ("bisect", "priority", "confirming", "cost"),
         ("compatibility", "oracle", "row_queue"),
         ("full_scheduler", "bisect_scheduler", "bisect_changes", "narrow_launches", "narrow_scheduler"),
     ),

@@ -80,7 +80,9 @@ class PoolRun:
         self.begun(block)
 
     def _may(self, machine: str, block: BlockRun) -> bool:
-        """A row that was begun in an earlier run goes on where it was measured, as long as that machine is there."""
+        """Return whether a machine may take a row: one that an earlier run measured stays on its machine, as long as
+        that can be used.
+        """
         home = self.homes.get(_place(block))
         return home in (None, machine) or not any(each.host.machine == home and each.usable for each in self.machines)
 
@@ -114,7 +116,8 @@ class PoolRun:
         name, where = each.host.machine, each.host.where
         told = f"{name} was lost: {str(error).removeprefix(f'{where}: ')}"
         wait_s = self.context.pool_wait_s if again else 0.0
-        self.context.progress.note(f"{where}: {told}; its row waits for it, {wait_s:.0f} s at most")
+        if wait_s:
+            self.context.progress.note(f"{where}: {told}; its row waits for it, {wait_s:.0f} s at most")
         self._break_rounds(name, queue)
         until_s = time.monotonic() + wait_s
         while time.monotonic() < until_s and not self.context.stopped.wait(min(ASK_EVERY_S, wait_s)):
@@ -180,7 +183,9 @@ def _ran(run: CellRun, number: int) -> bool:
 
 
 def length(block: BlockRun) -> float:
-    """Return how long a row may take, as far as that is known before: what each launch may take, for all versions."""
+    """Return a measure of how long a row may take: the seconds that its launches may take in one round. Of equal ones
+    that with the larger budget of steps, counted as a millisecond each, is the longer one.
+    """
     scenario = block.cells[0].cell.variant.scenario
     launched = sum(run.cell.excluded is None for run in block.cells)
     return launched * (scenario.timeout_s + scenario.steps.budget / 1000)

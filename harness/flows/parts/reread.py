@@ -12,6 +12,7 @@ from harness.judge.attribution.cause import attribute
 from harness.model import Block, HostState, Lane, RunResult
 from harness.model.gpus import Gpu
 from harness.store import result_file
+from harness.store.saved_narrowed import read_narrowed
 from harness.store.saved_probes import read_probed
 from harness.store.saved_run import read_run
 from harness.store.trial_json import trial_files
@@ -41,6 +42,7 @@ def read_result(path: Path) -> RunResult:
         directory=stored.path,
         warnings=told.warnings,
         probed=read_probed(stored.path, plan),
+        narrowed=read_narrowed(stored.path),
         observations=result_file.observations_of(told, plan, path=stored.path / result_file.FILE),
     )
 

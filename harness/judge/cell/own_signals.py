@@ -19,7 +19,7 @@ def signals_of(
     cell: CellVerdict, launches: Sequence[JudgedTrial], *, limits: Limits, steps: Steps, agreeing: Agreeing
 ) -> Mapping[str, SignalVerdict]:
     """Return the verdict on each signal by name; if exit codes alone decide, only that on `outcome`."""
-    signals = {"outcome": _outcome(cell, launches)}
+    signals = {"outcome": _outcome(cell, launches, steps)}
     if all(launch.exit_only for launch in launches):
         return signals
     signals["memory"] = _memory(cell, launches, limits=limits, steps=steps)
@@ -28,11 +28,13 @@ def signals_of(
     return signals
 
 
-def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial]) -> SignalVerdict:
+def _outcome(cell: CellVerdict, launches: Sequence[JudgedTrial], steps: Steps) -> SignalVerdict:
     failed = sum(launch.failure is not None for launch in launches)
     share, visible = failed / len(launches), 1 - MISSED ** (1 / len(launches))
     if FAILURES & set(cell.verdicts):
         return SignalVerdict(seen="bad", value=share, visible=visible)
+    if not failed and not any(launch.whole(steps) for launch in launches):
+        return SignalVerdict(seen="blind", value=share, visible=visible, why=cell.why)
     why = f"{failed} of {len(launches)} launches failed; more launches would settle it" if failed else ""
     return SignalVerdict(seen="suspect" if failed else "good", value=share, visible=visible, why=why)
 

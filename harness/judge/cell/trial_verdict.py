@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.judge.trace.counts import CountGrowth, judge_counts
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
+from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.verdict import judge_trace
 from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 
@@ -14,13 +15,15 @@ from harness.model import BAD, Limits, Steps, TraceVerdict, Trial, VerdictName
 @dataclass(frozen=True, kw_only=True)
 class JudgedTrial:
     """A judged trial: the verdict on its trace, the growth of its counts by signal, and the failure in which it ended,
-    if any. `exit_only`: only its exit code counts, and its steps are not reported.
+    if any. `exit_only`: only its exit code counts, and its steps are not reported. `clear`: its memory surely grows by
+    many times the limit.
     """
 
     trial: Trial
     found: TraceVerdict | None
     failure: VerdictName | None
     exit_only: bool = False
+    clear: bool = False
     growths: Mapping[str, CountGrowth] = field(default_factory=dict)
 
     @property
@@ -29,13 +32,13 @@ class JudgedTrial:
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
-        """All verdicts on this launch. A launch that ended well without a trace is flat."""
+        """All verdicts on this launch. One that ended well without a trace is flat, unless it ended early."""
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.state == "bad" for growth in self.growths.values()):
             own = (*own, "growth")
         if self.found is not None and (self.failure is None or BAD & set(self.found.verdicts)):
             return (*own, *self.found.verdicts)
-        return own or ("flat",)
+        return own or (("inconclusive",) if self.trial.ended_early else ("flat",))
 
     def whole(self, steps: Steps) -> bool:
         """Whether the launch completed or ran the whole budget."""
@@ -56,15 +59,19 @@ def judge_launches(
         for trial in trials
         if trial.measured and (trial.end != "setup" or (limits.setup_bad and not said_so(trial)))
     ]
-    return tuple(
-        JudgedTrial(
-            trial=trial,
-            found=None if exit_only else _trace(trial, limits=limits, steps=steps),
-            failure=_failure(trial),
-            exit_only=exit_only,
-            growths={} if exit_only else _growths(trial, limits=limits, steps=steps),
-        )
-        for trial in asked
+    return tuple(_judged(trial, limits=limits, steps=steps, exit_only=exit_only) for trial in asked)
+
+
+def _judged(trial: Trial, *, limits: Limits, steps: Steps, exit_only: bool) -> JudgedTrial:
+    if exit_only:
+        return JudgedTrial(trial=trial, found=None, failure=_failure(trial), exit_only=True)
+    found = _trace(trial, limits=limits, steps=steps)
+    return JudgedTrial(
+        trial=trial,
+        found=found,
+        failure=_failure(trial),
+        clear=clear_leak(found, limits=limits),
+        growths=_growths(trial, limits=limits, steps=steps),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from harness.judge.cell.own_signals import signals_of
 from harness.judge.cell.summary import cell_of, gist
 from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
-from harness.model import BAD, FAILURES, GOOD, GROWTHS, CellVerdict, Limits, Steps, Trial, Trials, VerdictName
+from harness.model import BAD, FAILURES, GOOD, GROWTHS, CellVerdict, Depth, Limits, Steps, Trial, Trials, VerdictName
 
 BAD_NAMES: tuple[VerdictName, ...] = ("oom", "crash", "hang", "leak", "growth", "slowdown")
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
@@ -77,16 +77,32 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
     return "no trial ran the whole budget" if good and not _out_of_time(launches, steps) else None
 
 
-def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
+def needs_whole_budget(
+    trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, depth: Depth = "usual"
+) -> bool:
     """Whether the next trial must not stop early: no trial ran the whole budget, or one showed something to confirm.
     A scenario that is judged by its exit code always runs to its end.
+
+    False once launches agree on what is bad, and where a leak that is clear was seen over the whole budget: a short
+    launch that shows it too is the second (`_early`). `depth` is that of its batch.
     """
     if exit_only or any(trial.not_finite for trial in trials):
         return True
     launches = judge_launches(trials, limits=limits, steps=steps)
-    if not any(launch.whole(steps) for launch in launches):
+    whole = [launch for launch in launches if launch.whole(steps)]
+    odd = [launch for launch in launches if launch.verdicts[0] not in GOOD]
+    if not odd:
+        return not whole and depth != "brief"
+    if depth == "thorough":
         return True
-    return any(launch.verdicts[0] not in GOOD for launch in launches)
+    agree = any(_agreeing(launches, name) for name in BAD_NAMES)
+    return not agree and not (len(launches) == 1 and whole and odd[0].clear)
+
+
+def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
+    """Whether every launch is good as far as it went."""
+    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+    return bool(launches) and all(launch.verdicts[0] in GOOD for launch in launches)
 
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
@@ -102,7 +118,8 @@ def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[Judged
     """Return the launches that agree on a bad verdict, or none. Two or more alike must outnumber those that deny it."""
     shown = [launch for launch in launches if name in launch.verdicts]
     if name == "leak":
-        shown = _same_rate(shown, _rate)
+        shown = _same_rate([*shown, *(_early(launches) if shown else [])], _rate)
+        shown = shown if any(name in launch.verdicts for launch in shown) else []
     elif name == "growth":
         shown = max((growing(launches, signal) for signal in GROWTHS), key=len)
     elif name == "crash":
@@ -112,6 +129,11 @@ def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[Judged
         return []
     denied = _denying(launches, name, least_steps=min(launch.steps for launch in shown))
     return shown if len(shown) > denied else []
+
+
+def _early(launches: Sequence[JudgedTrial]) -> list[JudgedTrial]:
+    """Return the launches that ended early because their growth was plain. That it goes on, another one has to show."""
+    return [k for k in launches if k.clear and k.found is not None and k.found.early and k.trial.ended_well]
 
 
 def growing(launches: Sequence[JudgedTrial], signal: str) -> list[JudgedTrial]:
@@ -184,7 +206,9 @@ def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
 
 
 def _out_of_time(launches: Sequence[JudgedTrial], steps: Steps) -> bool:
-    """Whether a time limit ended a trial between two looks: another trial would end in the same way."""
+    """Whether a time limit, or its program, ended a trial between two looks: another would end in the same way."""
+    if any(launch.trial.ended_early for launch in launches):
+        return True
     if steps.time_s is not None:
         return any(launch.trial.out_of_time for launch in launches)
     return any(launch.trial.end == "stopped" and launch.steps not in steps.looks() for launch in launches)

@@ -124,11 +124,11 @@ def _least_in_time(name: str, longest: float, steps: Steps) -> float:
 
 def is_clean(trial: Trial, steps: Steps) -> bool:
     """Whether the trial made the steps that it was asked for. One that its time limit cut short would shorten the
-    comparison for all; a command that ended by itself made all of its steps.
+    comparison for all, as would a program that ended early; a command that ended by itself made all of its steps.
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
-    if steps.time_s is not None and not trial.out_of_time:
+    if steps.time_s is not None and not (trial.out_of_time or trial.ended_early):
         return _last(trial.trace) > 0
     return _last(trial.trace) >= steps.first or (trial.end == "completed" and _last(trial.trace) > 0)
 

@@ -7,10 +7,12 @@ from typing import Literal
 from harness.judge.trace import gpu_memory
 from harness.judge.trace.rows import sampled
 from harness.judge.trace.verdict import judge_memory, judge_trace, prefix
-from harness.model import Limits, Steps, Trace
+from harness.model import Limits, Steps, Trace, TraceVerdict
 
 STOP_LEAK_KIB = 1024 * 1024.0
 """Growth from which a leak may end its trial. Caches of up to this size fill up and then stop growing."""
+CLEAR = 10.0
+"""Ratio to the limit from which growth is clear."""
 LONG_ENOUGH_S = 0.3
 """Minimum total step time of a trial that stops early: going on costs less, and step times become more precise."""
 
@@ -20,7 +22,8 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
 
     A flat trial stops, unless it must run the whole budget, its steps took hardly any time, or its GPU memory is
     undecided. A leak stops if it was a leak at the previous look, too, and has grown by STOP_LEAK_KIB: a smaller one
-    may be a buffer that fills.
+    may be a buffer that fills. Early growth by CLEAR times the limit stops too, as `suspect`, where another launch runs
+    the whole budget: that one tells whether it goes on.
     """
     found = judge_trace(trace, limits=limits, steps=steps)
     if found.verdict in ("flat", "plateau"):
@@ -28,6 +31,8 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
             return "go"
         beside = gpu_memory.with_gpu(found, trace, limits=limits, steps=steps)
         return "stop" if beside.verdict == found.verdict and not gpu_memory.undecided(beside) else "go"
+    if found.early and not whole_budget and clear_leak(found, limits=limits):
+        return "stop"
     if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < found.steps]
         past = prefix(trace, before[-1]) if before else trace
@@ -35,6 +40,11 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
         if before and memory is not None and memory.verdict == "leak":
             return "stop"
     return "go"
+
+
+def clear_leak(found: TraceVerdict | None, *, limits: Limits) -> bool:
+    """Whether memory surely grows by CLEAR times the limit, so that another launch need not go as far to agree."""
+    return found is not None and found.rate_ci is not None and found.rate_ci[0] >= CLEAR * limits.leak_kib_per_step
 
 
 def is_brief(trace: Trace) -> bool:

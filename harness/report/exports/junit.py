@@ -11,14 +11,14 @@ that suite's system-err.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, RunResult
 from harness.report.bad_ranges import finding_cells, ordered
 from harness.report.content import table
 from harness.report.content.table import ReportTable
-from harness.report.text import signal_words, words
+from harness.report.text import narrowed, signal_words, words
 from harness.report.text.clean import plain, plain_lines
 from harness.report.text.headline import sentence
 
@@ -33,7 +33,7 @@ def render(result: RunResult) -> str:
     changes = finding_cells(result)
     root.extend(_suite(one, changes) for one in table.tables(result))
     if result.findings:
-        root.append(_counted(ElementTree.Element("testsuite", name="findings"), map(_finding_case, ordered(result))))
+        root.append(_counted(ElementTree.Element("testsuite", name="findings"), _finding_cases(result)))
     for kind in ("tests", "failures", "errors"):
         root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
     root.set("time", f"{result.duration_s:.3f}")
@@ -97,6 +97,16 @@ def _kind(entry: CellResult) -> str:
     verdict = entry.verdict
     is_bad = words.tone(verdict.verdict) == "bad"
     return verdict.verdict if is_bad else signal_words.matter(verdict) or verdict.verdict
+
+
+def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
+    """Yield a test for each finding; what it was narrowed down to is its output."""
+    for number, finding in enumerate(ordered(result), start=1):
+        case = _finding_case(finding)
+        told = narrowed.lines(each for each in result.narrowed if each.finding == number)
+        if told:
+            ElementTree.SubElement(case, "system-out").text = "\n".join(told)
+        yield case
 
 
 def _finding_case(finding: Finding) -> ElementTree.Element:

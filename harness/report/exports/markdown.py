@@ -14,7 +14,7 @@ from harness.report.content.cards import card_lines, cards
 from harness.report.content.table import ReportTable, Shown
 from harness.report.exports import probe_tables
 from harness.report.exports.probe_tables import ProbeSection
-from harness.report.text import gaps, numbers, sensitivity, signal_words, words
+from harness.report.text import gaps, narrowed, numbers, sensitivity, signal_words, words
 from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
 
@@ -31,6 +31,7 @@ def render(result: RunResult) -> str:
     """Return the report, which ends with a newline."""
     top = [f"## {escaped(result.matrix)}", f"**{escaped(sentence(result))}**", escaped(totals.line(result))]
     top += _cards(result)
+    top += _list(narrowed.TITLE, narrowed.lines(result.narrowed))
     tables = table.tables(result)
     parts = [escaped(f"{'; '.join(table.legend(tables))}.")]
     parts += _list("Old → new", _ends(tables))

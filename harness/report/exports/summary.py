@@ -13,9 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from harness.model import Attribution, CellResult, Finding, HostState, Lane, RunResult, SignalVerdict, Variant
+from harness.model import (
+    Attribution,
+    CellResult,
+    Culprit,
+    Finding,
+    HostState,
+    Lane,
+    Narrowed,
+    RunResult,
+    SignalVerdict,
+    Variant,
+)
 from harness.report.bad_ranges import ordered
-from harness.report.text import blame, signal_words, words
+from harness.report.text import blame, narrowed, signal_words, words
 from harness.report.text.param_rule import rule_text
 
 SCHEMA = 1
@@ -61,6 +72,7 @@ def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
     yield "cells", map(cell_json, result.cells)
     yield "findings", map(_finding, ordered(result))
     yield "attribution", attributions_json(result)
+    yield "narrowed", map(_narrowed, result.narrowed)
 
 
 def _host(state: HostState, result: RunResult) -> dict[str, Any]:
@@ -168,6 +180,37 @@ def attribution_json(one: Attribution, result: RunResult) -> dict[str, Any]:
             for cell in one.missing
         ],
         "sentence": blame.sentence(one, result),
+    }
+
+
+def _narrowed(one: Narrowed) -> dict[str, Any]:
+    return {
+        "finding": one.finding,
+        "verdict": one.verdict,
+        "good": one.good,
+        "bad": one.bad,
+        "culprits": [_culprit(each, one) for each in one.culprits],
+        "open": list(one.open),
+        "groups": len(one.groups),
+        "hybrids": len(one.hybrids),
+        "launches": one.launches,
+        "reason": one.reason,
+        "sentence": narrowed.headline(one),
+        "install": narrowed.install_lines(one),
+    }
+
+
+def _culprit(culprit: Culprit, one: Narrowed) -> dict[str, Any]:
+    return {
+        "kind": culprit.kind,
+        "parts": [[narrowed.group_text(group, one) for group in part] for part in culprit.parts],
+        "part_of_it": culprit.part_of_it,
+        "share": json_ready(culprit.share),
+        "share_ci": json_ready(culprit.share_ci),
+        "proof": [
+            {"hybrid": cell.role, "state": cell.result.state, "launches": cell.result.launches}
+            for cell in (*culprit.proof, *one.shams)
+        ],
     }
 
 

@@ -19,7 +19,7 @@ from harness.report.issue.public_images import local_images, private_registries
 from harness.report.issue.redaction import for_strangers
 from harness.report.issue.reduced_command import commands
 from harness.report.issue.reduced_scenario import python_file, templates
-from harness.report.text import numbers, words
+from harness.report.text import narrowed, numbers, words
 from harness.report.text.clean import plain_lines
 from harness.report.text.memory_shares import growth_lines
 
@@ -59,6 +59,8 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         title=_title(issue),
         summary=_line(f"{words.finding_line(issue.finding)}."),
         causes=[_line(cause) for cause in issue.causes],
+        narrowed=[_line(text) for text in narrowed.lines(issue.narrowed)],
+        installs=scrubbed("\n".join(line for each in issue.narrowed for line in narrowed.install_lines(each))),
         versions=_versions(issue),
         pictures=[{"title": _line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
         code=code if len(code) <= MOST_CODE else "",

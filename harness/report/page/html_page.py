@@ -27,7 +27,7 @@ from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import Card, cards
 from harness.report.exports import probe_tables
 from harness.report.page import details
-from harness.report.text import gaps, numbers, sensitivity, signal_words, words
+from harness.report.text import gaps, narrowed, numbers, sensitivity, signal_words, words
 from harness.report.text.clean import plain
 from harness.report.text.headline import sentence
 
@@ -62,6 +62,8 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         histories=details.histories(tables, result, anchors, in_full),
         target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[entry.cell_id]}",
         gaps=gaps.lines(result),
+        narrowed=narrowed.lines(result.narrowed),
+        narrowed_title=narrowed.TITLE,
         noticed=observed.lines(result),
         noticed_title=observed.TITLE,
         warnings=words.warnings(result),

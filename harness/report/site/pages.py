@@ -55,7 +55,7 @@ def _key(runs: Iterable[IndexedRun], *more: str) -> str:
 
 @lru_cache(maxsize=1)
 def _generator() -> str:
-    """A hash of the templates and of this code: a newer harness makes all pages again."""
+    """Return a hash of the templates and of this code: a newer harness makes all pages again."""
     folder = files("harness.report")
     sources = [*(folder / "site").iterdir(), *(folder / "templates").iterdir(), *(folder / "text").iterdir()]
     named = sorted((one.name, one) for one in sources if one.is_file())
@@ -78,7 +78,7 @@ class _Maker:
         self._environment = environment()
 
     def page(self, name: str, key: str, template: str, content: Any) -> SitePage:
-        """A page whose `content()` is made when it is rendered."""
+        """Return a page whose `content()` is made when the page is rendered."""
         return SitePage(name=name, key=key, render=lambda: self._render(name, template, content()))
 
     def _render(self, name: str, template: str, content: Mapping[str, Any]) -> str:
@@ -96,8 +96,7 @@ class _Maker:
         return {
             "title": "Findings of all matrices",
             "matrices": [self._summary(matrix, own) for matrix, own in self._by_matrix.items()],
-            "open": self._open(None),
-            "drifts": self._drifts(None),
+            **self._open(None),
             "runs": [rows.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
             "months": sorted({run.started[:7] for run in runs}, reverse=True)[:120],
             "month_page": names.month_page,
@@ -127,8 +126,8 @@ class _Maker:
             return ", ".join(told), "bad"
         return ("nothing open", "good") if own else ("nothing measured", "none")
 
-    def _open(self, matrix: str | None) -> list[tuple[str, str, str]]:
-        """Return the open findings: what, since when, and the page of the series; the newest first."""
+    def _open(self, matrix: str | None) -> Mapping[str, Any]:
+        """Return the open findings (what, since when, the page of the series), the newest first, and the drifts."""
         chosen = [
             one
             for one in self._source.lives
@@ -137,7 +136,12 @@ class _Maker:
             and matrix in (None, self._source.histories[one.history].matrix)
         ]
         chosen.sort(key=lambda one: self._source.runs[one.found].started, reverse=True)
-        return [self._told(one) for one in chosen[:MOST_FINDINGS]]
+        drifts = self._drifts(matrix)
+        return {
+            "open": [self._told(one) for one in chosen[:MOST_FINDINGS]],
+            "drifts": drifts[:MOST_FINDINGS],
+            "more_open": max(0, len(chosen) - MOST_FINDINGS) + max(0, len(drifts) - MOST_FINDINGS),
+        }
 
     def _told(self, one: FindingLife) -> tuple[str, str, str]:
         history = self._source.histories[one.history]
@@ -145,11 +149,12 @@ class _Maker:
         return text, lives.told(one, self._source.runs), names.series_page(history.matrix, history.series)
 
     def _drifts(self, matrix: str | None) -> list[tuple[str, str]]:
-        chosen = [one for one in self._source.drifts if matrix in (None, self._source.histories[one.history].matrix)]
-        places = [self._source.histories[one.history] for one in chosen[:MOST_FINDINGS]]
+        """Return the drifts: what, and the page of the series."""
+        places = [(one, self._source.histories[one.history]) for one in self._source.drifts]
         return [
             (shortened(events.drift_text(one, self._source), most=500), names.series_page(at.matrix, at.series))
-            for one, at in zip(chosen, places, strict=False)
+            for one, at in places
+            if matrix in (None, at.matrix)
         ]
 
     def findings(self, key: str) -> Iterator[SitePage]:
@@ -167,8 +172,7 @@ class _Maker:
         def front() -> Mapping[str, Any]:
             return {
                 "title": "Findings",
-                "open": self._open(None),
-                "drifts": self._drifts(None),
+                **self._open(None),
                 "parts": list(parts),
             }
 
@@ -209,10 +213,8 @@ class _Maker:
                 "title": rows.name(matrix),
                 "lanes": lanes,
                 "table": table,
-                "open": self._open(matrix),
-                "drifts": self._drifts(matrix),
+                **self._open(matrix),
                 "runs": [rows.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
-                "series": [(rows.name(each), names.series_page(matrix, each)) for each in series],
             }
 
         yield self.page(names.matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
@@ -258,7 +260,7 @@ class _Maker:
             yield self.page(names.series_page(matrix, series, part), key, "site_series.html.j2", content)
 
     def run(self, run: IndexedRun) -> SitePage:
-        """The page of a run."""
+        """Return the page of a run."""
 
         def content() -> Mapping[str, Any]:
             cells = self._source.cells(run.id)
@@ -272,7 +274,6 @@ class _Maker:
                 "title": f"{rows.name(run.matrix)}, {lives.minute(run.started)}",
                 "run": run,
                 "took": numbers.duration(run.duration_s),
-                "tone": rows.RUN_TONES.get(run.verdict or "", "unsure"),
                 "matrix": (rows.name(run.matrix), names.matrix_page(run.matrix)),
                 "sentences": [shortened(text, most=400) for text in run.sentences[:60]],
                 "warnings": [shortened(text, most=400) for text in (*run.warnings, run.problem)[:40] if text],

@@ -17,7 +17,7 @@ from harness.model import RunResult
 from harness.report.content import observed, old_to_new, table, totals
 from harness.report.content.cards import card_lines, cards
 from harness.report.content.table import ReportTable, Row, Shown
-from harness.report.text import gaps, sensitivity, signal_words, words
+from harness.report.text import gaps, narrowed, sensitivity, signal_words, words
 from harness.report.text.clean import plain, spelled
 from harness.report.text.headline import sentence
 from harness.report.text.signal_words import Strip, Tone
@@ -48,6 +48,7 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     if measured:
         _write_legend(measured, pen, left_out=not (wide or is_few))
     _write_findings(result, pen)
+    pen.list(narrowed.TITLE, narrowed.lines(result.narrowed))
     pen.list("Not measured or not decided", gaps.lines(result), style="yellow")
     needless = sensitivity.needless(result)
     if needless:

@@ -295,7 +295,7 @@ class HostRun:
 
     def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         cell = run.cell
-        whole = batch.whole or self.oracle.needs_whole_budget(cell, run.measured)
+        whole = batch.whole or self.oracle.needs_whole_budget(cell, run.measured, batch.depth)
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
                 prepared=present,

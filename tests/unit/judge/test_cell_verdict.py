@@ -69,6 +69,33 @@ def test_flat_needs_a_launch_over_the_whole_budget():
     assert cell.excluded_kib_per_step < 0.05
 
 
+def by_itself(number: int, *, steps: int, **more) -> Trial:
+    told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
+    return trial_of(number, steps=steps, message=told, **more)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 499, 500, 700, 3999])
+def test_a_program_that_ends_before_its_budget_is_never_good(steps):
+    """Its missing steps were not looked at: 60 flat steps of 4000 were a good version."""
+    short = [by_itself(number, steps=steps) for number in range(3)]
+    cell = cell_of(short)
+    assert cell.verdict == "inconclusive"
+    assert f"ended by itself after {steps} of 4000 steps" in cell.why
+    assert {name for name, signal in cell.signals.items() if signal.seen == "good"} == set()
+    assert more(short) is None, "another launch would end in the same way"
+
+
+def test_a_program_that_ends_early_can_still_be_bad():
+    assert cell_of([by_itself(number, steps=2000, rate=12.0) for number in range(3)]).verdict == "leak"
+
+
+def test_a_launch_without_a_row_is_not_good():
+    """Seven steps of a budget of a million make no row, as only each fifth step has one."""
+    cell = cell_of([replace(by_itself(number, steps=7), trace=None) for number in range(3)])
+    assert cell.verdict == "inconclusive"
+    assert "ended by itself after 7 of 4000 steps" in cell.why
+
+
 @pytest.mark.parametrize("noises", [(4000.0, 20000.0), (20000.0, 4000.0, 4000.0), (16.0, 400.0, 100.0)])
 def test_a_cell_rules_out_what_its_reason_says(noises):
     """The figure was the least of all launches, beside a reason that quoted another one: 0.16, and 7.2."""
@@ -357,3 +384,36 @@ def test_a_training_step_of_300_ms_is_judged_by_what_its_time_shows():
 def test_so_few_steps_in_the_time_that_they_show_nothing_are_not_called_flat():
     few = judge_cell(in_time(12, ms=25_000), limits=LIMITS, steps=IN_TIME)
     assert few.verdict == "inconclusive"
+
+
+def short(number: int, *, rate: float) -> Trial:
+    """A launch that stopped at its first look."""
+    return trial_of(number, rate=rate, steps=500)
+
+
+def test_a_clear_leak_takes_one_whole_launch_and_a_short_one():
+    """Three launches of 4000 steps told no more about 60 KiB a step than one of them and two of 500."""
+    found = cell_of([short(0, rate=60.0), trial_of(1, rate=60.0)])
+    assert found.verdicts == ("leak",)
+    assert not needs_whole_budget([short(0, rate=60.0), trial_of(1, rate=60.0)], limits=LIMITS, steps=STEPS)
+
+
+@pytest.mark.parametrize("rates", [(60.0, 60.0), (60.0, 2.0), (2.0, 60.0)])
+def test_short_launches_alone_or_of_another_rate_call_nothing_a_leak(rates: tuple[float, float]):
+    """A cache that fills grows in the first 500 steps of every launch."""
+    early = [short(number, rate=rates[0]) for number in range(2)]
+    assert cell_of(early).verdict != "leak"
+    assert needs_whole_budget(early, limits=LIMITS, steps=STEPS)
+    if rates[0] != rates[1]:
+        assert "leak" not in cell_of([short(0, rate=rates[0]), trial_of(1, rate=rates[1])]).verdicts
+
+
+def test_growth_that_ends_is_no_leak_however_clear_its_beginning_was():
+    filled = np.minimum(np.arange(4000), 900) * 60.0 + 80_000
+    whole = replace(trial_of(1), trace=trace_of(filled, step_s=times()))
+    assert "leak" not in cell_of([short(0, rate=60.0), whole, short(2, rate=60.0)]).verdicts
+
+
+def test_the_first_look_at_all_versions_is_brief_and_the_next_launch_is_whole():
+    assert not needs_whole_budget([], limits=LIMITS, steps=STEPS, depth="brief")
+    assert needs_whole_budget([short(0, rate=0.0)], limits=LIMITS, steps=STEPS)

@@ -38,6 +38,7 @@ class Rounds:
 class Worker:
     name: str
     queue: RowQueue
+    launch_s: float = 1.0
     began: list[str] = field(default_factory=list)
     launched: list[str] = field(default_factory=list)
 
@@ -49,7 +50,9 @@ class Worker:
         if turn.batch is None:
             self.began.append(row)
         for run in turn.batch.runs if turn.batch else ():
-            run.trials.append(Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed"))
+            run.trials.append(
+                Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed", duration_s=self.launch_s)
+            )
             self.launched.append(row)
         if turn.batch is not None and not turn.batch.runs:
             self.queue.close(turn.block)

@@ -1,0 +1,185 @@
+"""An engine whose launches are made from measured figures, and whose clock is theirs: nothing runs or is waited for.
+
+It speaks the protocol of `harness/agent/__init__.py`, so that conversation, lanes and schedulers are the real ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks.replayed.histories import History, Made, launch
+from harness.model import Image
+from harness.run.engine import Exit, LaunchRequest, Prepared, Session
+
+LOOK_S = 0.005
+"""What a look takes, with the answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """One launch that was made: its cell and number, its steps, and the seconds that it would have taken."""
+
+    cell: str
+    number: int
+    steps: int
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class Agent:
+    """What an agent would say of a made launch, look by look, as it is answered."""
+
+    made: Made
+    job: Mapping[str, Any]
+    at: int = 0
+    spent_s: float = 0.0
+    over: bool = False
+    out: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        version = self.made.version
+        self.spent_s = version.overhead_s + version.setup_s + version.first_step_s
+        self._say(type="hello", protocol=1, agent="3", python="3.11.2", packages={})
+        if len(self.made.step_s):
+            self._say(type="ready", setup_s=version.setup_s, first_step_s=version.first_step_s)
+        self._go()
+
+    def send(self, data: bytes) -> None:
+        if b'"stop"' in data:
+            self._look(last=True)
+            self._done("stopped")
+        else:
+            self._go()
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        if not self.out:
+            return None if self.over else b""
+        said, self.out = b"".join(self.out), []
+        return said
+
+    def exit(self) -> Exit:
+        return Exit(exit_code=0)
+
+    def _go(self) -> None:
+        """Make the steps up to the next look."""
+        count, whole = self._next()
+        fails = count > len(self.made.step_s)
+        self._step(min(count, len(self.made.step_s)))
+        if fails:
+            self._done("crash", message=self.made.version.message)
+            return
+        self._look(last=whole)
+        if whole:
+            self._done("completed")
+
+    def _next(self) -> tuple[int, bool]:
+        """The step of the next look, and whether it is the last: by the steps, or by the time that they took."""
+        looks = list(self.job["looks"])
+        times = self.job.get("look_times_s") or [float("inf")] * len(looks)
+        spent = np.cumsum(self.made.step_s)
+        due = [
+            min(count, int(np.searchsorted(spent, until_s)) + 1) for count, until_s in zip(looks, times, strict=True)
+        ]
+        left = [count for count in due if count > self.at]
+        return left[0], left[0] == due[-1]
+
+    def _step(self, last: int) -> None:
+        rows = slice(self.at, last)
+        if last > self.at:
+            columns = {
+                "step": list(range(self.at + 1, last + 1)),
+                "rss_kib": self.made.rss_kib[rows].tolist(),
+                "step_s": np.round(self.made.step_s[rows], 9).tolist(),
+            }
+            self._say(type="samples", columns=columns)
+        self.spent_s += float(self.made.step_s[rows].sum())
+        self.at = last
+
+    def _look(self, *, last: bool) -> None:
+        kib = float(self.made.rss_kib[self.at - 1])
+        peak = float(self.made.rss_kib[: self.at].max())
+        self.spent_s += LOOK_S
+        self._say(type="look", step=self.at, look={"rss_kib": kib, "rss_peak_kib": peak}, last=last)
+
+    def _done(self, end: str, *, message: str = "") -> None:
+        self.over = True
+        self._say(
+            type="done", end=end, message=message, signal=None, exit_code=None, last_step=self.at, peak_rss_kib=None,
+            probe_cost=0.001, output_tail="", stacks="",
+        )  # fmt: skip
+
+    def _say(self, **message: Any) -> None:
+        self.out.append(f"\n{self.job['marker']} {json.dumps(message)}\n".encode())
+
+
+class Clock(threading.local):
+    """The time of each worker, which is that of its launches: nothing else takes any."""
+
+    ended_s = 0.0
+    agent: Agent | None = None
+
+    def monotonic(self) -> float:
+        return self.ended_s + (self.agent.spent_s if self.agent else 0.0)
+
+    def time(self) -> float:
+        return time.time()
+
+
+class Engine:
+    """A host on which every image is there. `ended` gets each launch, in their order; `clock` is theirs."""
+
+    def __init__(self, histories: Mapping[str, History], ended: Callable[[Ended], None], clock: Clock) -> None:
+        self._clock = clock
+        self.facts = {"engine": "replayed", "cpu": "none", "cpus": 2}
+        self._histories, self._ended, self._lock = histories, ended, threading.Lock()
+
+    def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
+        return Prepared(image=image, reference=image.version, digest=f"sha256:{image.series} {image.version}")
+
+    def look(self, image: Image, say: Callable[[str], None]) -> Prepared:
+        return self.prepare(image, say)
+
+    def at_hand(self, image: Image) -> bool:
+        return True
+
+    def holds(self, prepared: Prepared) -> bool:
+        return True
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        return 1 << 20
+
+    @contextlib.contextmanager
+    def launch(self, launch_: LaunchRequest) -> Iterator[Session]:
+        history = self._histories[launch_.scenario.name]
+        version = next(each for each in history.versions if each.name == launch_.prepared.image.version)
+        cell, number = launch_.labels["harness.cell"], int(launch_.labels["harness.trial"])
+        twin = 1000 * ("twin" in cell)
+        agent = Agent(made=launch(history, version, number + twin), job=launch_.payload.job)
+        self._clock.agent = agent
+        yield agent
+        self._clock.agent, self._clock.ended_s = None, self._clock.ended_s + agent.spent_s
+        with self._lock:
+            self._ended(Ended(cell=cell, number=number, steps=agent.at, seconds=agent.spent_s))
+
+    @contextlib.contextmanager
+    def lease(self, say: Callable[[str], None], stopped: Callable[[], bool]) -> Iterator[Engine]:
+        yield self
+
+    def check(self) -> None:
+        """The lease holds."""
+
+    def remove_leftovers(self) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a sweep of images that are there does not ask an engine for {name}")

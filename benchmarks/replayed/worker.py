@@ -1,0 +1,154 @@
+"""Sweeps histories on the replaying engine, by the harness that is on the path, and tells what was known when.
+
+    python -m benchmarks.replayed.worker full|bisect SEED NAME…
+
+Prints one JSON object: the launches of the sweep in order (history, version, steps, seconds), and for each history
+after which launch the right version stood first among those that look bad, and stayed (`stands`), and after which it
+was named and stayed (`named`); null if never. The positions count from 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.replayed.engine import Clock, Ended, Engine
+from benchmarks.replayed.histories import History, read
+from harness.assess import findings
+from harness.assess.row_verdicts import baseline_of, judge_block
+from harness.flows.parts.context import RunContext
+from harness.flows.sweep import SweepOptions, plan_sweep, sweep
+from harness.model import Block, Plan, RunResult, SearchMode, Trial
+from harness.run.engine import Prepared
+from harness.run.hosts import lanes
+from harness.run.scheduler import CellRun
+from harness.run.trial.conversation import run_trial
+from harness.schedule.bisect_scheduler import BisectScheduler
+from harness.schedule.full_scheduler import FullScheduler
+from harness.store import read_trial
+
+LOOKS_BAD = ("bad", "suspect")
+
+
+class Silent:
+    """Nobody watches."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+def main() -> None:
+    search, seed, *names = sys.argv[1:]
+    histories = [each for each in read() if not names or each.name in names]
+    print(json.dumps(replayed(histories, search="bisect" if search == "bisect" else "full", seed=int(seed))))
+
+
+def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> dict[str, Any]:
+    """Sweep all of them in one matrix."""
+    ended: list[Ended] = []
+    clock = Clock()
+    lanes.run_trial = functools.partial(run_trial, clock=clock)  # type: ignore[assignment]
+    by_name = {each.name: each for each in histories}
+    with tempfile.TemporaryDirectory() as folder:
+        matrix = Path(folder, "matrix.yaml")
+        matrix.write_text(json.dumps(matrix_of(histories)))
+        matrix.with_name("step.py").write_text('"""Replayed."""\n\n\ndef setup():\n    return lambda: None\n')
+        options = SweepOptions(out=Path(folder, "reports"), seed=seed, search=search)
+        context = RunContext(
+            environ=os.environ, progress=Silent(), stopped=threading.Event(),
+            open_engine=lambda host, **_: Engine(by_name, ended.append, clock),
+        )  # fmt: skip
+        result, directory = sweep(plan_sweep(matrix, options, os.environ), options, context)
+        trials = [read_trial(Path(directory.path, "trials", f"{one.cell}-{one.number}.json")) for one in ended]
+    launches = [_told(result, one) for one in ended]
+    blocks = {block.variant.scenario.name: block for block in result.plan.blocks}
+    rows = {name: _row(by_name[name], result.plan, block, trials, search) for name, block in blocks.items()}
+    return {"launches": launches, "rows": rows}
+
+
+def matrix_of(histories: Sequence[History]) -> Mapping[str, Any]:
+    return {
+        "version": 1,
+        "series": {
+            each.name: {"images": {one.name: f"{each.name}:{number}" for number, one in enumerate(each.versions)}}
+            for each in histories
+        },
+        "hosts": {"local": {"engine": "docker"}},
+        "scenarios": {
+            each.name: {
+                "script": "step.py", "series": [each.name], "steps": {"first": 500, "budget": each.budget},
+                "limits": {"leak": each.leak}, "timeout": "20m",
+            }
+            for each in histories
+        },
+        "trials": {"least": 3, "most": 6},
+    }  # fmt: skip
+
+
+def _told(result: RunResult, one: Ended) -> dict[str, Any]:
+    cells = {cell.cell_id: cell.cell for cell in result.cells}
+    cell = cells[one.cell.removesuffix("-twin")]
+    told = {"history": cell.variant.scenario.name, "version": cell.image.version}
+    return {**told, "twin": one.cell.endswith("-twin"), "steps": one.steps, "seconds": one.seconds}
+
+
+def _row(history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode) -> dict[str, Any]:
+    """When the right version stood first and was named: the first launch after which both hold to the end."""
+    ids = {cell.id for cell in block.cells}
+    ours = [at for at, trial in enumerate(trials, start=1) if trial.cell_id.removesuffix("-twin") in ids]
+    known = {at: _known(history, plan, block, trials[:at], search) for at in ours} if history.first_bad else {}
+    return {
+        "launches": len(ours),
+        "last": ours[-1],
+        "stands": _since([(at, first == history.first_bad) for at, (first, _) in known.items()]),
+        "named": _since([(at, history.first_bad in named) for at, (_, named) in known.items()]),
+        "ends_with": [*known.values()][-1] if known else None,
+    }
+
+
+def _since(states: Sequence[tuple[int, bool]]) -> int | None:
+    """The place from which on all states hold."""
+    held = None
+    for at, holds in states:
+        held = (at if held is None else held) if holds else None
+    return held
+
+
+def _known(
+    history: History, plan: Plan, block: Block, trials: Sequence[Trial], search: SearchMode
+) -> tuple[str, list[str]]:
+    """The first version that looks bad, and those that are named as first bad, by these launches."""
+    runs = [_run(cell.id, block, trials) for cell in block.cells]
+    asked = plan.trials
+    scheduler = FullScheduler(runs=runs, asked=asked)
+    twins = [(run, [trial for trial in trials if trial.cell_id == f"{run.cell.id}-twin"]) for run in runs]
+    for run, others in twins:
+        if others:
+            scheduler.twin = CellRun(cell=replace(run.cell, twin=True), trials=others)
+    searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(block)) if search == "bisect" else None
+    judged = judge_block(
+        block, runs, least=1 if searched else asked.least, seed=plan.seed, noise=scheduler.noise(), searched=searched
+    )
+    found = findings.find([judged])
+    signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in found.blocks[0].cells]
+    bad = [version for version, signal in signals if signal is not None and signal.seen in LOOKS_BAD]
+    begins = [one for one in found.findings if one.kind in ("first_bad", "bad_from_start")]
+    return next(iter(bad), ""), [one.after for one in begins if one.metric == history.signal]
+
+
+def _run(cell_id: str, block: Block, trials: Sequence[Trial]) -> CellRun:
+    cell = next(cell for cell in block.cells if cell.id == cell_id)
+    ready = Prepared(image=cell.image, reference="replayed", digest="replayed")
+    return CellRun(cell=cell, prepared=ready, trials=[trial for trial in trials if trial.cell_id == cell_id])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""How long a sweep takes to the answer, on histories that were measured once and are replayed without an engine.
+
+    python -m benchmarks.time_to_answer [--seeds 3] [--before c7eef90] [--json answer.json] [NAME…]
+
+For each history: seconds of launches (in brackets their number) until (a) the right first bad version stands first
+among those that look bad, and stays, (b) it is named, and stays, (c) the sweep ends. Columns: `before`, the harness of
+another commit; `now`, this one; `bisect`, this one with `--search bisect`; `loop`, every version once for the whole
+budget, oldest first, by a limit that is known in advance. First each history has a sweep of its own, then one sweep has
+all of them. Medians over the seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.replayed.histories import History, launch, read
+
+ROOT = Path(__file__).parents[1]
+BEFORE = "c7eef90"
+"""The last commit at which every launch was judged alone and rows ran one after the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """Until something was known: launches, steps and seconds; None if it never was."""
+
+    launches: int
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """`stands`: (a), `named`: (b), `ends`: (c)."""
+
+    stands: Spent | None
+    named: Spent | None
+    ends: Spent
+
+
+def main() -> None:
+    options = arguments()
+    histories = [each for each in read() if not options.names or each.name in options.names]
+    with tempfile.TemporaryDirectory() as folder:
+        trees = {"before": tree_of(options.before, Path(folder)), "now": copy_tree(Path(folder, "now"))}
+        columns = {"before": ("before", "full"), "now": ("now", "full"), "bisect": ("now", "bisect")}
+        jobs = [
+            (column, sweep, seed)
+            for column in columns
+            for sweep in [*([each.name] for each in histories), [each.name for each in histories]]
+            for seed in range(options.seeds)
+            if len(sweep) == 1 or column != "bisect"
+        ]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            told = list(pool.map(lambda job: worker(trees, *columns[job[0]], seed=job[2], names=job[1]), jobs))
+    found: dict[tuple[str, str, bool], list[Times]] = {}
+    for (column, sweep, _), one in zip(jobs, told, strict=True):
+        for name in sweep:
+            found.setdefault((column, name, len(sweep) > 1), []).append(times_of(one, name, alone=len(sweep) == 1))
+    for history in histories:
+        found["loop", history.name, False] = [loop(history)]
+    medians = {key: median(each) for key, each in found.items()}
+    print(table(histories, medians))
+    if options.json is not None:
+        content = [
+            {"column": column, "history": name, "together": together, **asdict(times)}
+            for (column, name, together), times in medians.items()
+        ]
+        options.json.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="histories; default: all")
+    parser.add_argument("--seeds", type=int, default=3, help="sweeps of each history; each has an order of its own")
+    parser.add_argument("--before", default=BEFORE, help="commit of the column `before`")
+    parser.add_argument("--json", type=Path, help="also write the medians here")
+    return parser.parse_args()
+
+
+# ---------------------------------------------------------------- sweeps
+
+
+def tree_of(commit: str, folder: Path) -> Path:
+    """The harness of another commit, beside today's benchmarks."""
+    place = folder / "before"
+    place.mkdir()
+    packed = subprocess.run(["git", "archive", commit, "harness"], cwd=ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(place)], input=packed, check=True)
+    return with_benchmarks(place)
+
+
+def copy_tree(place: Path) -> Path:
+    """The harness as it is now, whatever is edited while this runs."""
+    shutil.copytree(ROOT / "harness", place / "harness")
+    return with_benchmarks(place)
+
+
+def with_benchmarks(place: Path) -> Path:
+    shutil.copytree(ROOT / "benchmarks", place / "benchmarks")
+    return place
+
+
+def worker(trees: Mapping[str, Path], tree: str, search: str, *, seed: int, names: Sequence[str]) -> Mapping[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.replayed.worker", search, str(seed), *names],
+        cwd=trees[tree], check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(trees[tree]), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    told: Mapping[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def times_of(told: Mapping[str, Any], name: str, *, alone: bool) -> Times:
+    launches, row = told["launches"], told["rows"][name]
+
+    def until(place: int | None) -> Spent | None:
+        return None if place is None else spent(launches[:place])
+
+    ends = spent(launches if alone else launches[: row["last"]])
+    return Times(stands=until(row["stands"]), named=until(row["named"]), ends=ends)
+
+
+def spent(launches: Sequence[Mapping[str, Any]]) -> Spent:
+    return Spent(
+        launches=len(launches),
+        steps=sum(each["steps"] for each in launches),
+        seconds=sum(each["seconds"] for each in launches),
+    )
+
+
+def loop(history: History) -> Times:
+    """Every version once, oldest first, for its whole budget; the first bad one is known as soon as it ends."""
+    launches = []
+    for version in history.versions:
+        made = launch(history, version, 1)
+        seconds = version.overhead_s + version.setup_s + version.first_step_s + float(made.step_s.sum())
+        launches.append({"steps": len(made.step_s), "seconds": seconds})
+    names = [version.name for version in history.versions]
+    known = spent(launches[: names.index(history.first_bad) + 1]) if history.first_bad else None
+    return Times(stands=known, named=known, ends=spent(launches))
+
+
+# ---------------------------------------------------------------- the table
+
+
+def median(times: Sequence[Times]) -> Times:
+    """Of the seeds; None if it was never known in half of them."""
+    return Times(
+        stands=_median([each.stands for each in times]),
+        named=_median([each.named for each in times]),
+        ends=_median([each.ends for each in times]) or times[0].ends,
+    )
+
+
+def _median(each: Sequence[Spent | None]) -> Spent | None:
+    ordered = sorted(each, key=lambda one: float("inf") if one is None else one.seconds)
+    return ordered[len(ordered) // 2]
+
+
+COLUMNS = ("before", "now", "bisect", "loop")
+WHAT = (("a", "stands"), ("b", "named"), ("c", "ends"))
+
+
+def table(histories: Sequence[History], medians: Mapping[tuple[str, str, bool], Times]) -> str:
+    lines = [f"{'':<16}{'':<9}{'':<2}" + "".join(f"{column:>18}" for column in COLUMNS) + f"{'now / before':>14}"]
+    for together in (False, True):
+        for history in histories:
+            each = {column: medians.get((column, history.name, together)) for column in COLUMNS}
+            lines += [_line(history, each, *what) for what in WHAT if what[0] == "c" or history.first_bad]
+        shares = [(letter, _shares(histories, medians, what, together)) for letter, what in WHAT]
+        told = ", ".join(f"({letter}) {statistics.geometric_mean(each):.2f}" for letter, each in shares if each)
+        place = "in one sweep of all" if together else "each in a sweep of its own"
+        lines.append(f"{place}: now / before, geometric mean: {told}\n")
+    return "\n".join(lines)
+
+
+def _line(history: History, times: Mapping[str, Times | None], letter: str, what: str) -> str:
+    found = {column: getattr(each, what) if each else None for column, each in times.items()}
+    told = "".join(f"{_told(one) if times[column] else '':>18}" for column, one in found.items())
+    return f"{history.name:<16}{history.kind:<9}{letter:<2}{told}{_ratio(found):>14}"
+
+
+def _shares(
+    histories: Sequence[History], medians: Mapping[tuple[str, str, bool], Times], what: str, together: bool
+) -> list[float]:
+    ours = [[medians[column, each.name, together] for column in ("now", "before")] for each in histories]
+    pairs = [[getattr(times, what) for times in both] for both in ours]
+    return [now.seconds / before.seconds for now, before in pairs if now and before]
+
+
+def _told(one: Spent | None) -> str:
+    return "never" if one is None else f"{one.seconds:.1f} s ({one.launches})"
+
+
+def _ratio(found: Mapping[str, Spent | None]) -> str:
+    now, before = found["now"], found["before"]
+    return f"{now.seconds / before.seconds:.2f}" if now and before else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""The sentences on a narrowed finding: which component it is, what proves it, and what could not be told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from harness.model import Component, Culprit, HybridResult, Narrowed, ProofCell
+from harness.private import is_private
+from harness.report.text import numbers
+from harness.report.text.clean import plain, shortened
+
+TITLE = "Which component"
+_SPECIFIERS = re.compile(r"(?:[A-Za-z0-9][\w.-]*==[0-9][\w.!+]* ?)+", re.ASCII)
+MOST_NAMED = 6
+MOST_VALUE = 60
+"""Characters of a version or of a variable's value."""
+
+
+def lines(several: Iterable[Narrowed]) -> list[str]:
+    """Every sentence on every narrowing, in the order in which they were made."""
+    return [line for narrowed in several for line in told(narrowed)]
+
+
+def told(narrowed: Narrowed) -> list[str]:
+    """The sentences on one narrowing: the answer first, then its proof and what is left."""
+    about = f"finding {narrowed.finding}: " if narrowed.finding else ""
+    answer, *rest = _answers(narrowed)
+    return [f"{about}{answer}", *rest, *proof(narrowed), *_left(narrowed)]
+
+
+def headline(narrowed: Narrowed) -> str:
+    """The answer in one sentence."""
+    return _answers(narrowed)[0]
+
+
+def _answers(narrowed: Narrowed) -> list[str]:
+    good, bad = plain(narrowed.good), plain(narrowed.bad)
+    named = [_culprit(each, narrowed) for each in narrowed.culprits]
+    if narrowed.verdict == "not reproduced":
+        return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)})"]
+    if narrowed.verdict == "method":
+        groups = named_groups([group for each in narrowed.culprits for group in each.groups], narrowed)
+        return [
+            f"not narrowed: to put {groups} in again changes the result by itself, so that no hybrid proves anything"
+        ]
+    if narrowed.verdict == "undecided" or (narrowed.verdict == "interrupted" and not named):
+        return [f"not narrowed: {narrowed.verdict} ({plain(narrowed.reason)})"]
+    if narrowed.verdict == "interrupted":
+        return [f"not narrowed to the end ({plain(narrowed.reason)}); so far: {named[0]}", *named[1:]]
+    return named
+
+
+def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
+    good, bad = plain(narrowed.good), plain(narrowed.bad)
+    what = " and ".join(_part(part, narrowed) for part in culprit.parts)
+    said = {
+        "culprit": f"culprit: {what}; {good} with it is bad, {bad} without it is good",
+        "together": f"culprits together: {what}; {good} with all is bad, {bad} without any one of them is good",
+        "needed": f"needed for it: {what}; {bad} without it is good; whether it is enough could not be told",
+        "enough": f"enough for it: {what}; {good} with it is bad, {_another(culprit, bad)}",
+        "switch": f"part of it: {what}; of two hybrids that differ in it alone one is good and one is bad",
+    }[culprit.kind]
+    inside = f"; inside it: {', '.join(map(plain, culprit.within))}" if culprit.within else ""
+    partners = ""
+    if culprit.partners:
+        partners = f"; a partner would be among {named_groups(culprit.partners, narrowed)}"
+    return f"{said}{_share(culprit)}{inside}{partners}"
+
+
+def _another(culprit: Culprit, bad: str) -> str:
+    states = {cell.result.state for cell in culprit.proof if cell.role == "B - c"}
+    if "bad" in states:
+        return f"and {bad} without it is still bad: there is another cause"
+    if states == {"good"}:
+        return f"and {bad} without it and the causes named before is good"
+    return f"and whether {bad} has another cause could not be told"
+
+
+def _share(culprit: Culprit) -> str:
+    if not culprit.part_of_it or culprit.share is None:
+        return ""
+    interval = "" if culprit.share_ci is None else f" ({_percents(culprit.share_ci)})"
+    return f"; it is a part of it: {numbers.number(100 * culprit.share)} % of the effect{interval}"
+
+
+def _percents(interval: tuple[float, float]) -> str:
+    return numbers.between((100 * interval[0], 100 * interval[1]))
+
+
+def _part(part: tuple[str, ...], narrowed: Narrowed) -> str:
+    if len(part) == 1:
+        return group_text(part[0], narrowed)
+    return f"one of {named_groups(part, narrowed)} (no hybrid tells them apart)"
+
+
+def named_groups(groups: Iterable[str], narrowed: Narrowed) -> str:
+    """Groups by name, the first of them if they are many."""
+    several = list(groups)
+    shown = ", ".join(group_text(each, narrowed) for each in several[:MOST_NAMED])
+    more = len(several) - MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def group_text(group: str, narrowed: Narrowed) -> str:
+    """A group with its versions: `numpy 1.26.4 → 2.0.0`; one of several components by its name and theirs."""
+    known = narrowed.by_id.get(group)
+    if known is None or not known.components:
+        return plain(group)
+    if len(known.components) == 1:
+        return component_text(known.components[0])
+    inside = [component_text(each) for each in known.components[:MOST_NAMED]]
+    more = len(known.components) - MOST_NAMED
+    return f"{plain(group)} ({', '.join(inside)}{f' and {more} more' if more > 0 else ''})"
+
+
+def component_text(component: Component) -> str:
+    """`numpy 1.26.4 → 2.0.0`; a private value of a variable is withheld."""
+    name = shortened(component.name, most=MOST_VALUE)
+    old, new = (_value(component, value) for value in (component.old, component.new))
+    return f"{name} {old} → {new}"
+
+
+def _value(component: Component, value: str | None) -> str:
+    if value is None:
+        return "absent"
+    if component.kind == "variable" and is_private(component.name, value):
+        return "[withheld]"
+    return shortened(value, most=MOST_VALUE) or "empty"
+
+
+# ---------------------------------------------------------------- proof
+
+
+def proof(narrowed: Narrowed) -> list[str]:
+    """A line for each hybrid of the proof."""
+    ends = [(plain(name), each) for name, each in ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b)) if each]
+    cells = [cell for each in narrowed.culprits for cell in each.proof]
+    rows = [*ends, *((cell_title(cell, narrowed), cell.result) for cell in (*cells, *narrowed.shams))]
+    return [f"{title}: {result_text(result)}" for title, result in rows] if narrowed.culprits else []
+
+
+def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
+    """`20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
+    names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
+    others = f", beside {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
+    good, bad = plain(narrowed.good), plain(narrowed.bad)
+    return {
+        "A + c": f"{good} with {names}{others}",
+        "B - c": f"{bad} without {names}{others}",
+        "sham A": f"{good} with its own {names} put in again",
+        "sham B": f"{bad} with its own {names} put in again",
+    }[cell.role]
+
+
+def result_text(result: HybridResult) -> str:
+    """`bad in 2 of 2 launches`, `good in 3 launches`, `bad (98 % of the effect, 95 to 101)`, `unresolved (no file)`."""
+    if result.share is not None and result.share_ci is not None:
+        share = f"{numbers.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
+        return f"{result.state} in {_launches(result.launches)} ({share})"
+    if result.state == "unresolved":
+        return f"could not be told ({shortened(result.reason or 'no reason known', most=160)})"
+    if result.state == "bad" and result.bad:
+        return f"bad in {result.bad} of {result.launches} launches"
+    return f"{result.state} in {_launches(result.launches)}"
+
+
+def _launches(amount: int) -> str:
+    return "1 launch" if amount == 1 else f"{amount:,} launches"
+
+
+def _left(narrowed: Narrowed) -> Iterator[str]:
+    if narrowed.open and narrowed.culprits:
+        yield f"not cleared: {named_groups(narrowed.open, narrowed)}"
+    refused = [each for each in narrowed.hybrids if each.state == "unresolved"]
+    told_of = f"; {len(refused)} of them tell nothing" if refused else ""
+    if narrowed.hybrids:
+        yield f"{numbers.count(len(narrowed.hybrids), 'hybrid')} in {_launches(narrowed.launches)}{told_of}"
+
+
+# ---------------------------------------------------------------- a reproduction
+
+
+def _is_installable(*specifiers: str) -> bool:
+    """Whether these are names and versions as an index has them: whoever made an image named its components, and a
+    reader pastes this into a shell.
+    """
+    return all(_SPECIFIERS.fullmatch(each) for each in specifiers)
+
+
+def install_lines(narrowed: Narrowed) -> list[str]:
+    """Two installs on the good version that differ in the culprit alone; [] unless all of it are distributions with a
+    version on both sides.
+    """
+    groups = [narrowed.by_id.get(group) for each in narrowed.culprits[:1] for group in each.groups]
+    parts = [component for group in groups if group is not None for component in group.components]
+    settled = narrowed.verdict == "found" and narrowed.culprits[0].kind in ("culprit", "together", "enough")
+    old = " ".join(f"{each.name}=={each.old}" for each in parts)
+    new = " ".join(f"{each.name}=={each.new}" for each in parts)
+    if not parts or not settled or any(each.kind != "distribution" for each in parts) or not _is_installable(old, new):
+        return []
+    return [f"pip install --no-deps {old}  # good", f"pip install --no-deps {new}  # bad"]

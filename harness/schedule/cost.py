@@ -1,0 +1,43 @@
+"""What launches cost, by the launches that were made: seconds that a row had, and that its next launches will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from harness.judge.trace.verdict import settled_median
+from harness.model import Trial
+from harness.run.scheduler import Batch, CellRun
+
+
+def spent_s(runs: Sequence[CellRun]) -> float:
+    """Return the seconds of all launches of a row, those of earlier runs included."""
+    return sum(trial.duration_s for run in runs for trial in run.measured)
+
+
+def expected_s(batch: Batch, runs: Sequence[CellRun]) -> float | None:
+    """Return the seconds that a batch of a row will take; None before the row's first launch. A version without a
+    launch will take as long as the others on average.
+    """
+    known = [trial for run in runs for trial in run.measured]
+    if not known:
+        return None
+    of_all = fmean(map(_whole_s if batch.whole else _same_s, known))
+    return sum(of_all if not run.measured else _expected_s(run, batch) for run in batch.runs)
+
+
+def _expected_s(run: CellRun, batch: Batch) -> float:
+    """Return the seconds of a version's next launch: as long as its shortest, unless none ran the whole budget yet."""
+    is_whole = batch.whole or (batch.depth != "brief" and all(trial.end == "stopped" for trial in run.measured))
+    return min(map(_whole_s if is_whole else _same_s, run.measured))
+
+
+def _same_s(trial: Trial) -> float:
+    return trial.duration_s
+
+
+def _whole_s(trial: Trial) -> float:
+    """Return what the launch would have taken for all the steps that it was asked for."""
+    step_s = settled_median(trial.trace.column("step_s")) if trial.trace is not None else None
+    left = max(0, trial.steps_asked - trial.last_step) if trial.end == "stopped" else 0
+    return trial.duration_s + left * (step_s or 0.0)

@@ -1,0 +1,124 @@
+"""What people and programs read of a narrowed finding, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from harness.errors import UsageError
+from harness.model import Component, ComponentGroup, Narrowed, RunResult
+from harness.report.exports import junit, markdown
+from harness.report.exports import summary as summary_export
+from harness.report.page import html_page
+from harness.report.terminal import run_report
+from harness.report.text import narrowed as text
+from harness.store import RunDirectory
+from harness.store.saved_narrowed import keep, read_narrowed
+from tests.unit.narrow.playing import MadeLevels, MadeVersions, group, groups, holds
+from tests.unit.report import build
+
+
+def found(*causes: set[str], about: int | None = 1) -> Narrowed:
+    made = MadeVersions(groups=groups(8), is_bad=holds(*causes))
+    return replace(made.narrowed(), good="20.12", bad="22.12", finding=about, metric="outcome")
+
+
+def test_a_narrowing_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    """Its reports are made again from the file alone."""
+    made = MadeLevels(groups=groups(8), effect=lambda from_b: 0.2 * ("g3" in from_b), spread=0.01)
+    several = (found({"g1"}), found({"g1", "g5"}, about=2), replace(made.narrowed(), good="a", bad="b"))
+    for each in several:
+        keep(each, RunDirectory(tmp_path))
+    assert read_narrowed(tmp_path) == several
+    assert sorted(path.name for path in tmp_path.glob("narrow-*")) == [f"narrow-{each}.json" for each in (1, 2, 3)]
+
+
+def test_a_finding_that_is_narrowed_again_has_one_answer(tmp_path: Path) -> None:
+    first, again = found({"g1"}), found({"g2"})
+    keep(first, RunDirectory(tmp_path))
+    keep(found({"g4"}, about=2), RunDirectory(tmp_path))
+    keep(again, RunDirectory(tmp_path))
+    assert [each.culprits[0].groups for each in read_narrowed(tmp_path)] == [("g2",), ("g4",)]
+
+
+def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "narrow-1.json").write_text('{"verdict": "found"}')
+    with pytest.raises(UsageError, match=r"narrow-1\.json: good: Field required; remove it"):
+        read_narrowed(tmp_path)
+
+
+def test_the_answer_stands_first_and_its_proof_below() -> None:
+    assert text.told(found({"g3"})) == [
+        "finding 1: culprit: g3 1.0 → 2.0; 20.12 with it is bad, 22.12 without it is good",
+        "20.12: good in 5 launches",
+        "22.12: bad in 5 of 5 launches",
+        "20.12 with g3: bad in 2 of 2 launches",
+        "22.12 without g3: good in 2 launches",
+        "20.12 with its own g3 put in again: good in 2 launches",
+        "22.12 with its own g3 put in again: bad in 2 of 2 launches",
+        "7 hybrids in 23 launches",
+    ]
+
+
+def test_each_kind_of_answer_is_a_sentence() -> None:
+    assert "culprits together: g1 1.0 → 2.0 and g5 1.0 → 2.0" in text.headline(found({"g5", "g1"})).replace(
+        "g5 1.0 → 2.0 and g1 1.0 → 2.0", "g1 1.0 → 2.0 and g5 1.0 → 2.0"
+    )
+    first, second = [line for line in text.told(found({"g1"}, {"g5"})) if "enough for it" in line]
+    assert "22.12 without it is still bad: there is another cause" in first
+    assert "without it and the causes named before is good" in second
+    good = MadeVersions(groups=groups(4), is_bad=lambda from_b: False).narrowed()
+    assert text.headline(good).startswith("not narrowed: old and new do not differ now")
+
+
+def test_a_set_is_told_as_a_set() -> None:
+    made = MadeVersions(
+        groups=groups(8), is_bad=holds({"g5"}), refuses=lambda hybrid: len(hybrid.from_b & {"g5", "g6"}) == 1
+    )
+    assert "one of g5 1.0 → 2.0, g6 1.0 → 2.0 (no hybrid tells them apart)" in text.headline(made.narrowed())
+
+
+def test_a_finding_comes_with_two_installs_that_differ_in_the_culprit_alone() -> None:
+    assert text.install_lines(found({"g3"})) == [
+        "pip install --no-deps g3==1.0  # good",
+        "pip install --no-deps g3==2.0  # bad",
+    ]
+
+
+@pytest.mark.parametrize("name", ["numpy; rm -rf ~", "numpy\nsecond", "-rfile", "$(id)", "`id`"])
+def test_a_component_that_is_named_like_a_command_is_no_install_line(name: str) -> None:
+    """Whoever made the image named it, and a reader pastes the lines into a shell."""
+    bad = ComponentGroup(id="g0", components=(Component(kind="distribution", name=name, old="1.0", new="2.0"),))
+    made = MadeVersions(groups=(bad, group("g1")), is_bad=holds({"g0"})).narrowed()
+    assert text.install_lines(made) == []
+    assert all("\n" not in line for line in text.told(made))
+
+
+def test_a_private_value_of_a_variable_is_withheld() -> None:
+    secret = Component(kind="variable", name="API_TOKEN", old=None, new="hunter2")
+    assert text.component_text(secret) == "API_TOKEN absent → [withheld]"
+
+
+@pytest.mark.parametrize("render", [run_report.text, markdown.render, html_page.render, junit.render])
+def test_every_report_of_a_run_tells_it(render: Callable[[RunResult], str]) -> None:
+    """A run of one finding, narrowed down to one library: its sentence stands in each format."""
+    result = replace(build.quickstart(), narrowed=(found({"g3"}),))
+    text_of = html.unescape(render(result)).replace("\\", "")
+    assert "culprit: g3 1.0 → 2.0" in " ".join(text_of.split())
+
+
+def test_other_programs_read_the_culprit_and_the_two_installs() -> None:
+    summary = json.loads(summary_export.encoded(replace(build.quickstart(), narrowed=(found({"g3"}),))))
+    schema = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(summary)
+    (narrowed,) = summary["narrowed"]
+    assert (narrowed["finding"], narrowed["verdict"], narrowed["hybrids"]) == (1, "found", 7)
+    assert narrowed["culprits"][0]["parts"] == [["g3 1.0 → 2.0"]]
+    assert len(narrowed["install"]) == 2
