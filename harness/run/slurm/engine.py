@@ -26,7 +26,7 @@ from harness.run.slurm.allocation import Allocation
 from harness.run.slurm.containers import NODE_FOLDER, WITH_FILES
 from harness.run.slurm.image_files import ImageFiles, check_folder
 from harness.run.slurm.node_images import NodeImages
-from harness.run.slurm.trials import Images, Trials
+from harness.run.slurm.trials import Images, NodeTrials
 from harness.run.slurm.visible_gpus import ours
 from harness.run.trial.payload import agent_files
 
@@ -67,7 +67,7 @@ class SlurmEngine:
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ)
         self._images = _images_of(host.slurm, self._hold, environ=environ)
-        self._trials = Trials(host=host, hold=self._hold, images=self._images)
+        self._trials = NodeTrials(host=host, hold=self._hold, images=self._images)
         self._is_closed = False
         self.facts: Mapping[str, Any] = self._hold.facts
 

@@ -27,7 +27,7 @@ Images = EnvironmentStore | NodeImages | ImageFiles
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trials:
+class NodeTrials:
     """Starts trials of one host, on the node that is held."""
 
     host: Host
