@@ -108,7 +108,7 @@ class Series:
     baseline: str | None = None
 
 
-ContainerKind = Literal["none", "docker", "podman"]
+ContainerKind = Literal["none", "docker", "podman", "enroot", "apptainer"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ ALLOWED = {
     "registry": BASE,
     "plan": BASE | {"matrix", "schedule", "private"},
     "safe_files": BASE,
-    "run": BASE | {"private", "safe_files"},
+    "run": BASE | {"private", "registry", "safe_files"},
     "store": BASE | {"private", "run", "safe_files"},
     "index": BASE | {"judge", "safe_files", "store"},
     "columns": set(),

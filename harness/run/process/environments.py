@@ -15,12 +15,10 @@ import re
 import shutil
 import stat
 import subprocess
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO
 
 import uv
 
@@ -29,11 +27,13 @@ from harness.model import Image, Install
 from harness.run.engine import Prepared, Say
 from harness.run.images import build_errors
 from harness.run.process import interpreters
-from harness.run.waiting import BEAT_S, run_command
+from harness.run.process.locks import locked, open_lock, try_lock
+from harness.run.waiting import run_command
 
 MARKER = "harness-complete.json"
 CONFIGURATION = "pyvenv.cfg"  # every virtual environment has it from the start
 NAME = re.compile(r"[0-9a-f]{20}")
+WAITING = "waiting for another run that makes or uses this environment"
 PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*_HOME", "XDG_*_DIR",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
@@ -88,7 +88,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
     folder.parent.mkdir(parents=True, exist_ok=True)
     digest = _found(folder, say=say)
     if digest is None:
-        with _locked(folder, fcntl.LOCK_EX, say=say):
+        with locked(folder, fcntl.LOCK_EX, say=say, waiting=WAITING):
             digest = _digest_in(folder)  # another run may have made it during the wait
             if digest is None:
                 if folder.exists():
@@ -115,7 +115,7 @@ def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
 
 def _found(folder: Path, *, say: Say) -> str | None:
     """Return the digest of a complete environment, else None. The shared lock does not wait for running trials."""
-    with _locked(folder, fcntl.LOCK_SH, say=say):
+    with locked(folder, fcntl.LOCK_SH, say=say, waiting=WAITING):
         return _digest_in(folder)
 
 
@@ -125,11 +125,11 @@ def in_use(python: Path) -> Iterator[None]:
     folder = python.parents[1]
     gone = f"{folder}: another run removed this environment (`harness clean --images`); start again: trials are kept"
     try:
-        lock = _open_lock(folder)
+        lock = open_lock(folder)
     except OSError as error:
         raise InfrastructureError(f"{_told(error)}; {REMEDY}") from error
     with lock:
-        if not _try_lock(lock, fcntl.LOCK_SH) or _digest_in(folder) is None:
+        if not try_lock(lock, fcntl.LOCK_SH) or _digest_in(folder) is None:
             raise InfrastructureError(gone)
         yield
 
@@ -188,8 +188,8 @@ def _is_ours(folder: Path) -> bool:
 def _remove(folder: Path, *, say: Say) -> bool:
     """Remove an environment unless it is in use; return whether it was removed. An interrupted removal must leave a
     folder that is neither complete nor unrecognised: the marker goes first, pyvenv.cfg last, with the folder itself."""
-    with _open_lock(folder) as lock:
-        if not _try_lock(lock, fcntl.LOCK_EX):
+    with open_lock(folder) as lock:
+        if not try_lock(lock, fcntl.LOCK_EX):
             say(f"{folder} is in use by another run; left alone")
             return False
         (folder / MARKER).unlink(missing_ok=True)
@@ -226,30 +226,6 @@ def _digest_in(folder: Path) -> str | None:
     except (OSError, ValueError):
         return None  # incomplete, removed or damaged: it is made again
     return str(marker["digest"]) if isinstance(marker, dict) and "digest" in marker else None
-
-
-def _open_lock(folder: Path) -> IO[str]:
-    """Open the lock file beside an environment for reading and writing: NFS needs the first for a shared lock, the
-    second for an exclusive one."""
-    return folder.with_suffix(".lock").open("a+")
-
-
-@contextmanager
-def _locked(folder: Path, how: int, *, say: Say) -> Iterator[None]:
-    """Hold the environment's lock; the kernel frees it when its holder ends, for whatever reason."""
-    with _open_lock(folder) as lock:
-        while not _try_lock(lock, how):
-            say("waiting for another run that makes or uses this environment")
-            time.sleep(BEAT_S)
-        yield
-
-
-def _try_lock(lock: IO[str], how: int) -> bool:
-    try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _make(

@@ -1,15 +1,19 @@
 """How a container of a trial is started on a node, by each program that can. Pure.
 
-None of the programs' own defaults is relied on: the network is off unless it is asked for, nothing of the node is
-mounted, and no right is given. The program inside is `inside.py`, which takes the trial's files from its input.
+None of the programs' own defaults is relied on: the network is off unless it is asked for, nothing of the node's files
+is mounted, and no right is given. The program inside is `inside.py`, which takes the trial's files from its input.
+
+`docker` and `podman` have images and containers of their own on the node. The others start a file, inside the step:
+its memory is limited by the step, and what a trial writes is in memory and gone with it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model import Scenario
+from harness.model import Scenario, Where
 from harness.run.docker.containers import PIDS_LIMIT
 
 PYTHON = (
@@ -25,11 +29,25 @@ KEPT_RUN = (
 NODE_LIMITS = f'--ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" --ulimit nproc={PIDS_LIMIT}:{PIDS_LIMIT}'
 """Podman raises these two by itself, and starts no container at all on a node that does not allow it."""
 OOM_TOLD = "harness-oom true"
+NODE_FOLDER = "/tmp"
+IN_FOLDER = (
+    'folder=$1; shift; trap : TERM INT; mkdir -m 700 "$folder" || exit 1; printf \'exec "$@"\\n\' >"$folder/rc";'
+    ' "$@"; code=$?; rm -rf "$folder"; exit $code'
+)
+"""enroot keeps files of its own: in a folder that is removed, and that a dead run's name marks if it is not."""
+ENROOT_PLACES = {"CONFIG": "config", "DATA": "data", "CACHE": "cache", "RUNTIME": "run"}
+ENROOT_SETTINGS = {
+    "MOUNT_HOME": "no", "REMAP_ROOT": "no", "RESTRICT_DEV": "yes", "LOGIN_SHELL": "no", "ROOTFS_WRITABLE": "yes",
+}  # fmt: skip
+"""A cluster's enroot.conf may say otherwise. A login shell would read /etc/profile, which changes PATH."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A container to start. `gpus`: UUIDs, or `all` alone. `ulimits`: those that the node can set."""
+    """A container to start. `gpus`: UUIDs, or `all` alone. `ulimits`: those that the node can set.
+
+    `names_capabilities`: the image says which parts of the driver it uses (NVIDIA_DRIVER_CAPABILITIES).
+    """
 
     name: str
     image: str
@@ -39,6 +57,7 @@ class Start:
     keep_entrypoint: bool = True
     ulimits: tuple[tuple[str, int, int], ...] = ()
     memory_bytes: int | None = None
+    names_capabilities: bool = True
 
 
 def docker(start: Start) -> list[str]:
@@ -69,4 +88,55 @@ def _run(program: str, start: Start, gpus: Sequence[str], *, limits: str = "") -
     ]  # fmt: skip
 
 
-COMMANDS: Mapping[str, Callable[[Start], list[str]]] = {"docker": docker, "podman": podman}
+def enroot(start: Start) -> list[str]:
+    """Return the command of `enroot start`. It mounts the image file below a layer in memory."""
+    folder = f"{NODE_FOLDER}/{start.name}"
+    settings = {f"ENROOT_{name}_PATH": f"{folder}/{place}" for name, place in ENROOT_PLACES.items()}
+    settings |= {f"ENROOT_{name}": value for name, value in ENROOT_SETTINGS.items()}
+    alone = [] if start.scenario.network else ["unshare", "--user", "--map-current-user", "--net"]
+    gpus = ["--env", f"NVIDIA_VISIBLE_DEVICES={','.join(start.gpus) or 'void'}"]
+    if start.gpus and not start.names_capabilities:  # its hook would take `utility`, with which no CUDA starts
+        gpus += ["--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"]
+    return [
+        "sh", "-c", IN_FOLDER, "sh", folder, *alone, "env", *(f"{name}={value}" for name, value in settings.items()),
+        "enroot", "start", "--rw", *gpus,
+        *([] if start.keep_entrypoint else ["--rc", f"{folder}/rc"]), start.image, "sh", "-c", INSIDE, start.text,
+    ]  # fmt: skip
+
+
+def apptainer(start: Start) -> list[str]:
+    """Return the command of `apptainer run`, which starts the entrypoint, or of `apptainer exec`.
+
+    Without `--no-eval` the entrypoint's shell would evaluate the arguments once more.
+    """
+    return [
+        "apptainer", "run" if start.keep_entrypoint else "exec", "--containall", "--no-home", "--no-mount",
+        "bind-paths", "--writable-tmpfs", "--cleanenv", "--no-eval", "--no-privs",
+        *([] if start.scenario.network else ["--net", "--network", "none"]), *(["--nv"] if start.gpus else []),
+        start.image, "sh", "-c", INSIDE, start.text,
+    ]  # fmt: skip
+
+
+COMMANDS: Mapping[str, Callable[[Start], list[str]]] = {
+    "docker": docker, "podman": podman, "enroot": enroot, "apptainer": apptainer
+}  # fmt: skip
+WITH_FILES = ("enroot", "apptainer")
+"""Those whose images are files in a folder that this machine and the nodes share."""
+VERSIONS = {"enroot": ("enroot", "version"), "apptainer": ("apptainer", "--version")}
+"""What tells the version of the program, which is part of each trial's key."""
+
+
+def visible_gpus(container: str, gpus: Sequence[str]) -> dict[str, str]:
+    """Return the variables that choose among the GPUs of a node, for a program that shows all of them."""
+    if container != "apptainer" or not gpus:
+        return {}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+
+
+def options_of(container: str) -> str:
+    """Return how such containers are started, as text for each trial's key; "" where the version tells enough."""
+    if container not in WITH_FILES:
+        return ""
+    scenario = Scenario(name="", where=Where(file="", line=0, key=""))
+    command = COMMANDS[container](Start(name="NAME", image="IMAGE", text="", scenario=scenario))
+    return hashlib.sha256("\0".join(command).encode()).hexdigest()[:12]

@@ -20,12 +20,14 @@ from harness.run.process import leftovers
 from harness.run.slurm import steps
 from harness.run.slurm.allocation import Allocation, allocate
 from harness.run.slurm.commands import asked
+from harness.run.slurm.containers import VERSIONS, options_of
 from harness.run.waiting import BEAT_S, Beat
 
 LOOK = (
     "uname -rm; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo;"
     " sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1"
 )
+TELL = 'command -v "$0" >/dev/null || { echo "no $0 on the PATH of this node" >&2; exit 1; }; "$0" "$@"'
 LOOK_S = 60.0
 LIMITS_MEMORY = re.compile(r"^ConstrainRAMSpace\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 LEAST_LEFT_S = 30.0
@@ -115,11 +117,13 @@ def _facts(allocation: Allocation, request: SlurmRequest, *, version: str, place
         allocation, ["sh", "-c", LOOK], name=leftovers.new_name(), limit_s=LOOK_S, place=place,
         beat=lambda: say(f"asking node {allocation.node}"),
     ).splitlines()  # fmt: skip
+    container = _container(allocation, request.container, place=place)
     try:
         machine, cpus, memory_kib, *cpu = lines
         kernel, architecture = machine.split()
         return {
-            "engine": f"{version}, container: {request.container}",
+            "engine": f"{version}, container: {container}",
+            **({"options": options} if (options := options_of(request.container)) else {}),
             "name": allocation.node,
             "exclusive": request.exclusive,
             "cpu": cpu[0] if cpu else None,
@@ -132,6 +136,17 @@ def _facts(allocation: Allocation, request: SlurmRequest, *, version: str, place
         raise InfrastructureError(
             f"{place}: node {allocation.node} answered {' '.join(lines)[:200]!r}; see `srun uname -a` there"
         ) from error
+
+
+def _container(allocation: Allocation, container: str, *, place: str) -> str:
+    """Return what starts images on the node, with its version where that is told. Raises InfrastructureError."""
+    if container not in VERSIONS:
+        return container
+    told = steps.printed(
+        allocation, ["sh", "-c", TELL, *VERSIONS[container]], name=leftovers.new_name(), limit_s=LOOK_S, place=place,
+        beat=lambda: None,
+    )  # fmt: skip
+    return f"{container} {told.strip().split()[-1] if told.strip() else '?'}"
 
 
 def join(host: Host, *, environ: Mapping[str, str]) -> Hold:

@@ -26,7 +26,7 @@ class NodeImages:
         self._hold, self._program = hold, program
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        reference = self._reference(image)
+        reference = reference_of(image, container=self._program)
         self._hold.node(say)
         try:
             found = self._inspected(reference, say)
@@ -41,17 +41,6 @@ class NodeImages:
             raise ImageUnavailable(f"{image.where}: {reference}: was pulled, but is gone; is somebody removing images?")
         return _prepared(image, found)
 
-    def _reference(self, image: Image) -> str:
-        match image.source:
-            case Pull(reference=reference):
-                return reference
-            case Install(base=reference, packages=()):
-                return reference
-        raise ImageUnavailable(
-            f"{image.where}: {image.version}: on a Slurm host with container: {self._program} an image comes from a"
-            " registry: build it elsewhere and push it, or use container: none for `install`"
-        )
-
     def at_hand(self, image: Image) -> bool:
         return self.look(image, _unheard) is not None
 
@@ -59,7 +48,7 @@ class NodeImages:
         if self._hold.allocation is None:  # no node is asked for only to look
             return None
         try:
-            found = self._inspected(self._reference(image), say)
+            found = self._inspected(reference_of(image, container=self._program), say)
         except ImageUnavailable:  # `prepare` reports it
             return None
         return None if found is None else _prepared(image, found)
@@ -103,6 +92,19 @@ class NodeImages:
         return steps.printed(
             allocation, command, name=leftovers.new_name(), limit_s=limit_s, place=self._hold.place, beat=beat
         )
+
+
+def reference_of(image: Image, *, container: str) -> str:
+    """Return the name of an image in its registry. Raises ImageUnavailable if it has none."""
+    match image.source:
+        case Pull(reference=reference):
+            return reference
+        case Install(base=reference, packages=()):
+            return reference
+    raise ImageUnavailable(
+        f"{image.where}: {image.version}: on a Slurm host with container: {container} an image comes from a"
+        " registry: build it elsewhere and push it, or use container: none for `install`"
+    )
 
 
 def _prepared(image: Image, found: dict[str, Any]) -> Prepared:

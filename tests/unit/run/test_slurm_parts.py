@@ -13,9 +13,10 @@ from harness.errors import InfrastructureError
 from harness.model import Scenario, SlurmRequest, Where
 from harness.model.gpus import Gpu
 from harness.run.engine import Payload
-from harness.run.slurm import commands, steps
+from harness.run.slurm import commands, containers, steps
 from harness.run.slurm.allocation import options
-from harness.run.slurm.containers import COMMANDS, INSIDE, Start
+from harness.run.slurm.containers import COMMANDS, INSIDE, Start, options_of, visible_gpus
+from harness.run.slurm.image_files import IMPORT
 from harness.run.slurm.visible_gpus import ours
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
@@ -132,7 +133,7 @@ def start(**fields: object) -> Start:
     return Start(name="harness-trial-x", image="image", text="TEXT", scenario=scenario, **fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", sorted(COMMANDS))
+@pytest.mark.parametrize("kind", ["docker", "podman"])
 def test_a_container_on_a_node_is_as_confined_as_on_an_engine(kind: str) -> None:
     command = COMMANDS[kind](start(memory_bytes=1000))
     told = " ".join(command)
@@ -158,3 +159,54 @@ def test_an_entrypoint_is_kept_or_skipped_as_the_matrix_says() -> None:
     kept, skipped = (COMMANDS["docker"](start(keep_entrypoint=keep)) for keep in (True, False))
     assert kept[-5:] == ["image", "sh", "-c", INSIDE, "TEXT"]
     assert skipped[-6:] == ["--entrypoint", "sh", "image", "-c", INSIDE, "TEXT"]
+
+
+def test_enroot_takes_nothing_from_the_cluster_s_settings_or_the_user_s_home() -> None:
+    command = COMMANDS["enroot"](start(keep_entrypoint=False))
+    folder = "/tmp/harness-trial-x"
+    assert {"ENROOT_MOUNT_HOME=no", "ENROOT_RESTRICT_DEV=yes", f"ENROOT_CONFIG_PATH={folder}/config"} <= set(command)
+    assert command[command.index("unshare") :][:4] == ["unshare", "--user", "--map-current-user", "--net"]
+    assert command[-7:] == ["--rc", f"{folder}/rc", "image", "sh", "-c", INSIDE, "TEXT"]
+    assert not {"--mount", "-m", "--root"} & set(command)
+    asked = COMMANDS["enroot"](start(scenario={"network": True}))
+    assert not {"unshare", "--rc"} & set(asked)
+
+
+def test_enroot_gets_the_lane_s_gpus_and_the_parts_of_the_driver_that_cuda_needs() -> None:
+    """Its hook mounts `utility` alone for an image that names none."""
+    assert "NVIDIA_VISIBLE_DEVICES=void" in COMMANDS["enroot"](start())
+    named, unnamed = (
+        COMMANDS["enroot"](start(gpus=("GPU-1", "GPU-2"), names_capabilities=told)) for told in (True, False)
+    )
+    assert "NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2" in named
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" not in named
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in unnamed
+
+
+def test_apptainer_is_as_confined_as_it_can_be() -> None:
+    command = COMMANDS["apptainer"](start())
+    confined = {"--containall", "--no-home", "--writable-tmpfs", "--cleanenv", "--no-eval", "--net", "--no-privs"}
+    assert confined <= set(command)
+    assert command[:2] == ["apptainer", "run"]
+    assert "--nv" not in command
+    other = COMMANDS["apptainer"](start(keep_entrypoint=False, gpus=("GPU-1",), scenario={"network": True}))
+    assert ("--nv" in other, "--net" in other, other[1]) == (True, False, "exec")
+    assert visible_gpus("apptainer", ("GPU-1",))["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert visible_gpus("enroot", ("GPU-1",)) == visible_gpus("apptainer", ()) == {}
+
+
+def test_another_way_to_start_a_container_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials that were started otherwise are not taken over from earlier runs."""
+    before = options_of("apptainer")
+    monkeypatch.setitem(containers.COMMANDS, "apptainer", lambda start: ["apptainer", "exec"])  # type: ignore[arg-type]
+    assert options_of("apptainer") != before
+
+
+def test_a_node_that_does_not_see_the_images_says_so(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    command = ["sh", "-c", IMPORT, "sh", str(gone), str(gone / "file"), "touch", str(gone / "file")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, gone.exists()) == (1, False)
+    assert done.stderr == (
+        f"this node does not see {gone}: choose a folder for images: that this machine and the nodes share\n"
+    )

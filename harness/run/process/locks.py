@@ -1,0 +1,38 @@
+"""Locks of files in a folder that several machines may share; the kernel frees them when their holder ends."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from harness.run.engine import Say
+from harness.run.waiting import BEAT_S
+
+
+def open_lock(path: Path) -> IO[str]:
+    """Open the lock file beside `path` for reading and writing: NFS needs the first for a shared lock, the second for
+    an exclusive one."""
+    return path.with_suffix(".lock").open("a+")
+
+
+@contextmanager
+def locked(path: Path, how: int, *, say: Say, waiting: str) -> Iterator[None]:
+    """Hold the lock of `path`. `how`: of fcntl. `waiting` is said until it is free. Raises OSError."""
+    with open_lock(path) as lock:
+        while not try_lock(lock, how):
+            say(waiting)
+            time.sleep(BEAT_S)
+        yield
+
+
+def try_lock(lock: IO[str], how: int) -> bool:
+    """Return whether the lock was free. Raises OSError where the file system has no locks."""
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

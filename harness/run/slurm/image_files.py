@@ -1,0 +1,296 @@
+"""Images as files in a folder that this machine shares with the nodes: one for each digest, imported on a node.
+
+An import writes under another name, and the file gets its own when the node has said that all of it is there: what a
+killed import or a lost node leaves is never taken for an image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
+from harness.model import Image, SlurmRequest
+from harness.model.doctor import Room
+from harness.registry import PublishedImage, Registry, RegistryTrouble
+from harness.registry.names import DIGEST, Name, parse
+from harness.run.engine import Kept, Prepared, Say
+from harness.run.process import environments, leftovers
+from harness.run.process.locks import locked, open_lock, try_lock
+from harness.run.retrying import unavailable
+from harness.run.slurm import steps
+from harness.run.slurm.hold import Hold
+from harness.run.slurm.node_images import PULL_S, reference_of
+
+FOLDER = "containers"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+MOST_RECORD_BYTES = 1 << 20
+IMPORT = (
+    'folder=$1; file=$2; shift 2; [ -d "$folder" ] || { echo "this node does not see $folder: choose a folder for'
+    ' images: that this machine and the nodes share" >&2; exit 1; }; "$@" >&2 && sync "$file" && [ -s "$file" ]'
+    ' && echo "imported $(stat -c %s "$file")"; code=$?; [ $code = 0 ] || rm -f "$file"; exit $code'
+)
+DONE = "imported "
+WAITING = "waiting for another run that imports or uses this image"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """How a program keeps an image. `command` returns what imports `name` at `digest` into a file."""
+
+    suffix: str
+    command: Callable[[Name, str, Path], list[str]]
+
+
+SQSH = Format(
+    suffix=".sqsh",
+    command=lambda name, digest, file: [
+        "enroot", "import", "--output", str(file), f"docker://{name.server}#{name.repository}@{digest}"
+    ],
+)  # fmt: skip
+SIF = Format(
+    suffix=".sif",
+    command=lambda name, digest, file: ["apptainer", "pull", "--disable-cache", str(file), f"docker://{name}@{digest}"],
+)
+FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is known of an image file: `references` are the names under which it was asked for."""
+
+    digest: str
+    references: tuple[str, ...]
+    labels: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+class ImageFiles:
+    """An ImageStore of such files, for one program. `environ` names the cache folder and the registries' logins."""
+
+    def __init__(self, hold: Hold, *, environ: Mapping[str, str]) -> None:
+        self._hold, self._format = hold, FORMATS[hold.request.container]
+        self._folder = (hold.request.images or environments.cache_folder(environ).parent) / FOLDER
+        self._registry = Registry.from_environ(environ)
+
+    # ------------------------------------------------------------ getting
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        reference = reference_of(image, container=self._hold.request.container)
+        try:
+            return self._prepare(image, reference, say)
+        except ImageUnavailable:
+            raise
+        except (InfrastructureError, RegistryTrouble, OSError) as error:
+            told = f"{image.where}: {reference}: cannot be imported: {_told(error)}"
+            raise unavailable(told, cause=str(error)) from error
+
+    def _prepare(self, image: Image, reference: str, say: Say) -> Prepared:
+        name, there = parse(reference), self._named(reference)
+        digest = self._digest(name, reference, there, say)
+        if there is not None and there.digest == digest:
+            return self._prepared(image, there)
+        file = self._file(digest)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with locked(file, fcntl.LOCK_EX, say=say, waiting=WAITING):
+            record = _read(file)
+            if record is None or not file.exists():
+                published = self._published(name.at(digest), say)
+                if not file.exists():
+                    self._import(name, digest, file, say)
+                record = Record(
+                    digest=digest, references=(), labels=published.labels, environment=published.environment
+                )
+            if reference not in record.references:
+                record = Record(**{**vars(record), "references": (*record.references, reference)})
+                _write(file, record)
+        return self._prepared(image, record)
+
+    def _digest(self, name: Name, reference: str, there: Record | None, say: Say) -> str:
+        """Return what the reference means now; a registry that does not answer matters only for a missing image."""
+        if DIGEST.fullmatch(name.reference):
+            return name.reference
+        say(f"asking the registry for {reference}")
+        try:
+            found = self._registry.digest(reference)
+        except RegistryTrouble:
+            if there is None:
+                raise
+            return there.digest
+        if found is None:
+            raise InfrastructureError(f"{name.host} has no tag {name.reference} of {name.repository}; check the name")
+        return found
+
+    def _published(self, name: Name, say: Say) -> PublishedImage:
+        self._hold.node(say)
+        told = str(self._hold.facts.get("architecture"))
+        return self._registry.facts(f"{name}@{name.reference}", architecture=ARCHITECTURES.get(told, told))
+
+    def _import(self, name: Name, digest: str, file: Path, say: Say) -> None:
+        """Import on the node. The caller has the lock, so what others left under such names is of dead imports."""
+        for left in _parts(file):
+            left.unlink(missing_ok=True)
+        part = file.with_name(f".{file.stem}.{leftovers.new_name()}{file.suffix}")
+        command = ["sh", "-c", IMPORT, "sh", str(part.parent), str(part), *self._format.command(name, digest, part)]
+        try:
+            told = steps.printed(
+                self._hold.node(say), command, name=leftovers.new_name(), limit_s=PULL_S, place=self._hold.place,
+                beat=lambda: say(f"importing {name}@{digest[:19]}"),
+            )  # fmt: skip
+            if told.strip() != f"{DONE}{part.stat().st_size}":  # srun ends with 0, too, when its node is lost
+                raise InfrastructureError(f"the node did not say that all of it was written: {told[-200:]!r}")
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+
+    # ------------------------------------------------------------ what is there
+
+    def at_hand(self, image: Image) -> bool:
+        return self.look(image, _unheard) is not None
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        with contextlib.suppress(ImageUnavailable):  # `prepare` reports it
+            found = self._named(reference_of(image, container=self._hold.request.container))
+            return None if found is None else self._prepared(image, found)
+        return None
+
+    def holds(self, prepared: Prepared) -> bool:
+        return Path(prepared.reference).exists()
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        try:
+            return Path(prepared.reference).stat().st_size
+        except OSError as error:
+            raise InfrastructureError(f"{prepared.image.where}: {_told(error)}; is another run removing it?") from error
+
+    def room(self) -> Room:
+        folder = next(each for each in (self._folder, *self._folder.parents) if each.exists())
+        usage = shutil.disk_usage(folder)
+        return Room(free_bytes=usage.free, total_bytes=usage.total)
+
+    @contextlib.contextmanager
+    def in_use(self, prepared: Prepared) -> Iterator[None]:
+        """Protect the image from removal. Raises InfrastructureError if it was just removed."""
+        file = Path(prepared.reference)
+        gone = f"{file}: another run removed this image (`harness clean --images`); start again: trials are kept"
+        try:
+            lock = open_lock(file)
+        except OSError as error:
+            raise InfrastructureError(f"{self._hold.place}.images: {_told(error)}") from error
+        with lock:
+            if not try_lock(lock, fcntl.LOCK_SH) or not file.exists():
+                raise InfrastructureError(gone)
+            yield
+
+    def _named(self, reference: str) -> Record | None:
+        """Return the image that was imported under that name, or has that digest; the newest of several."""
+        digest = parse(reference).reference
+        if DIGEST.fullmatch(digest):
+            file = self._file(digest)
+            return _read(file) if file.exists() else None
+        found = [file for file, record in self._records() if reference in record.references]
+        return _read(max(found, key=lambda file: file.stat().st_mtime)) if found else None
+
+    def _records(self) -> Iterator[tuple[Path, Record]]:
+        for file in sorted(self._folder.glob(f"[!.]*{self._format.suffix}")):
+            record = _read(file)
+            if record is not None and file == self._file(record.digest):
+                yield file, record
+
+    def _file(self, digest: str) -> Path:
+        return self._folder / f"{digest.removeprefix('sha256:')}{self._format.suffix}"
+
+    def _prepared(self, image: Image, record: Record) -> Prepared:
+        return Prepared(
+            image=image,
+            reference=str(self._file(record.digest)),
+            digest=record.digest,
+            labels=record.labels,
+            environment=record.environment,
+        )
+
+    # ------------------------------------------------------------ removing
+
+    def kept(self) -> tuple[Kept, ...]:
+        return tuple(
+            Kept(
+                reference=str(file),
+                name=record.references[0],
+                made=False,
+                layers={record.digest: file.stat().st_size},
+            )
+            for file, record in self._records()
+        )
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        return self._remove(Path(kept.reference), say)
+
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        removed = tuple(record.references[0] for file, record in list(self._records()) if self._remove(file, say))
+        for part in self._folder.glob(f".*{self._format.suffix}"):
+            self._remove(part.with_name(f"{part.name[1:].partition('.')[0]}{part.suffix}"), say)
+        return removed
+
+    def _remove(self, file: Path, say: Say) -> bool:
+        """Remove an image and what dead imports of it left, unless it is in use; the record goes last."""
+        try:
+            with open_lock(file) as lock:
+                if not try_lock(lock, fcntl.LOCK_EX):
+                    say(f"{file} is in use by another run; left alone")
+                    return False
+                for path in (*_parts(file), file, _record_of(file)):
+                    path.unlink(missing_ok=True)
+                return True
+        except OSError as error:
+            raise InfrastructureError(f"{_told(error)}; remove it by hand") from error
+
+
+def check_folder(request: SlurmRequest, *, place: str) -> None:
+    """Raise EngineUnreachable if the folder that the matrix names is not there. It is not made: it may be a file system
+    that is not mounted."""
+    if request.images is not None and not request.images.is_dir():
+        raise EngineUnreachable(
+            f"{place}.images: {request.images}: no such folder on this machine; make it, or mount what it is on"
+        )
+
+
+def _parts(file: Path) -> list[Path]:
+    return list(file.parent.glob(f".{file.stem}.*{file.suffix}"))
+
+
+def _record_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.json")
+
+
+def _read(file: Path) -> Record | None:
+    """Return the record of an image file; None if there is none that can be read."""
+    try:
+        with _record_of(file).open("rb") as record:
+            told = json.loads(record.read(MOST_RECORD_BYTES))
+        return Record(
+            digest=str(told["digest"]),
+            references=tuple(map(str, told["references"])),
+            labels=dict(told["labels"]),
+            environment=dict(told["environment"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _write(file: Path, record: Record) -> None:
+    new = _record_of(file).with_suffix(".new")
+    new.write_text(json.dumps({**vars(record), "labels": dict(record.labels), "environment": dict(record.environment)}))
+    new.replace(_record_of(file))
+
+
+def _told(error: Exception) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+
+
+def _unheard(text: str) -> None:
+    """A quick question needs no progress."""

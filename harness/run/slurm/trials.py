@@ -1,0 +1,172 @@
+"""What a trial's step runs on the node: a Python of a virtual environment, or a container."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import InfrastructureError
+from harness.model import Host, Scenario
+from harness.run.docker.containers import MEMORY_SHARE, refused_default_ulimit
+from harness.run.engine import LaunchRequest, Prepared, Session
+from harness.run.process import environments, leftovers
+from harness.run.process.store import EnvironmentStore
+from harness.run.slurm import steps
+from harness.run.slurm.allocation import Allocation
+from harness.run.slurm.containers import COMMANDS, INSIDE, NODE_FOLDER, Start, visible_gpus
+from harness.run.slurm.hold import Hold
+from harness.run.slurm.image_files import ImageFiles
+from harness.run.slurm.node_images import NodeImages
+
+SHELL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+STEP_S = 60.0
+
+Images = EnvironmentStore | NodeImages | ImageFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTrials:
+    """Starts trials of one host, on the node that is held."""
+
+    host: Host
+    hold: Hold
+    images: Images
+
+    @property
+    def container(self) -> str:
+        return self.hold.request.container
+
+    def started(self, allocation: Allocation, launch: LaunchRequest) -> contextlib.AbstractContextManager[Session]:
+        """Return the session of a new trial. Raises InfrastructureError."""
+        run = self._in_environment if isinstance(self.images, EnvironmentStore) else self._in_container
+        return run(allocation, launch)
+
+    def probe(self, name: str, prepared: Prepared) -> list[str]:
+        """Return the command that runs `inside.py` with all GPUs."""
+        if isinstance(self.images, EnvironmentStore):
+            return _python(prepared)
+        scenario = Scenario(name="gpus", where=self.host.where, shm_bytes=64 << 20)
+        start = Start(name=name, image=prepared.reference, text=steps.INSIDE.read_text(), scenario=scenario,
+                      gpus=("all",), keep_entrypoint=False)  # fmt: skip
+        return COMMANDS[self.container](start)
+
+    def on_node(self, allocation: Allocation, *command: str) -> str:
+        """Return what a short command prints on the node. Raises InfrastructureError."""
+        return steps.printed(
+            allocation, command, name=leftovers.new_name(), limit_s=STEP_S, place=self.hold.place, beat=lambda: None
+        )
+
+    # ------------------------------------------------------------ virtual environments
+
+    @contextlib.contextmanager
+    def _in_environment(self, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
+        python, memory_bytes = Path(launch.prepared.reference), launch.scenario.memory_bytes
+        self._check_shared(allocation, python)
+        name = leftovers.new_name()
+        given = steps.order(
+            launch.payload,
+            root=f"{NODE_FOLDER}/{name}",
+            environment=_environment(launch),
+            only=True,
+            data_limit_bytes=None if self.hold.limits_memory else memory_bytes,
+        )
+        command = [*steps.command_of(allocation, name=name, memory_bytes=memory_bytes), *_python(launch.prepared)]
+        with (
+            environments.in_use(python),
+            steps.started(allocation, command, first=given, place=self.hold.place) as session,
+        ):
+            yield session
+
+    def _check_shared(self, allocation: Allocation, python: Path) -> None:
+        """Raise InfrastructureError if the node does not have the environment that was made here."""
+        if str(python) in allocation.checked:
+            return
+        found = self.on_node(allocation, "sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python))
+        if found.strip() != "1":
+            raise InfrastructureError(
+                f"{self.hold.place}: node {allocation.node} cannot start {python} ({found.strip()[-200:]!r}); set"
+                " `images:` to a folder that this machine and the nodes share, and have that Python on the nodes"
+            )
+        allocation.checked.add(str(python))
+
+    # ------------------------------------------------------------ containers
+
+    @contextlib.contextmanager
+    def _in_container(self, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
+        name, image, scenario = leftovers.new_name(), launch.prepared.image, launch.scenario
+        gpus = tuple(gpu.uuid for gpu in launch.gpus)
+        limit_bytes = scenario.memory_bytes if isinstance(self.images, ImageFiles) else None
+        chosen = visible_gpus(self.container, gpus)
+        given = steps.order(
+            launch.payload,
+            root=None,
+            environment={**chosen, **dict(image.environment), **dict(scenario.environment)},
+            only=False,
+            data_limit_bytes=None if self.hold.limits_memory else limit_bytes,
+        )
+        start = Start(
+            name=name,
+            image=launch.prepared.reference,
+            text=steps.INSIDE.read_text(),
+            scenario=scenario,
+            gpus=gpus,
+            keep_entrypoint=image.keep_entrypoint,
+            ulimits=self._ulimits(allocation, launch) if isinstance(self.images, NodeImages) else (),
+            memory_bytes=int(self.hold.facts["memory_bytes"] * MEMORY_SHARE),
+            names_capabilities="NVIDIA_DRIVER_CAPABILITIES" in launch.prepared.environment,
+        )
+        srun = steps.command_of(allocation, name=name, memory_bytes=limit_bytes)
+        command = [*srun, *COMMANDS[self.container](start)]
+        with (
+            self._protected(launch.prepared),
+            steps.started(allocation, command, first=given, place=self.hold.place) as session,
+        ):
+            yield session
+
+    def _protected(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
+        """Nobody removes the image meanwhile."""
+        return self.images.in_use(prepared) if isinstance(self.images, ImageFiles) else contextlib.nullcontext()
+
+    def _ulimits(self, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:
+        """Return the scenario's ulimits without the default ones that the engine on the node may not set.
+
+        A container that does nothing finds out, once for each set of ulimits.
+        """
+        asked = launch.scenario.ulimits
+        while (left := tuple(one for one in asked if one[0] not in self.hold.refused_ulimits)) and (
+            str(left) not in allocation.checked
+        ):
+            name = leftovers.new_name()
+            start = Start(name=name, image=launch.prepared.reference, text="", keep_entrypoint=False, ulimits=left,
+                          scenario=Scenario(name="ulimits", where=self.host.where, shm_bytes=64 << 20))  # fmt: skip
+            nothing = [word if word != INSIDE else "exit 0" for word in COMMANDS[self.container](start)]
+            try:
+                self.on_node(allocation, *nothing)
+            except InfrastructureError as error:
+                refused = refused_default_ulimit(str(error), launch.scenario)
+                if refused is None or refused in self.hold.refused_ulimits:
+                    raise
+                self.hold.refused_ulimits.add(refused)
+            else:
+                allocation.checked.add(str(left))
+        return left
+
+
+def _python(prepared: Prepared) -> list[str]:
+    return [prepared.reference, "-I", "-c", steps.INSIDE.read_text()]
+
+
+def _environment(launch: LaunchRequest) -> dict[str, str]:
+    """Return the trial's whole environment, as the process engine gives it."""
+    folder = Path(launch.prepared.reference).parent
+    return {
+        "PATH": f"{folder}:{SHELL_PATH}",
+        "VIRTUAL_ENV": str(folder.parent),
+        "LANG": "C.UTF-8",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),
+        **dict(launch.prepared.image.environment),
+        **dict(launch.scenario.environment),
+    }

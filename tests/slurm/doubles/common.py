@@ -1,0 +1,61 @@
+"""What the doubles share. Standard library only: they run on the node."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+STATE = Path(os.environ.pop("DOUBLE_STATE", "."))
+END = b"end of the image"
+IMAGE_ENVIRONMENT = ["PATH=/usr/local/bin:/usr/bin:/bin", "FROM_THE_IMAGE=yes"]
+IN_MEMORY = 'mount -t tmpfs tmpfs /tmp && cd / && exec "$@"'
+"""What a trial writes to /tmp is gone with it."""
+
+
+def refuse(told: str) -> NoReturn:
+    sys.exit(f"double: {told}")
+
+
+def log(**told: object) -> None:
+    with (STATE / "log").open("a") as file:
+        file.write(json.dumps(told) + "\n")
+
+
+def write_image(file: Path, magic: bytes) -> None:
+    """As the programs do: bit by bit, into the file that they were told."""
+    if file.exists():
+        refuse(f"File already exists: {file}")
+    with file.open("wb") as image:
+        image.write(magic)
+        image.flush()
+        if (STATE / "slow").exists():
+            time.sleep(60)
+        if (STATE / "large").exists():
+            try:
+                image.write(b"\0" * (4 << 20))
+                image.flush()
+            except OSError as error:
+                refuse(f"{file}: {error.strerror}")
+        image.write(END)
+
+
+def check_image(file: Path, magic: bytes) -> None:
+    content = file.read_bytes()
+    if not content.startswith(magic) or not content.endswith(END):
+        refuse(f"Invalid image format: {file}")
+
+
+def interfaces() -> list[str]:
+    return [name for _, name in socket.if_nameindex()]
+
+
+def run(command: Sequence[str], environment: Sequence[str], *, unshare: Sequence[str] = ()) -> NoReturn:
+    """Become the program, with a /tmp in memory and no other variable than these."""
+    words = ["unshare", "--mount", *unshare, "sh", "-c", IN_MEMORY, "sh", "env", "-i", *environment, *command]
+    os.execvp(words[0], words)

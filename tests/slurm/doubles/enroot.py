@@ -1,0 +1,63 @@
+"""enroot 3.5, as far as `container: enroot` uses it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from tests.slurm.doubles.common import IMAGE_ENVIRONMENT, check_image, interfaces, log, refuse, run, write_image
+
+MAGIC = b"hsqs"
+URI = re.compile(r"docker://[^/#\s]+#[a-z0-9/._-]+@sha256:[0-9a-f]{64}")
+SETTINGS = {"MOUNT_HOME": "no", "REMAP_ROOT": "no", "RESTRICT_DEV": "yes", "LOGIN_SHELL": "no"}
+
+
+def main(arguments: list[str]) -> None:
+    verb, rest = arguments[0], arguments[1:]
+    if (verb, rest) == ("version", []):
+        print("3.5.0")
+    elif verb == "import":
+        if len(rest) != 3 or rest[0] != "--output" or not URI.fullmatch(rest[2]):
+            refuse(f"usage: import {rest}")
+        log(verb=verb, uri=rest[2])
+        write_image(Path(rest[1]), MAGIC)
+    elif verb == "start":
+        start(rest)
+    else:
+        refuse(f"usage: {arguments}")
+
+
+def start(rest: list[str]) -> NoReturn:
+    environment, entrypoint, writable = list(IMAGE_ENVIRONMENT), "ENTRYPOINT=ran", False
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option == "--rw":
+            writable = True
+        elif option == "--env":
+            environment.append(rest.pop(0))
+        elif option == "--rc":
+            if Path(rest.pop(0)).read_text() != 'exec "$@"\n':
+                refuse("another command script than was to be expected")
+            entrypoint = "ENTRYPOINT=left_out"
+        else:
+            refuse(f"usage: start {option}")
+    if not writable:
+        refuse("a root file system that is read-only")
+    for name, value in SETTINGS.items():
+        if os.environ.get(f"ENROOT_{name}") != value:
+            refuse("ENROOT_{} is {}".format(name, os.environ.get(f"ENROOT_{name}")))
+    for name in ("CONFIG", "DATA", "CACHE", "RUNTIME"):
+        place = Path(os.environ[f"ENROOT_{name}_PATH"])
+        if not place.parent.is_dir():
+            refuse(f"no folder for {place}")
+        place.mkdir()
+    check_image(Path(rest[0]), MAGIC)
+    log(verb="start", image=rest[0], environment=environment, interfaces=interfaces())
+    run(rest[1:], [*environment, entrypoint])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
