@@ -28,8 +28,9 @@ def stepped(folder: Path, *, ends: int, **given: str) -> subprocess.CompletedPro
     os.utime(old / "report.md", (0, 0))
     environ = {
         **os.environ, "HARNESS": str(program), "HARNESS_COMMAND": "sweep", "HARNESS_MATRIX": "m.yaml",
-        "HARNESS_ARGS": "", "HARNESS_OUT": str(folder / "reports"), "HARNESS_UNDECIDED": "pass", "GITHUB_OUTPUT": str(folder / "output"),
-        "GITHUB_STEP_SUMMARY": str(folder / "summary"), "SAID": str(folder / "said"), "ENDS": str(ends), **given,
+        "HARNESS_ARGS": "", "HARNESS_OUT": str(folder / "reports"), "HARNESS_UNDECIDED": "pass",
+        "GITHUB_OUTPUT": str(folder / "output"), "GITHUB_STEP_SUMMARY": str(folder / "summary"),
+        "SAID": str(folder / "said"), "ENDS": str(ends), **given,
     }  # fmt: skip
     return subprocess.run([ROOT / "tools" / "action"], env=environ, capture_output=True, text=True, check=False)
 
