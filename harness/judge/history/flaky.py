@@ -28,14 +28,15 @@ State = bool | None
 def outliving(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
 ) -> list[CellVerdict]:
-    """Return the cells, the good ones without launches that stopped before the latest failure of the bad ones: those
-    say nothing about it. Launches that ran to their own end count in full, also where steps are not counted.
+    """Return the cells without the launches that were stopped before the latest failure of the bad ones: those say
+    nothing about it, neither of a good version nor of a bad one. Launches that ran to their own end count in full, also
+    where steps are not counted.
     """
     bad = (trial for state, each in zip(states, trials, strict=True) if state for trial in each)
     latest = max((trial.last_step + 1 for trial in bad if trial.end in FAILURES), default=0)
     short = [sum(trial.end == "stopped" and trial.last_step < latest for trial in each) for each in trials]
     return [
-        replace(cell, trials=cell.trials - count) if state is False else cell
+        cell if state is None else replace(cell, trials=cell.trials - count)
         for state, cell, count in zip(states, cells, short, strict=True)
     ]
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from harness.judge.cell.verdict import fails_late, judge_cell, wants_more
 from harness.judge.comparison.compared import Compared
 from harness.judge.history.changes import find_changes, wants_launches
+from harness.judge.history.flaky import outliving
 from harness.judge.history.transitions import outcome_changes
-from harness.model import Change, Trial, Trials
+from harness.model import CellVerdict, Change, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 from tests.unit.judge.test_changes import cell, changes, more_launches, named
 
@@ -151,3 +152,18 @@ def test_only_failures_of_the_image_ask_for_whole_launches(end):
     """A connection that was lost at step 3,000 makes nothing longer."""
     trial = Trial(cell_id="made", number=1, key="made", end=end, last_step=3000)
     assert fails_late([trial], steps=STEPS) == (end in ("crash", "oom", "hang"))
+
+
+def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_make_it_rare() -> None:
+    """A crash at step 100 was told as there "from the start": the bad version's first launch had ended at step 64, and
+    four good launches of the version before were then too few.
+    """
+    crashed = Trial(cell_id="c", number=1, key="k", end="crash", last_step=99)
+    stopped = Trial(cell_id="c", number=2, key="k", end="stopped", last_step=64)
+    whole = Trial(cell_id="c", number=3, key="k", end="completed", last_step=128)
+    cells = [
+        CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=4),
+        CellVerdict(verdict="crash", verdicts=("crash",), why="", trials=3, failed=2),
+    ]
+    good, bad = outliving([False, True], cells, [[stopped, whole, whole, whole], [stopped, crashed, crashed]])
+    assert (good.trials, bad.trials) == (3, 2)
