@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.model.narrowed import Component, ComponentGroup, Culprit, CulpritKind, Narrowed, ProofCell
 from harness.report.text.clean import plain
+from harness.report.text.narrowed import value_text
 
 LEADS: Mapping[CulpritKind, str] = {
     "culprit": "culprit",
@@ -100,9 +101,6 @@ def _change(each: Component) -> str:
     mapped = ", mapped" if each.mapped else ""
     kind = "" if each.kind == "distribution" else f"{each.kind} "
     if each.old == each.new:
-        return plain(f"{kind}{each.old}, with other content{mapped}")
-    return plain(f"{kind}{_told(each.old)} → {_told(each.new)}{mapped}")
-
-
-def _told(version: str | None) -> str:
-    return "none" if version is None else version or "empty"
+        return plain(f"{kind}{value_text(each, each.old, absent='none')}, with other content{mapped}")
+    old, new = (value_text(each, value, absent="none") for value in (each.old, each.new))
+    return plain(f"{kind}{old} → {new}{mapped}")

@@ -117,13 +117,14 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 def component_text(component: Component) -> str:
     """`numpy 1.26.4 → 2.0.0`; a private value of a variable is withheld."""
     name = shortened(component.name, most=MOST_VALUE)
-    old, new = (_value(component, value) for value in (component.old, component.new))
+    old, new = (value_text(component, value, absent="absent") for value in (component.old, component.new))
     return f"{name} {old} → {new}"
 
 
-def _value(component: Component, value: str | None) -> str:
+def value_text(component: Component, value: str | None, *, absent: str) -> str:
+    """Return the version or value of one side in words; a private value of a variable is withheld."""
     if value is None:
-        return "absent"
+        return absent
     if component.kind == "variable" and is_private(component.name, value):
         return "[withheld]"
     return shortened(value, most=MOST_VALUE) or "empty"

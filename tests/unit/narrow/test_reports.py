@@ -17,6 +17,7 @@ from harness.model import Component, ComponentGroup, Narrowed, RunResult
 from harness.report.exports import junit, markdown
 from harness.report.exports import summary as summary_export
 from harness.report.page import html_page
+from harness.report.terminal import narrow as terminal_narrow
 from harness.report.terminal import run_report
 from harness.report.text import narrowed as text
 from harness.store import RunDirectory
@@ -104,6 +105,9 @@ def test_a_component_that_is_named_like_a_command_is_no_install_line(name: str) 
 def test_a_private_value_of_a_variable_is_withheld() -> None:
     secret = Component(kind="variable", name="API_TOKEN", old=None, new="hunter2")
     assert text.component_text(secret) == "API_TOKEN absent → [withheld]"
+    told = terminal_narrow.differing([ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2)
+    assert "[withheld]" in told
+    assert "hunter2" not in told
 
 
 @pytest.mark.parametrize("render", [run_report.text, markdown.render, html_page.render, junit.render])
