@@ -95,6 +95,8 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
     limit = asked.limits.of(name)
     value, ci = (None, None) if level is None else _figures(name, level)
     plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
+    if cell.verdict == "untested":  # an image has a size although nothing ran in it: a tick would say that it started
+        return replace(plain, why="not measured: untested")
     if limit is None or (asked.searched and name not in EXACT | {"step_time"}):
         return replace(plain, why=OFF if limit is None else SEARCHED)
     if value is None:
