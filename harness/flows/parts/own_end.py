@@ -1,4 +1,4 @@
-"""A program may come to its own end before the budget of a matrix that is written for it. Its end becomes the budget."""
+"""Fits the budget of a matrix that was written for a program to the program: it may come to its own end before that."""
 
 from __future__ import annotations
 
