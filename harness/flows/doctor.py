@@ -12,7 +12,9 @@ from harness.assess.earlier_noise import measured_noise
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts import control
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, images_on, side_by_side, using_hosts
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.opening import using_hosts
+from harness.flows.parts.hosts.threads import side_by_side
 from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
 from harness.model import Host, HostState, Image, Install, Plan, Pull

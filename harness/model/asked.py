@@ -117,7 +117,8 @@ class SlurmRequest:
 
     `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
     long names. `node`: this one alone. `time_s`: how long an allocation may last; `wait_s`: how long the harness waits
-    for one. `images`: a folder that this machine shares with the nodes.
+    for one. `images`: a folder that this machine shares with the nodes. `place`: which of the nodes of a pool is meant,
+    from 1; `preferred`: the node that is asked for first, because it measured rows before.
     """
 
     container: ContainerKind
@@ -127,6 +128,8 @@ class SlurmRequest:
     wait_s: float = 24 * 3600.0
     exclusive: bool = True
     images: Path | None = None
+    place: int = 0
+    preferred: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +139,8 @@ class Host:
     `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
 
     Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
-    words. `machine`: the name of the machine, where one of a pool is meant.
+    words. `machine`: the name of the machine, where one of a pool is meant; of a node that the queue chooses, `node 1`
+    until it is known.
     """
 
     name: str
@@ -154,6 +158,11 @@ class Host:
         """Each machine as a host of its own; a host that is no pool is one machine."""
         if not self.pool:
             return (self,)
+        if self.slurm is not None:
+            return tuple(
+                replace(self, pool=(), machine=f"node {place}", slurm=replace(self.slurm, place=place))
+                for place in range(1, len(self.pool) + 1)
+            )
         return tuple(replace(self, engine=one, pool=(), machine=machine_name(one)) for one in self.pool)
 
     @property

@@ -15,10 +15,12 @@ from harness.assess.standing import standing_of
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.ending import Ending
-from harness.flows.parts.hosts import OpenHost, at_once, images_on, side_by_side
+from harness.flows.parts.hosts.machine_progress import MachineProgress
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.pool_run import PoolRun
+from harness.flows.parts.hosts.threads import at_once, side_by_side
 from harness.flows.parts.needs import disk_of
 from harness.flows.parts.open_rows import OpenRows
-from harness.flows.parts.pool_run import MachineProgress, PoolRun
 from harness.flows.parts.registries import open_registries
 from harness.model import Block, Host, Noise, Plan, Skip
 from harness.plan import most_launches, typical_launches
@@ -288,6 +290,7 @@ class Running:
             runs_of=lambda block: (*block.cells, *self._twin_of(block)),
             note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
+            images=images_on(self.plan, machines[0].part_of),
         )
 
     def _choose_noise(self, run: BlockRun) -> None:
