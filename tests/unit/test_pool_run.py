@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from harness.errors import EngineUnreachable
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machine_progress import MachineProgress
 from harness.flows.parts.hosts.machines import OpenHost
-from harness.flows.parts.hosts.pool_run import BROKEN, PoolRun
+from harness.flows.running.machine_progress import MachineProgress
+from harness.flows.running.pool_run import BROKEN, PoolRun
 from harness.model import Host, Trial
 from harness.report.terminal.progress import plain_progress
 from harness.run.scheduler import Batch, BlockRun, CellRun

@@ -16,7 +16,7 @@ from harness.model import Host, Image, Plan
 from harness.plan import choose_lanes, odd_ones
 from harness.run.engine import Engine, Say
 
-GATHER_S = 20.0
+GATHER_S = 10.0
 """How long a pool of a cluster waits for more nodes once it has one, before it is used; the others join it later."""
 
 
