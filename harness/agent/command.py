@@ -66,7 +66,7 @@ class CommandWatch(Watch):
             took_s, resident_kib, before = now - self._last_at, self.resident(), self.steps()
             for _ in range(count):
                 if self._counts():
-                    self._step(now, took_s / count, resident_kib)
+                    self._step(now, took_s / count, resident_kib, together=count > 1)
             self._bursts.came(self.steps() - before, took_s, now - self._heard_at)
         self._last_at, self._heard_at = now, self.clock()
 
@@ -74,8 +74,11 @@ class CommandWatch(Watch):
         """Return whether a step counts: not while the harness judges a look, and not beyond the budget."""
         return self.asked_at is None and self.done is None and self.steps() < self.job["looks"][-1]
 
-    def _step(self, now, took_s, resident_kib):
-        """Record one more step: a row at every stride-th, and a look if one is due."""
+    def _step(self, now, took_s, resident_kib, together=False):
+        """Record one more step: a row at every stride-th, and a look if one is due.
+
+        Processor time counts from the first step on, or from the start if the first step came together with others.
+        """
         number = self.steps() + 1
         row, rest = divmod(number, self.stride)
         if not rest and row <= self.rows:
@@ -83,7 +86,7 @@ class CommandWatch(Watch):
         self.table.header[samples.STEPS] = number
         self.table.header[samples.STARTED] = now
         if number == 1:
-            self._cpu_before_s = cpu.children_s()
+            self._cpu_before_s = 0.0 if together else cpu.children_s()
             self.ready(None, now - self._opened_at, ["rss"])
         else:
             self._busy_s += took_s

@@ -18,7 +18,7 @@ from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, lanes_of, states_of, troubles_of, using_hosts
-from harness.flows.parts.running import Running
+from harness.flows.running.plan_run import Running
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
 from harness.model import Explanation, Lane, Matrix, Plan, RunResult, SearchMode, Stop, Trials
@@ -157,7 +157,7 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
     wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks).findings))}
     plan = including(known.plan, wanted)
     if plan != known.plan:
-        return _deciding(replace(known, plan=plan, works={}, noises={}))
+        return _deciding(replace(known, plan=plan))
     told = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
     known.context.progress.note(f"to be decided: {told}" if told else "nothing to decide: no cause is undecided")
     return plan, frozenset(wanted)

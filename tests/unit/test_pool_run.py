@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.errors import EngineUnreachable
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost
-from harness.flows.parts.pool_run import BROKEN, MachineProgress, PoolRun
+from harness.flows.running.pool_run import BROKEN, MachineProgress, PoolRun
 from harness.model import Host, Trial
 from harness.report.terminal.progress import plain_progress
 from harness.run.scheduler import Batch, BlockRun, CellRun
