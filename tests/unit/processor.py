@@ -1,4 +1,4 @@
-"""Runs a piece of Python on long texts, with a limit of processor time: work that takes more grows faster than its text.
+"""Runs Python on long texts with a limit of processor time: code that exceeds it grows faster than its text.
 
 The limit is a hundred times what is needed, whatever else the machine does; it is no measurement.
 """
@@ -24,7 +24,7 @@ for part in {parts!r}:
 
 
 def on_long_texts(parts: Sequence[str], *, imports: str, code: str) -> None:
-    """Run `code` with each part, repeated up to LENGTH, as `text`. Raises AssertionError if that needs more or fails."""
+    """Run `code` with each part, repeated up to LENGTH, as `text`. Raises AssertionError on failure."""
     filled = CODE.format(seconds=SECONDS, length=LENGTH, imports=imports, parts=list(parts), code=code)
     done = subprocess.run([sys.executable, "-c", filled], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
