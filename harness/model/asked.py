@@ -233,11 +233,16 @@ class Limits:
         return known[signal]
 
 
+FIRST_LOOK_S = 10.0
+"""Seconds in steps after which the first look at a trial is due at the latest. Later ones are twice as late each: where
+the steps are so few that they show nothing yet, the trial goes on."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Steps:
     """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps, nor more than `time_s` seconds in
-    steps (None: as long as they take). A look is due after its steps or after its share of the time, whichever comes
-    first.
+    steps (None: as long as they take). A look is due after its steps, or after its time if that comes first: its share
+    of `time_s`, and FIRST_LOOK_S for the first, twice as long for the next.
     """
 
     first: int = 500
@@ -253,13 +258,19 @@ class Steps:
             n *= 2
         return (*counts, self.budget)
 
-    def look_times_s(self) -> tuple[float, ...]:
-        """Return the seconds in steps after which each look is due at the latest; () without a limit of time."""
-        return () if self.time_s is None else tuple(self.time_s * count / self.budget for count in self.looks())
+    def look_times_s(self) -> tuple[float | None, ...]:
+        """Return the seconds in steps after which each look is due at the latest; None: its steps alone decide."""
+        counts, time_s = self.looks(), self.time_s
+        early = [FIRST_LOOK_S * 2.0**number for number in range(len(counts) - 1)]
+        shares = [
+            early_s if time_s is None else min(early_s, time_s * count / self.budget)
+            for early_s, count in zip(early, counts, strict=False)
+        ]
+        return (*shares, time_s)
 
     def ended_at(self, step: int) -> Steps:
         """Return the settings of a trial whose time ended at `step`: as many looks, and `step` is the budget."""
-        if self.time_s is None or step >= self.budget:
+        if step >= self.budget:
             return self
         return Steps(first=math.ceil(step * self.first / self.budget), budget=max(1, step))
 
