@@ -108,7 +108,7 @@ class Series:
     baseline: str | None = None
 
 
-ContainerKind = Literal["none", "docker", "podman", "enroot", "apptainer"]
+ContainerKind = Literal["none", "docker", "podman", "enroot", "pyxis", "apptainer"]
 
 
 @dataclass(frozen=True, kw_only=True)
