@@ -238,9 +238,7 @@ def test_rows_that_were_sent_are_not_sampled(asked: Callable[..., devices.Gpus])
     assert table.column(monitor.MEMORY)[4] != 1000
 
 
-def test_a_look_says_what_held_the_clocks_down(
-    asked: Callable[..., devices.Gpus], state: State
-) -> None:
+def test_a_look_says_what_held_the_clocks_down(asked: Callable[..., devices.Gpus], state: State) -> None:
     watch, _ = watching(asked())
     for reasons, clock, temperature in ((0x4, 2520, 70), (0x20, 1410, 88), (0x1, 210, 60), (0x0, 2520, 65)):
         state(gpu0__reasons=reasons, gpu0__clock=clock, gpu0__temperature=temperature)
