@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.matrix.reading import MOST_BYTES, MOST_LEVELS
+from harness.matrix.text.reading import MOST_BYTES, MOST_LEVELS
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
 # (what is replaced in GOOD, by what, the beginning of the message after "matrix.yaml:")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.flows.parts.draft_job import DraftJob
-from harness.flows.parts.draft_series import DraftSeries
+from harness.flows.parts.drafts.draft_job import DraftJob
+from harness.flows.parts.drafts.draft_series import DraftSeries
 
 LOCAL = ("docker", "process")
 TRIALS = {"least": 3, "most": 6}

@@ -6,8 +6,9 @@ import re
 import sys
 import time
 
-from . import ending, libc, samples, unseen, wire, wrapping
-from .probes import tree
+from .. import ending, libc, samples, wire, wrapping
+from ..probes import tree
+from . import unseen
 from .watch import Watch
 
 AFTER_END_S = 30.0

@@ -13,8 +13,8 @@ from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.probes import read_probes
 from harness.matrix.problems import KeyPath, shown, unknown
-from harness.matrix.programs import check_program, read_program
-from harness.matrix.scripts import Script, ScriptProblem, read_script
+from harness.matrix.scenarios.programs import check_program, read_program
+from harness.matrix.scenarios.scripts import Script, ScriptProblem, read_script
 
 MOST_VARIANTS = 10_000
 AXES = ("series", "image", "host", "scenario", "why")

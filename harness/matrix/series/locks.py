@@ -12,8 +12,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context, Entry
-from harness.matrix.packages import RUNNING_PYTHON, check_python
 from harness.matrix.problems import KeyPath, shown
+from harness.matrix.series.packages import RUNNING_PYTHON, check_python
 from harness.safe_files import read_regular
 
 MOST_BYTES = 4 << 20

@@ -8,8 +8,9 @@ while the harness judges a look; what it does meanwhile is not counted.
 import os
 import re
 
-from . import bursts, comings, ending, reason, samples, wire, wrapping
-from .probes import cpu, status, tree
+from .. import comings, ending, samples, wire, wrapping
+from ..probes import cpu, status, tree
+from . import bursts, reason
 from .watch import Watch
 
 BEAT_S = 0.1

@@ -8,8 +8,8 @@ import numbers
 import os
 import time
 
-from . import samples
-from .probes import cpu
+from .. import samples
+from ..probes import cpu
 
 # A probe may cost this share of the step that it follows, or the floor if a step is too short for that. Every verdict
 # on memory needs the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.

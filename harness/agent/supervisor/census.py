@@ -8,9 +8,9 @@ second one is dropped, and from then on rows are taken half as often.
 
 import time
 
-from . import wire
-from .monitor import Pace
-from .probes import holdings
+from .. import wire
+from ..gpu.monitor import Pace
+from ..probes import holdings
 
 COUNTED = (*holdings.COUNTED, "shm", "disk")
 PERIOD_S = 0.05

@@ -15,9 +15,9 @@ import yaml
 
 from harness.errors import MatrixError
 from harness.matrix.problems import Document, KeyPath, Problems
-from harness.matrix.substitute import substitute
+from harness.matrix.text.substitute import substitute
+from harness.matrix.text.yaml_words import plain_words
 from harness.matrix.values import FloatAsWritten, IntAsWritten
-from harness.matrix.yaml_words import plain_words
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000  # with aliases expanded: a page of nested aliases can expand to billions of values

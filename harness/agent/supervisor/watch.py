@@ -9,8 +9,10 @@ import signal
 import time
 import traceback
 
-from . import census, child, monitor, samples, waiting, wire, wrapping
-from .probes import cgroup, components, files, libraries
+from .. import samples, wire, wrapping
+from ..gpu import monitor
+from ..probes import cgroup, components, files, libraries
+from . import census, child, waiting
 
 PROGRESS_S = 1.0
 FLUSH_S = 10.0

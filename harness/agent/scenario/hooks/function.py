@@ -5,7 +5,8 @@ import ast
 import functools
 import types
 
-from .. import failure, scenario
+from ... import failure
+from .. import scenario
 from .around import Counted
 
 DECORATOR = "__harness_step__"

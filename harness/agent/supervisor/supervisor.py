@@ -4,9 +4,11 @@ import json
 import os
 import sys
 
-from . import child, gpu, hello, libc, wire
+from .. import libc, wire
+from ..gpu import devices
+from ..probes import cgroup
+from . import child, hello
 from .command import CommandWatch
-from .probes import cgroup
 from .script import ScriptWatch
 
 
@@ -17,8 +19,8 @@ def main(root):
     child.set_oom_score(-500)
     libc.adopt_orphans()
     outbox = wire.Outbox(1, job["marker"])
-    gpus = gpu.find()
-    if gpu.visible(gpus.cards, os.environ):
+    gpus = devices.find()
+    if devices.visible(gpus.cards, os.environ):
         # Otherwise TensorFlow reserves nearly all GPU memory at once, and its figures mean nothing.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     outbox.send("hello", **dict(hello.facts(job["environment"], os.environ, cgroup.find()), **gpus.facts()))

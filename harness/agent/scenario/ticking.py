@@ -8,7 +8,8 @@ import os
 import threading
 import time
 
-from . import samples, stepping
+from .. import samples
+from . import stepping
 
 
 class Ended(BaseException):

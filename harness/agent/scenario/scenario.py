@@ -18,8 +18,9 @@ import sys
 import time
 import types
 
-from . import comings, ending, failure, looks, samples, stepping, wrapping
-from .probes import cgroup, heap, libraries, pools, python, rss
+from .. import comings, ending, failure, samples, wrapping
+from ..probes import cgroup, heap, libraries, pools, python, rss
+from . import looks, stepping
 
 CAME_BACK = "a process that it forked came back out of it; let that process end with os._exit"
 

@@ -4,7 +4,7 @@ These calls do not start CUDA. Functions and structures change with driver versi
 works is used, and anything that the driver does not report is None. Only `load` raises.
 """
 
-from . import libc
+from .. import libc
 
 NAME = "libnvidia-ml.so.1"
 SUCCESS = 0

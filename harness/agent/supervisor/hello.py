@@ -7,7 +7,7 @@ import re
 import resource
 import sys
 
-from . import PROTOCOL, VERSION
+from .. import PROTOCOL, VERSION
 
 LONGEST_VALUE = 4096
 NOTHING_COMPILED = ", nothing compiled"

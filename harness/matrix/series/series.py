@@ -12,10 +12,10 @@ from packaging.version import Version
 from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context, Entry
-from harness.matrix.locks import LockReader
-from harness.matrix.packages import PackageReader
 from harness.matrix.problems import KeyPath, listed, shown, unknown
-from harness.matrix.tags import TagReader
+from harness.matrix.series.locks import LockReader
+from harness.matrix.series.packages import PackageReader
+from harness.matrix.series.tags import TagReader
 
 REPOSITORY = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64}")

@@ -11,7 +11,7 @@ from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.problems import KeyPath, did_you_mean, listed, shown
-from harness.matrix.scripts import Script, ScriptProblem, parsed, top_level
+from harness.matrix.scenarios.scripts import Script, ScriptProblem, parsed, top_level
 
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 FUNCTION = re.compile(rf"({DOTTED.pattern}):({DOTTED.pattern})")

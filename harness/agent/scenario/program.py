@@ -18,9 +18,10 @@ import sys
 import time
 import types
 
-from . import comings, failure, hooks, importing, looks, samples, scenario, ticking
+from .. import comings, failure, samples
+from ..probes import cgroup
+from . import hooks, importing, looks, scenario, ticking
 from .hooks import function
-from .probes import cgroup
 
 READS_STDIN = "; its stdin is empty here"
 

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import time
 
-from . import libc
-from .probes import tree
+from .. import libc
+from ..probes import tree
 
 KILL_ROUNDS = 100
 KILL_PAUSE_S = 0.02

@@ -9,9 +9,9 @@ import collections
 import os
 import time
 
-from . import samples
-from .gpu import visible
-from .probes import tree
+from .. import samples
+from ..probes import tree
+from .devices import visible
 
 MEMORY, OWN = samples.COLUMNS.index("gpu_kib"), samples.COLUMNS.index("gpu_process_kib")
 MEMORY_PERIOD_S = 0.05

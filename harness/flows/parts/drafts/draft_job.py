@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.flows.parts.draft_series import safe
+from harness.flows.parts.drafts.draft_series import safe
 
 PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")
 IN_A_SHELL = re.compile(r"[\s;&|<>()'\"]+")

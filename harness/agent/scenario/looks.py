@@ -3,7 +3,7 @@
 import gc
 import os
 
-from .probes import heap, status, tree
+from ..probes import heap, status, tree
 
 
 class Looker(object):
