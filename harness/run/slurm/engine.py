@@ -84,12 +84,12 @@ class SlurmEngine:
 
     def prepare(self, image: Image, say: Say) -> Prepared:
         prepared = self._images.prepare(image, say)
-        try:
-            self._trials.unpacked(self._node(say), prepared, say)
-        except InfrastructureError as error:
-            raise unavailable(
-                f"{image.where}: {image.version}: cannot be unpacked: {error}", cause=str(error)
-            ) from error
+        if self._request.container == "pyxis":
+            try:
+                self._trials.unpacked(self._node(say), prepared, say)
+            except InfrastructureError as error:
+                told = f"{image.where}: {image.version}: cannot be unpacked: {error}"
+                raise unavailable(told, cause=str(error)) from error
         return prepared
 
     def at_hand(self, image: Image) -> bool:

@@ -13,10 +13,11 @@ from harness.errors import InfrastructureError
 from harness.model import Scenario, SlurmRequest, Where
 from harness.model.gpus import Gpu
 from harness.run.engine import Payload
-from harness.run.slurm import commands, containers, inside, steps
+from harness.run.slurm import commands, containers, steps
 from harness.run.slurm.allocation import options
 from harness.run.slurm.containers import COMMANDS, INSIDE, Start, options_of, visible_gpus
 from harness.run.slurm.image_files import IMPORT
+from harness.run.slurm.inside import is_outside
 from harness.run.slurm.visible_gpus import ours
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
@@ -196,10 +197,10 @@ def test_pyxis_gets_no_home_no_rights_and_nothing_of_the_last_trial() -> None:
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PMIX_RANK", "CUDA_VISIBLE_DEVICES", "RANK", "MASTER_ADDR", "TMPDIR"])
 def test_nothing_of_slurm_reaches_a_trial_by_pyxis_but_what_is_the_image_s(name: str) -> None:
     without = {"names": containers.OUTSIDE, "values": {"HOME": "/root"}, "kept": []}
-    assert inside.is_outside(name, "0", without)
-    assert not inside.is_outside(name, "0", {**without, "kept": [name]})
-    assert not inside.is_outside("RANKING", "0", without)
-    assert (inside.is_outside("HOME", "/root", without), inside.is_outside("HOME", "/", without)) == (True, False)
+    assert is_outside(name, "0", without)
+    assert not is_outside(name, "0", {**without, "kept": [name]})
+    assert not is_outside("RANKING", "0", without)
+    assert (is_outside("HOME", "/root", without), is_outside("HOME", "/", without)) == (True, False)
 
 
 def test_apptainer_is_as_confined_as_it_can_be() -> None:
