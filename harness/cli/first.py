@@ -15,7 +15,7 @@ from harness.cli.common import FILE, OUT, option, say
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
-    from harness.flows.parts.draft import Draft
+    from harness.flows.parts.drafts.draft import Draft
     from harness.flows.sweep import SweepOptions
 
 ENDED = "the program comes to its own end after {steps} steps: this is the budget in the matrix now"
@@ -120,7 +120,7 @@ def try_(
     from harness.cli.results import sweep_file
     from harness.cli.sweep import stop_of, trials_of
     from harness.flows import trying
-    from harness.flows.parts import draft, draft_job, draft_series
+    from harness.flows.parts.drafts import draft, draft_job, draft_series
     from harness.flows.sweep import SweepOptions
     from harness.matrix.values import seconds
 

@@ -15,7 +15,7 @@ from harness.cli.first import ENDED, ENGINE, GPUS, WITH
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.flows.parts.draft import Draft
+    from harness.flows.parts.drafts.draft import Draft
     from harness.flows.sweep import SweepOptions
 
 
@@ -50,7 +50,7 @@ def init(
     Exit status: 0 if nothing was run; else as for sweep --quick.
     """
     from harness.flows import starting
-    from harness.flows.parts import draft, draft_job, draft_series
+    from harness.flows.parts.drafts import draft, draft_job, draft_series
     from harness.flows.sweep import SweepOptions
     from harness.model import Stop
 

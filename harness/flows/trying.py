@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.flows.parts.draft import Draft, text
-from harness.flows.parts.new_files import write_new
-from harness.flows.parts.own_end import fitted
+from harness.flows.parts.drafts.draft import Draft, text
+from harness.flows.parts.drafts.new_files import write_new
+from harness.flows.parts.drafts.own_end import fitted
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
 from harness.model import Plan, RunResult

@@ -295,12 +295,12 @@ class HostRun:
 
     def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         cell = run.cell
-        whole = batch.whole or self.oracle.needs_whole_budget(cell, run.measured, batch.depth)
+        length = self.oracle.length(run, batch)
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
                 prepared=present,
                 scenario=cell.variant.scenario,
-                payload=pack(cell.variant),
+                payload=pack(cell.variant, extras=length.job),
                 gpus=cell.lane.gpus,
                 labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
             )
@@ -311,7 +311,7 @@ class HostRun:
                 number=number,
                 key=run.key,
                 round=batch.round,
-                decide=lambda trace: self.oracle.decide(cell, trace, whole),
+                decide=lambda trace: self.oracle.decide(cell, trace, length),
                 on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
                 cancelled=self.stopped,
             )
