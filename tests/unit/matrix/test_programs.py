@@ -39,6 +39,7 @@ def read(folder: Path, text: str) -> list[str]:
         "program: train.py\nsteps_are: {function: 'only_in_the_image:one'}",
         "module: pkg.go\nfiles: [pkg]\nsteps_are: {function: 'pkg.loop:one'}",
         "module: torch.distributed.run",
+        "program: train.py\nprinted: {loss: 'loss: {}', pace: '{} it/s'}",
     ],
 )
 def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
@@ -55,6 +56,12 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
         ("module: pkg.go", "scenarios.a.module: pkg lies beside the matrix, but is not copied; add it: files: [pkg]"),
         ("module: pkg/go.py", "scenarios.a.module: 'pkg/go.py' is no name of a module"),
         ("command: [x]\nargs: [y]", "scenarios.a.args: is for a program or a module"),
+        (
+            "program: train.py\nprinted: {loss: 'loss: (.*)'}",
+            "scenarios.a.printed.loss: 'loss: (.*)': write what stands",
+        ),
+        ("program: train.py\nprinted: {loss: ' {} '}", "and {} in its place, such as 'loss: {}'"),
+        ("command: [x]\nprinted: {loss: 'loss: {}'}", "scenarios.a.printed: is for a program or a module"),
         ("program: train.py\nstep_pattern: x", "scenarios.a.step_pattern: is for a command"),
         ("program: train.py\nprobes: {lines: {steps: 9}}", "scenarios.a.probes.lines: is for a script or a command"),
         ("program: train.py\nparams: {b: 1}", "scenarios.a.params.b: args have no '{b}'"),
