@@ -32,7 +32,12 @@ def oracle() -> Oracle:
         )
 
     return Oracle(
-        decide=decide, needs_whole_budget=needs_whole_budget, describe=describe, cannot_run=cannot_run, review=review
+        decide=decide,
+        needs_whole_budget=needs_whole_budget,
+        describe=describe,
+        cannot_run=cannot_run,
+        review=review,
+        slows=slows,
     )
 
 
@@ -73,6 +78,15 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
     return f"{found.verdict}{rate}{where} to step {found.steps}", found.verdict in BAD
+
+
+def slows(cell: Cell, trial: Trial) -> bool:
+    """Return whether the steps of a trial become slower, whatever ran beside it."""
+    scenario = cell.variant.scenario
+    if trial.trace is None or trial.buffered or scenario.judge_exit:
+        return False
+    found = judge_trace(trial.trace, limits=scenario.limits, steps=steps_of(trial, scenario.steps))
+    return "slowdown" in found.verdicts
 
 
 def judge_run(run: CellRun, *, least: int) -> CellResult:
