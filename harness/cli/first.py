@@ -114,7 +114,7 @@ def try_(
     from harness.cli.results import sweep_file
     from harness.cli.sweep import stop_of, trials_of
     from harness.flows import trying
-    from harness.flows.parts import draft, draft_job, draft_series
+    from harness.flows.parts.drafts import draft, draft_job, draft_series
     from harness.flows.sweep import SweepOptions
     from harness.matrix.values import seconds
 
@@ -179,7 +179,7 @@ def init(
     from harness.cli.interrupt import stop_on_signals
     from harness.cli.results import print_result, run_plan
     from harness.flows import starting
-    from harness.flows.parts import draft, draft_job, draft_series
+    from harness.flows.parts.drafts import draft, draft_job, draft_series
     from harness.flows.sweep import SweepOptions
     from harness.model import Stop
 

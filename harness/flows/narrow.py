@@ -11,7 +11,8 @@ from pathlib import Path
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, first_usable, using_hosts
+from harness.flows.parts.hosts.machines import OpenHost, first_usable
+from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.looking_inside import Looking
 from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Cell, Image, Lane, Trials
@@ -60,7 +61,7 @@ def narrowing(question: NarrowQuestion, context: RunContext) -> Iterator[Narrowi
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
-    with using_hosts(question.plan, context) as machines:
+    with using_hosts(question.plan, context, one=True) as machines:
         opened = first_usable(machines)
         engine, lane = _opened(opened, question.a.lane, context)
         with _leased(opened, engine, context) as lease:

@@ -15,13 +15,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.errors import UsageError
-from harness.flows.parts.draft import Draft, text
-from harness.flows.parts.draft_series import PACKAGE, safe
-from harness.flows.parts.new_files import write_new
+from harness.flows.parts.drafts.draft import Draft, text
+from harness.flows.parts.drafts.draft_series import PACKAGE, safe
+from harness.flows.parts.drafts.new_files import write_new
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
-from harness.matrix.locks import requirements
-from harness.matrix.packages import RUNNING_PYTHON
+from harness.matrix.series.locks import requirements
+from harness.matrix.series.packages import RUNNING_PYTHON
 from harness.model import Plan
 from harness.package_index import Index, IndexSilent, PackageIndex
 

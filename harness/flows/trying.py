@@ -6,8 +6,8 @@ import itertools
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.flows.parts.draft import Draft, text
-from harness.flows.parts.new_files import write_new
+from harness.flows.parts.drafts.draft import Draft, text
+from harness.flows.parts.drafts.new_files import write_new
 
 
 def write(draft: Draft, *, out: Path) -> Path:

@@ -137,6 +137,7 @@ class Trial:
     of its round were `awaited`, so that the choice of versions that ran beside a pull was not random. `beside`: so many
     other launches ran on the host at the same time, at most, since no times of it were to be compared.
 
+    `time_asked_s`: the most seconds in steps that it was asked for; None: as many as its steps take.
     `at_exit`: it failed after its last step, so its samples are those of a whole launch. `cold`: the first launch of an
     image that was pulled, built or installed in this run, whose files were not yet in memory. `output_bytes`: size of
     the output after its first step. `output_head` and `output_tail`: the beginning and the end of the output.
@@ -156,6 +157,7 @@ class Trial:
     exit_code: int | None = None
     last_step: int = 0
     steps_asked: int = 0
+    time_asked_s: float | None = None
     started: str = ""
     duration_s: float = 0.0
     trace: Trace | None = None

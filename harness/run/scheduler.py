@@ -36,13 +36,26 @@ class Review:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Length:
+    """How long a launch goes on. `whole`: to its budget, whatever its looks show. `job`: fields of job.json that give
+    its looks other times than its scenario does. `usual_s` and `own_s`: the step time of the row's versions and that of
+    its own earlier launches, where it may end once its steps are plainly slow.
+    """
+
+    whole: bool
+    job: Mapping[str, Any] = field(default_factory=dict)
+    usual_s: float | None = None
+    own_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Oracle:
     """The judge's answers about one cell. They are passed in as functions, so that `run` contains no statistics."""
 
-    decide: Callable[[Cell, Trace, bool], str]
-    """(cell, trace so far, whole budget wanted) -> "go" or "stop"."""
-    needs_whole_budget: Callable[[Cell, Sequence[Trial], Depth], bool]
-    """(cell, its trials, the batch's depth) -> whether the next must run all its steps, whatever its looks show."""
+    decide: Callable[[Cell, Trace, Length], str]
+    """(cell, trace so far, how long the launch goes on) -> "go" or "stop"."""
+    length: Callable[[CellRun, Batch], Length]
+    """Return how long the next launch goes on."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
     """Return a trial in a few words, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared | None], str | None]
@@ -101,10 +114,11 @@ class Batch:
     `whole`: none of them may stop before its whole budget. `depth`: which of them run it anyway. `only_known`: nothing
     is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped` then
     gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`, and
-    the figures behind the decision.
+    the figures behind the decision. `row`: all versions of a row whose slow ones may have shorter launches.
     """
 
     runs: tuple[CellRun, ...]
+    row: Sequence[CellRun] = ()
     round: int = 0
     whole: bool = False
     depth: Depth = "usual"

@@ -46,6 +46,7 @@ class _TrialFile(BaseModel):
     exit_code: int | None
     last_step: int
     steps_asked: int
+    time_asked_s: float | None = None
     started: str
     duration_s: float
     trace: _TraceFile | None

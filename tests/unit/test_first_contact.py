@@ -14,7 +14,7 @@ from packaging.version import Version
 from harness.cli import run
 from harness.errors import UsageError
 from harness.flows import starting, trying
-from harness.flows.parts import draft, draft_job, draft_series
+from harness.flows.parts.drafts import draft, draft_job, draft_series
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
 from harness.model import Install, Matrix, Pull

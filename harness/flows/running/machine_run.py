@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, at_once, images_on
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.needs import disk_of
 from harness.flows.parts.registries import open_registries
-from harness.flows.running.pool_run import MachineProgress
+from harness.flows.running.machine_progress import MachineProgress
 from harness.model import Block, Host, Plan
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps

@@ -10,7 +10,8 @@ from harness.assess.estimate import estimate
 from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, side_by_side
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.threads import side_by_side
 from harness.flows.running.ending import Ending
 from harness.flows.running.machine_run import MachineRun
 from harness.flows.running.pool_run import PoolRun
@@ -105,6 +106,7 @@ class Running:
             runs_of=lambda block: (*block.cells, *self.works.twin_of(block)),
             note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
+            images=images_on(self.plan, machines[0].part_of),
         )
 
     def _rows(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:
@@ -116,7 +118,7 @@ class Running:
             recall=self.works.open_rows.recall,
             stop=self.ending.why,
             may=lambda worker, block: host.parallel is not True or worker == _lane_of(block),
-            splits=None if isinstance(host.parallel, bool) or host.pool else _splits,
+            splits=None if isinstance(host.parallel, bool) or host.pool or host.slurm is not None else _splits,
         )
         series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))
         for block in blocks:

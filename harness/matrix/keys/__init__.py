@@ -72,7 +72,8 @@ class HostEntry(Shape):
     select: SelectEntry | None = None
     """slurm: what the node must have, and on whose account."""
     nodes: Nodes | None = None
-    """slurm: 1, or the names of nodes; each named node is a host of its own, HOST.NODE. Default: 1."""
+    """slurm: how many equal nodes share the rows at a time, or the names of nodes; each named node is a host of its
+    own, HOST.NODE. Default: 1."""
     hold: HoldEntry | None = None
     """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
     images: Text | None = None

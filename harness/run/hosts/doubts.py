@@ -37,4 +37,5 @@ def _is_same(one: Trial, other: Trial) -> bool:
 
 def _told(trial: Trial) -> str:
     others = f"{trial.beside} other launch{'es' if trial.beside > 1 else ''}"
-    return f"{trial.end} beside {others}, which may have caused it, and so launched again alone: {trial.message}"
+    told = f"{trial.end} beside {others}, which may have caused it: it is launched again alone"
+    return f"{trial.message}\n{told}".strip()

@@ -286,6 +286,8 @@ class HostRun:
         for told in self._settled(run, trial):
             self.journal.write_trial(told, cell)
         trial = run.trials[-1]
+        if trial.end != reviewed.trial.end:
+            said = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._tell_end(run, trial, said, reused=False)
         self._count_failure(run, trial)
@@ -340,12 +342,12 @@ class HostRun:
 
     def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         cell = run.cell
-        whole = batch.whole or self.oracle.needs_whole_budget(cell, run.measured, batch.depth)
+        length = self.oracle.length(run, batch)
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
                 prepared=present,
                 scenario=cell.variant.scenario,
-                payload=pack(cell.variant),
+                payload=pack(cell.variant, extras=length.job),
                 gpus=cell.lane.gpus,
                 labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
             )
@@ -356,7 +358,7 @@ class HostRun:
                 number=number,
                 key=run.key,
                 round=batch.round,
-                decide=lambda trace: self.oracle.decide(cell, trace, whole),
+                decide=lambda trace: self.oracle.decide(cell, trace, length),
                 on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
                 cancelled=self.stopped,
             )

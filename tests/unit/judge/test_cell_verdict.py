@@ -276,7 +276,7 @@ def test_the_first_launch_runs_the_whole_budget():
 
 def test_a_time_limit_is_named():
     """Steps too slow for the budget: more launches would end the same way."""
-    cut = [trial_of(n, steps=1300) for n in range(3)]
+    cut = [replace(trial_of(n, steps=1300), message="time limit reached after 1200 s") for n in range(3)]
     assert "raise `timeout`" in cell_of(cut).why
     assert more(cut) is None
 
