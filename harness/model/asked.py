@@ -141,13 +141,16 @@ class Host:
     Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
     words. `machine`: the name of the machine, where one of a pool is meant; of a node that the queue chooses, `node 1`
     until it is known.
+
+    `parallel`: launches whose times are not compared run side by side, as many as the host has room for (`auto`), or
+    so many at most; False: one at a time; True: all lanes at the same time, whatever is compared.
     """
 
     name: str
     engine: str
     gpus: Literal["none", "all", "each"] | tuple[str, ...]
     where: Where
-    parallel: bool = False
+    parallel: bool | int | Literal["auto"] = "auto"
     disk_bytes: int | None = None
     slurm: SlurmRequest | None = None
     pool: tuple[str, ...] = ()

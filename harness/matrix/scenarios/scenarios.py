@@ -89,9 +89,13 @@ def _scenario(
 
 def _limits(entry: keys.ScenarioEntry) -> model.Limits:
     limits = entry.limits
+    given = limits.model_fields_set - keys.OWN
+    off = set(model.TIMES) - given if limits.step_time is None else set()
     return model.Limits(
         others=tuple(
-            (name, getattr(limits, name)) for name in model.LIMITED if name in limits.model_fields_set - keys.OWN
+            (name, None if name in off else getattr(limits, name))
+            for name in model.LIMITED
+            if name in given | off - keys.OWN
         ),
         metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
         leak_kib_per_step=limits.leak,
