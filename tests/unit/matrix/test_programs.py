@@ -82,15 +82,26 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, text: str, pro
 
 
 def test_a_program_is_copied_and_started_with_its_arguments(tmp_path: Path) -> None:
-    assert not read(tmp_path, "program: train.py\nfiles: [pkg]\nargs: ['--batch={b}', x]\nparams: {b: 8}")
+    assert not read(
+        tmp_path,
+        "program: train.py\nfiles: [pkg]\nargs: ['--batch={b}', x]\nparams: {b: 8}\nprinted: {loss: 'loss: {}'}",
+    )
     (scenario,) = load_matrix(tmp_path / "m.yaml", environ={}, check_versions=False).scenarios
     variant = Variant(scenario=scenario, params=(("b", 8),))
 
     assert scenario.title == "Train a net."
-    assert scenario.program == Program(path=tmp_path / "train.py", args=("--batch={b}", "x"))
+    assert scenario.program == Program(
+        path=tmp_path / "train.py", args=("--batch={b}", "x"), printed=(("loss", "loss: {}"),)
+    )
     payload = pack(variant)
     assert {"scenario/train.py", "scenario/pkg/loop.py"} < set(payload.files)
-    asked = {"path": "scenario/train.py", "module": None, "args": ["--batch=8", "x"], "steps_are": "auto"}
+    asked = {
+        "path": "scenario/train.py",
+        "module": None,
+        "args": ["--batch=8", "x"],
+        "steps_are": "auto",
+        "printed": {"loss": "loss: {}"},
+    }
     assert (payload.job["program"], payload.job["script"], payload.job["command"]) == (asked, None, None)
 
 
