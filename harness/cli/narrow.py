@@ -102,9 +102,12 @@ def _of_files(
     stopped: threading.Event,
 ) -> Narrowed | None:
     from harness.cli.results import run_plan
+    from harness.flows import narrow as flow
     from harness.flows.parts import questions
+    from harness.flows.parts.context import RunContext
     from harness.flows.sweep import SweepOptions
     from harness.report.bad_ranges import ordered
+    from harness.report.terminal.progress import open_progress
 
     is_script = len(words) == 1 and words[0].endswith(".py")
     files = questions.Files(
@@ -112,6 +115,8 @@ def _of_files(
         python=python,
     )  # fmt: skip
     plan = questions.plan_of_files(files, seed=random.SystemRandom().randrange(2**31))
+    with open_progress(sys.stderr, os.environ) as watching:
+        flow.check_sides(plan, RunContext(environ=os.environ, progress=watching, stopped=stopped))
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
@@ -132,9 +137,9 @@ def _narrow(
         with flow.narrowing(question, context) as narrowing:
             groups, about = narrowing.coupling.groups, narrowing.expected
             if dry_run:
-                text, found = report.differing(groups, hybrids=about.hybrids, launches=about.launches), None
+                text, found = report.differing(groups, **vars(about)), None
             else:
-                watching.note(report.begun(groups, hybrids=about.hybrids, launches=about.launches))
+                watching.note(report.begun(groups, **vars(about)))
                 found = flow.narrow(narrowing, out=out, fresh=fresh)
                 _keep(found, run)
                 text = report.result(found)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts import OpenHost, first_usable, using_hosts
 from harness.flows.parts.looking_inside import Looking
 from harness.flows.parts.questions import NarrowQuestion
-from harness.model import Cell, Image, Lane, Trials
+from harness.model import Cell, Image, Lane, Plan, Trials
 from harness.model.narrowed import Hybrid, Narrowed, Side
 from harness.narrow.components import components
 from harness.narrow.coupling import Coupling, asked_extras, couple
@@ -51,7 +51,8 @@ class Narrowing:
 
     @property
     def expected(self) -> SearchCost:
-        return expected(len(self.coupling.groups), is_level=is_level(self.question.finding))
+        level, most = is_level(self.question.finding), self.rules.most_launches
+        return expected(len(self.coupling.groups), is_level=level, most=most)
 
 
 @contextmanager
@@ -87,6 +88,18 @@ def narrowing(question: NarrowQuestion, context: RunContext) -> Iterator[Narrowi
                 ),
                 coupling=coupling,
             )
+
+
+def check_sides(plan: Plan, context: RunContext) -> None:
+    """Make both versions of a plan before either is launched. Raises UsageError where the same is installed in both,
+    InfrastructureError where one cannot be made, Interrupted.
+    """
+    ((a, b),) = (block.cells for block in plan.blocks)
+    with using_hosts(plan, context) as machines:
+        engine, _ = _opened(first_usable(machines), a.lane, context)
+        made = [_prepared(each, engine, context) for each in (a, b)]
+    if made[0].digest == made[1].digest:
+        raise UsageError(f"{a.image.version} and {b.image.version}: the same is installed in both; nothing can differ")
 
 
 def _equal(question: NarrowQuestion) -> str:
@@ -156,9 +169,10 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         raise UsageError(_nothing_to_swap(narrowing))
     journal = RunDirectory.create(out=out, matrix=question.journal, now=narrowing.context.now())
     made = _scheduler(narrowing, journal)
+    _make_shams(narrowing, made)
     row = OneRow(block=BlockRun(cells=(made.run_of_a(),), scheduler=made))
-    lane, most = str(narrowing.lane), (narrowing.rules.most_hybrids + 2) * narrowing.rules.most
-    narrowing.context.progress.plan(most={lane: most}, exact=False, about={lane: narrowing.expected.launches})
+    lane, cost = str(narrowing.lane), narrowing.expected
+    narrowing.context.progress.plan(most={lane: cost.most}, exact=False, about={lane: cost.launches})
     interrupted = False
     try:
         _host_run(narrowing, journal, reuse=not fresh).run(row)
@@ -168,6 +182,23 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         _remove_hybrids(narrowing, made)
     found = made.search.conclude(made.outcomes(), good=question.a.image.version, bad=question.b.image.version)
     return replace(found, finding=question.number, metric=question.finding.metric)
+
+
+def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
+    """Put each version's own parts into it again before anything is launched: what is gone from an index shows here.
+
+    Raises InfrastructureError where neither version can be made again, Interrupted.
+    """
+    problems = []
+    for sham in made.search.shams:
+        cell = replace(made.like, image=made.image_of(sham))
+        try:
+            _prepared(cell, narrowing.engine, narrowing.context)
+        except ImageUnavailable as error:
+            problems.append(str(error))
+            narrowing.context.progress.note(f"{cell.image.version}: cannot be made: {error}; nor can what takes it")
+    if problems and len(problems) == len(made.search.shams):
+        raise InfrastructureError(f"no hybrid can be made, and nothing was launched for one: {problems[0]}")
 
 
 def _nothing_to_swap(narrowing: Narrowing) -> str:

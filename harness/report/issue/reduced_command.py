@@ -9,6 +9,7 @@ from harness.model.evidence import Container, Machine, Recipe
 from harness.report.issue.repro_script import arguments, build_command, dockerfile, options, short_version
 
 TAG = "repro"
+INSTALL = "env/bin/python -m pip install --no-deps --"
 
 
 def commands(recipe: Recipe) -> str:
@@ -37,12 +38,18 @@ def _image(run: Container) -> tuple[str, list[str]]:
 
 def _in_machine(run: Machine) -> str:
     packages = f" {shlex.join(run.packages)}" if run.packages else ""
+    made = [f"python{short_version(run)} -m venv env", *([f"{INSTALL}{packages}"] if packages else [])]
+    return "\n".join([*made, _run(run)])
+
+
+def _run(run: Machine) -> str:
     environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in run.environment)
-    before = f"env {environment}" if environment else ""
-    return "\n".join(
-        [
-            f"python{short_version(run)} -m venv env",
-            *([f"env/bin/python -m pip install --no-deps --{packages}"] if packages else []),
-            f"{before}env/bin/python -u repro.py",
-        ]
-    )
+    return f"{f'env {environment}' if environment else ''}env/bin/python -u repro.py"
+
+
+def swapping(run: Machine, *, old: str, new: str) -> str:
+    """Return the commands that run it with one component of the good version and of the bad one, in the environment
+    that `commands` makes.
+    """
+    lines = [f"{INSTALL} {old}", f"{_run(run)}  # good", f"{INSTALL} {new}", f"{_run(run)}  # bad"]
+    return "\n".join(lines)
