@@ -16,9 +16,11 @@ from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Mapping
 
     from harness.flows.parts.questions import NarrowQuestion
-    from harness.model.narrowed import Narrowed
+    from harness.model.narrowed import Narrowed, Side
+    from harness.narrow.inventory import Inventory
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 
@@ -102,8 +104,7 @@ def _of_files(
     stopped: threading.Event,
 ) -> Narrowed | None:
     from harness.cli.results import run_plan
-    from harness.flows import narrow as flow
-    from harness.flows.parts import questions
+    from harness.flows.parts import narrow_sides, questions
     from harness.flows.parts.context import RunContext
     from harness.flows.sweep import SweepOptions
     from harness.report.bad_ranges import ordered
@@ -116,16 +117,23 @@ def _of_files(
     )  # fmt: skip
     plan = questions.plan_of_files(files, seed=random.SystemRandom().randrange(2**31))
     with open_progress(sys.stderr, os.environ) as watching:
-        flow.check_sides(plan, RunContext(environ=os.environ, progress=watching, stopped=stopped))
+        known = narrow_sides.checked(plan, RunContext(environ=os.environ, progress=watching, stopped=stopped))
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
     question = questions.question_of(result, ordered(result))
-    return _narrow(question, run=result.directory, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+    return _narrow(question, run=result.directory, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped, known=known)
 
 
 def _narrow(
-    question: NarrowQuestion, *, run: Path, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
+    question: NarrowQuestion,
+    *,
+    run: Path,
+    out: Path,
+    dry_run: bool,
+    fresh: bool,
+    stopped: threading.Event,
+    known: Mapping[Side, Inventory] | None = None,
 ) -> Narrowed | None:
     from harness.flows import narrow as flow
     from harness.flows.parts.context import RunContext
@@ -134,7 +142,7 @@ def _narrow(
 
     with open_progress(sys.stderr, os.environ) as watching:
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
-        with flow.narrowing(question, context) as narrowing:
+        with flow.narrowing(question, context, known=known) as narrowing:
             groups, about = narrowing.coupling.groups, narrowing.expected
             if dry_run:
                 text, found = report.differing(groups, **vars(about)), None

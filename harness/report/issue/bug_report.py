@@ -93,14 +93,15 @@ def render(issue: Issue, *, harness_version: str) -> Report:
 
 def _swaps(issue: Issue) -> Iterator[dict[str, str]]:
     """Yield two installs for each narrowing that differ in the culprit alone, and where they go."""
-    run = None if issue.recipe is None else issue.recipe.run
+    recipe = issue.recipe
     for each in issue.narrowed:
         specifiers = narrowed.installs(each)
         if specifiers is None:
             continue
-        if isinstance(run, Machine) and narrowed.heals(each):
+        if recipe is not None and isinstance(recipe.run, Machine) and narrowed.heals(each):
             old, new = specifiers
-            yield {"into": "in this environment", "commands": scrubbed(swapping(run, old=old, new=new))}
+            lines = swapping(recipe, recipe.run, old=old, new=new)
+            yield {"into": "in this environment", "commands": scrubbed(lines)}
         else:
             into = f"in {_line(each.good)}"
             yield {"into": into, "commands": scrubbed("\n".join(narrowed.install_lines(each)))}
