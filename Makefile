@@ -68,7 +68,9 @@ base:
 # test processes for each processor. Those that must not run beside each other are one group (tests/groups.py); those that
 # measure times or all of /dev/shm (marked `alone`) run when the others have ended.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
-PYTEST := HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest
+# The tests start a thousand processes: none of them compiles the harness again, also where Python may not write bytecode.
+BYTECODE := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/$(VENV)/bytecode
+PYTEST := HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BYTECODE) $(BIN)/python -m pytest
 BESIDE_UNITS := --ignore tests/unit --ignore tests/stories
 
 unit: $(VENV)/installed-dev
@@ -85,7 +87,7 @@ nightly: test
 
 stories: $(VENV)/installed-dev engine
 	@tools/base-image $(BASE_IMAGE)
-	@HARNESS_BASE=$${HARNESS_BASE:-$(BASE_IMAGE)} $(BIN)/python -m pytest -m stories tests/stories
+	@$(PYTEST) -m stories tests/stories
 
 figures: $(VENV)/installed-dev
 	@for each in agent_cost trial_length trial_overhead report_size accuracy; do echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost
-from harness.flows.parts.pool_run import PoolRun, length
+from harness.flows.parts.hosts.machines import OpenHost
+from harness.flows.running.pool_run import PoolRun, length
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.priority import Standing

@@ -83,7 +83,9 @@ class Agent:
     def _next(self) -> tuple[int, bool]:
         """The step of the next look, and whether it is the last: by the steps, or by the time that they took."""
         looks = list(self.job["looks"])
-        times = self.job.get("look_times_s") or [float("inf")] * len(looks)
+        times = [
+            float("inf") if time_s is None else time_s for time_s in self.job.get("look_times_s") or [None] * len(looks)
+        ]
         spent = np.cumsum(self.made.step_s)
         due = [
             min(count, int(np.searchsorted(spent, until_s)) + 1) for count, until_s in zip(looks, times, strict=True)

@@ -17,8 +17,8 @@ job.json
                  "steps_are": "auto", "torch", … or "module:name"} or null,      in place of a script (program.py)
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
-     "look_times_s": [37.5, 75, 150, 300],      seconds in steps after the first, at which to look if they pass before
-                                                the step counts; the last ends the trial. Absent: steps alone
+     "look_times_s": [10, 20, 40, null],        seconds in steps after the first, at which to look if they pass before
+                                                the step counts; the last ends the trial. Null, absent: steps alone
      "timeout_s": 1200.0,                       most seconds for setup and all the steps
      "answer_timeout_s": 300.0,                 most seconds to wait for an answer to a look
      "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (wrapping.py)

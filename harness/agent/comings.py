@@ -8,8 +8,11 @@ class Comings(object):
     and loads what the others use."""
 
     def __init__(self, job):
-        times_s = job.get("look_times_s") or [float("inf")] * len(job["looks"])
-        self._left = [(count, times_s[place]) for place, count in enumerate(job["looks"])]
+        times_s = job.get("look_times_s") or [None] * len(job["looks"])
+        never = float("inf")
+        self._left = [
+            (count, never if times_s[place] is None else times_s[place]) for place, count in enumerate(job["looks"])
+        ]
 
     @property
     def step(self):

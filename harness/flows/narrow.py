@@ -12,7 +12,8 @@ from pathlib import Path
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts import narrow_sides
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import first_usable, using_hosts
+from harness.flows.parts.hosts.machines import first_usable
+from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Cell, Image, Lane, Trials
 from harness.model.narrowed import Hybrid, Narrowed, Side
@@ -58,7 +59,7 @@ def narrowing(
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
-    with using_hosts(question.plan, context) as machines:
+    with using_hosts(question.plan, context, one=True) as machines:
         opened = first_usable(machines)
         engine, lane = narrow_sides.opened_engine(opened, question.a.lane, context)
         with narrow_sides.leased(opened, engine, context) as lease:

@@ -17,8 +17,9 @@ from harness.assess.estimate import estimate
 from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, lanes_of, states_of, troubles_of, using_hosts
-from harness.flows.parts.running import Running
+from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, troubles_of
+from harness.flows.parts.hosts.opening import using_hosts
+from harness.flows.running.plan_run import Running
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.matrix import load_matrix
 from harness.model import Explanation, Lane, Matrix, Plan, RunResult, SearchMode, Stop, Trials
@@ -78,7 +79,8 @@ def sweep(plan: Plan, options: SweepOptions, context: RunContext) -> tuple[RunRe
     """
     began, clock = context.now(), time.monotonic()
     directory = RunDirectory.create(out=options.out, matrix=plan.matrix.name, now=began)
-    with using_hosts(plan, context) as opened:
+    homes = {} if options.fresh else directory.machines()
+    with using_hosts(plan, context, homes=homes) as opened:
         plan = with_lanes(plan, opened, options)
         only = None
         if options.decide:
@@ -157,7 +159,7 @@ def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
     wanted = {cell.id for cell in deciding_cells(attribute(known.plan, cells, findings.find(blocks).findings))}
     plan = including(known.plan, wanted)
     if plan != known.plan:
-        return _deciding(replace(known, plan=plan, works={}, noises={}))
+        return _deciding(replace(known, plan=plan))
     told = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
     known.context.progress.note(f"to be decided: {told}" if told else "nothing to decide: no cause is undecided")
     return plan, frozenset(wanted)

@@ -108,7 +108,7 @@ class Series:
     baseline: str | None = None
 
 
-ContainerKind = Literal["none", "docker", "podman", "enroot", "apptainer"]
+ContainerKind = Literal["none", "docker", "podman", "enroot", "pyxis", "apptainer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,8 @@ class SlurmRequest:
 
     `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
     long names. `node`: this one alone. `time_s`: how long an allocation may last; `wait_s`: how long the harness waits
-    for one. `images`: a folder that this machine shares with the nodes.
+    for one. `images`: a folder that this machine shares with the nodes. `place`: which of the nodes of a pool is meant,
+    from 1; `preferred`: the node that is asked for first, because it measured rows before.
     """
 
     container: ContainerKind
@@ -127,6 +128,8 @@ class SlurmRequest:
     wait_s: float = 24 * 3600.0
     exclusive: bool = True
     images: Path | None = None
+    place: int = 0
+    preferred: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,14 +139,18 @@ class Host:
     `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
 
     Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
-    words. `machine`: the name of the machine, where one of a pool is meant.
+    words. `machine`: the name of the machine, where one of a pool is meant; of a node that the queue chooses, `node 1`
+    until it is known.
+
+    `parallel`: launches whose times are not compared run side by side, as many as the host has room for (`auto`), or
+    so many at most; False: one at a time; True: all lanes at the same time, whatever is compared.
     """
 
     name: str
     engine: str
     gpus: Literal["none", "all", "each"] | tuple[str, ...]
     where: Where
-    parallel: bool = False
+    parallel: bool | int | Literal["auto"] = "auto"
     disk_bytes: int | None = None
     slurm: SlurmRequest | None = None
     pool: tuple[str, ...] = ()
@@ -154,6 +161,11 @@ class Host:
         """Each machine as a host of its own; a host that is no pool is one machine."""
         if not self.pool:
             return (self,)
+        if self.slurm is not None:
+            return tuple(
+                replace(self, pool=(), machine=f"node {place}", slurm=replace(self.slurm, place=place))
+                for place in range(1, len(self.pool) + 1)
+            )
         return tuple(replace(self, engine=one, pool=(), machine=machine_name(one)) for one in self.pool)
 
     @property
@@ -224,11 +236,16 @@ class Limits:
         return known[signal]
 
 
+FIRST_LOOK_S = 10.0
+"""Seconds in steps after which the first look at a trial is due at the latest. Later ones are twice as late each: where
+the steps are so few that they show nothing yet, the trial goes on."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Steps:
     """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps, nor more than `time_s` seconds in
-    steps (None: as long as they take). A look is due after its steps or after its share of the time, whichever comes
-    first.
+    steps (None: as long as they take). A look is due after its steps, or after its time if that comes first: its share
+    of `time_s`, and FIRST_LOOK_S for the first, twice as long for the next.
     """
 
     first: int = 500
@@ -244,13 +261,19 @@ class Steps:
             n *= 2
         return (*counts, self.budget)
 
-    def look_times_s(self) -> tuple[float, ...]:
-        """Return the seconds in steps after which each look is due at the latest; () without a limit of time."""
-        return () if self.time_s is None else tuple(self.time_s * count / self.budget for count in self.looks())
+    def look_times_s(self) -> tuple[float | None, ...]:
+        """Return the seconds in steps after which each look is due at the latest; None: its steps alone decide."""
+        counts, time_s = self.looks(), self.time_s
+        early = [FIRST_LOOK_S * 2.0**number for number in range(len(counts) - 1)]
+        shares = [
+            early_s if time_s is None else min(early_s, time_s * count / self.budget)
+            for early_s, count in zip(early, counts, strict=False)
+        ]
+        return (*shares, time_s)
 
     def ended_at(self, step: int) -> Steps:
         """Return the settings of a trial whose time ended at `step`: as many looks, and `step` is the budget."""
-        if self.time_s is None or step >= self.budget:
+        if step >= self.budget:
             return self
         return Steps(first=math.ceil(step * self.first / self.budget), budget=max(1, step))
 

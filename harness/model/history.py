@@ -149,14 +149,16 @@ class Drift:
 
 
 def merged(known: Sequence[str], more: Sequence[str]) -> list[str]:
-    """One history of two that are each oldest first; where they leave it open, by the numbers in the versions."""
+    """Merge two histories, each oldest first. Where they leave the order open, the numbers in the versions decide."""
     order = list(known)
+    numbers = {version: _numbers(version) for version in (*known, *more)}
     for place, version in enumerate(more):
-        if version in order:
+        index = {one: at for at, one in enumerate(order)}
+        if version in index:
             continue
-        low = max((order.index(one) + 1 for one in more[:place] if one in order), default=0)
-        high = min((order.index(one) for one in more[place:] if one in order), default=len(order))
-        order.insert(low + sum(_numbers(one) <= _numbers(version) for one in order[low:high]), version)
+        low = max((index[one] + 1 for one in more[:place]), default=0)
+        high = min((index[one] for one in more[place:] if one in index), default=len(order))
+        order.insert(low + sum(numbers[one] <= numbers[version] for one in order[low:high]), version)
     return order
 
 

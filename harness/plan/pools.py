@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.gpus import Gpu
@@ -63,6 +63,16 @@ def odd_ones(machines: Sequence[MachineSeen]) -> dict[str, str]:
     usual, _ = Counter(traits.values()).most_common(1)[0]
     equal = [name for name, own in traits.items() if own == usual]
     return {name: _difference(own, usual, equal) for name, own in traits.items() if own != usual}
+
+
+def changed(before: MachineSeen, now: MachineSeen) -> str:
+    """Return in what a machine differs from what it was, "" if in nothing. Other cards of the same kind count: its row
+    is bound to those of before.
+    """
+    if before.traits != now.traits:
+        return odd_ones([replace(before, name="before"), replace(now, name="now")])["now"]
+    cards, others = ([gpu.uuid for gpu in one.gpus] for one in (before, now))
+    return "" if cards == others else f"GPU {', '.join(others)} (before: {', '.join(cards)})"
 
 
 def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:

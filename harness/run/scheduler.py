@@ -36,18 +36,33 @@ class Review:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Length:
+    """How long a launch goes on. `whole`: to its budget, whatever its looks show. `job`: fields of job.json that give
+    its looks other times than its scenario does. `usual_s` and `own_s`: the step time of the row's versions and that of
+    its own earlier launches, where it may end once its steps are plainly slow.
+    """
+
+    whole: bool
+    job: Mapping[str, Any] = field(default_factory=dict)
+    usual_s: float | None = None
+    own_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Oracle:
     """The judge's answers about one cell. They are passed in as functions, so that `run` contains no statistics."""
 
-    decide: Callable[[Cell, Trace, bool], str]
-    """(cell, trace so far, whole budget wanted) -> "go" or "stop"."""
-    needs_whole_budget: Callable[[Cell, Sequence[Trial], Depth], bool]
-    """(cell, its trials, the batch's depth) -> whether the next must run all its steps, whatever its looks show."""
+    decide: Callable[[Cell, Trace, Length], str]
+    """(cell, trace so far, how long the launch goes on) -> "go" or "stop"."""
+    length: Callable[[CellRun, Batch], Length]
+    """Return how long the next launch goes on."""
     describe: Callable[[Cell, Trial], tuple[str, bool]]
     """Return a trial in a few words, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared | None], str | None]
     """Return why an image cannot run on the cell's lane, by its name or once it is there; None if it may."""
     review: Callable[[Cell, Trial], Review]
+    slows: Callable[[Cell, Trial], bool]
+    """Return whether the steps of a trial become slower, whatever ran beside it."""
 
 
 @dataclass
@@ -68,6 +83,10 @@ class CellRun:
     failures: int = 0
     at_hand: bool = False
     image_bytes: int | None = None
+    doubted: list[Trial] = field(default_factory=list)
+    """Launches that failed beside others, as they were before they counted as infrastructure."""
+    alone: bool = False
+    """Others beside a launch of this run may have caused what it showed: the next ones run alone."""
     adopted: int = 0
     """Number of trials taken over from earlier runs; they come first in `trials`."""
 
@@ -95,10 +114,11 @@ class Batch:
     `whole`: none of them may stop before its whole budget. `depth`: which of them run it anyway. `only_known`: nothing
     is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped` then
     gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`, and
-    the figures behind the decision.
+    the figures behind the decision. `row`: all versions of a row whose slow ones may have shorter launches.
     """
 
     runs: tuple[CellRun, ...]
+    row: Sequence[CellRun] = ()
     round: int = 0
     whole: bool = False
     depth: Depth = "usual"
@@ -134,11 +154,13 @@ class BlockRun:
 class Turn:
     """What a worker does next: launch the `batch` of a row, or prepare the row where nobody has begun it (None).
 
-    `urgency` and `why` say what put this row before the others.
+    `single`: the batch is one launch of a row whose launches may run side by side. `urgency` and `why` say what put
+    this row before the others.
     """
 
     block: BlockRun
     batch: Batch | None
+    single: bool = False
     urgency: str = ""
     why: str = ""
 
@@ -146,8 +168,9 @@ class Turn:
 class Rows(Protocol):
     """The rows that a worker may work on: those of its host, or those that equal machines share."""
 
-    def take(self, worker: str) -> Turn | None:
-        """Return the most urgent turn, which makes the row the worker's own; None if nothing is left for it."""
+    def take(self, worker: str, ready: Callable[[CellRun], bool]) -> Turn | None:
+        """Return the most urgent turn, which makes the row the worker's own; None if nothing is left for it. Of single
+        launches, one that is `ready` comes first."""
 
     def put_back(self, block: BlockRun) -> None:
         """End the turn of a row: it is judged, and what it wants next is asked."""
@@ -159,10 +182,13 @@ class Rows(Protocol):
         """Return the rows that a worker has or may begin, the most urgent first."""
 
     def claim(self, block: BlockRun, worker: str) -> bool:
-        """Make a row the worker's own ahead of its turn; False if another worker has begun it."""
+        """Make a row the worker's own ahead of its turn; False if another worker has begun it, or is at it."""
 
     def again(self, block: BlockRun) -> None:
-        """Judge a row anew that had a launch ahead of its turn."""
+        """Give back a row that was claimed, after its launch."""
+
+    def abandon(self, worker: str) -> None:
+        """Hear that somebody of this name has ended early: the turns that it had are never put back."""
 
     def stopped(self) -> bool:
         """Return whether nothing more is to be launched."""

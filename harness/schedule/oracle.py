@@ -2,38 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from harness.judge.cell import verdict
 from harness.judge.cell.summary import place_of
 from harness.judge.cell.trial_verdict import steps_of
+from harness.judge.comparison import pace
 from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.verdict import judge_trace
-from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, Depth, RunResult, RunVerdict, Trace, Trial
-from harness.run.scheduler import CellRun, Oracle
+from harness.model import BAD, GOOD, UNSURE, Cell, CellResult, CellVerdict, RunResult, RunVerdict, Steps, Trace, Trial
+from harness.run.scheduler import Batch, CellRun, Length, Oracle
 from harness.schedule.compatibility import cannot_run, review
+
+LEAST_MEMORY_S = 30.0
+"""Seconds in steps that a launch has at least to look at the memory of a slow version."""
+SHOWN = 2
+"""Launches of a slow version after which one looks at its memory: until then they show how slow it is."""
 
 
 def oracle() -> Oracle:
     """Return the judge's functions that a lane calls while it runs."""
 
-    def decide(cell: Cell, trace: Trace, whole_budget: bool) -> str:
-        scenario = cell.variant.scenario
-        if scenario.judge_exit:
-            return "go"  # only how it ends counts
-        return stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole_budget)
+    return Oracle(decide=decide, length=length_of, describe=describe, cannot_run=cannot_run, review=review, slows=slows)
 
-    def needs_whole_budget(cell: Cell, trials: Sequence[Trial], depth: Depth) -> bool:
-        scenario = cell.variant.scenario
-        return verdict.needs_whole_budget(
-            trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit, depth=depth
-        )
 
-    return Oracle(
-        decide=decide, needs_whole_budget=needs_whole_budget, describe=describe, cannot_run=cannot_run, review=review
+def decide(cell: Cell, trace: Trace, length: Length) -> str:
+    """Return whether a launch goes on at a look: "go" or "stop"."""
+    scenario = cell.variant.scenario
+    if scenario.judge_exit:
+        return "go"  # only how it ends counts
+    answer = stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=length.whole)
+    if answer == "stop" or length.whole or length.usual_s is None:
+        return answer
+    is_slow = pace.plainly_slow(trace, usual_s=length.usual_s, own_s=length.own_s)
+    return "stop" if is_slow and not stopping.looks_bad(trace, limits=scenario.limits, steps=scenario.steps) else "go"
+
+
+def length_of(run: CellRun, batch: Batch) -> Length:
+    """Return how long the next launch of a version goes on.
+
+    Where the versions beside it show that it is slow, its first launches end once they have shown that, and the one
+    that looks at its memory has as much time as that of a usual version, SLOW times over, and LEAST_MEMORY_S at least.
+    """
+    scenario, trials = run.cell.variant.scenario, run.measured
+    limits, steps = scenario.limits, scenario.steps
+    whole = batch.whole or verdict.needs_whole_budget(
+        trials, limits=limits, steps=steps, exit_only=scenario.judge_exit, depth=batch.depth
     )
+    usual_s = pace.usual_step_s([other.measured for other in batch.row])
+    if scenario.judge_exit or limits.step_time is None or usual_s is None:
+        return Length(whole=whole)
+    own_s = pace.own_step_s(trials)
+    first_s = pace.first_look_s(own_s, usual_s, steps)
+    if first_s is None or (batch.whole and own_s is None):
+        return Length(whole=whole)
+    if own_s is not None and (batch.whole or (whole and len(trials) >= SHOWN)):
+        return Length(whole=True, job=_job(steps, last_s=max(LEAST_MEMORY_S, pace.SLOW * usual_s * steps.budget)))
+    return Length(whole=whole and own_s is None, job=_job(steps, first_s=first_s), usual_s=usual_s, own_s=own_s)
+
+
+def _job(steps: Steps, *, first_s: float = math.inf, last_s: float = math.inf) -> Mapping[str, Any]:
+    """Return the looks of a launch that has one more at `first_s`, or that ends after `last_s` seconds in steps."""
+    times_s = [min(last_s, math.inf if at_s is None else at_s) for at_s in steps.look_times_s()]
+    both = [(steps.looks()[0], first_s)] * (first_s < times_s[0]) + list(zip(steps.looks(), times_s, strict=True))
+    return {
+        "looks": [count for count, _ in both],
+        "look_times_s": [at_s if at_s < math.inf else None for _, at_s in both],
+    }
 
 
 def judge_trials(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
@@ -73,6 +112,15 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
     return f"{found.verdict}{rate}{where} to step {found.steps}", found.verdict in BAD
+
+
+def slows(cell: Cell, trial: Trial) -> bool:
+    """Return whether the steps of a trial become slower, whatever ran beside it."""
+    scenario = cell.variant.scenario
+    if trial.trace is None or trial.buffered or scenario.judge_exit:
+        return False
+    found = judge_trace(trial.trace, limits=scenario.limits, steps=steps_of(trial, scenario.steps))
+    return "slowdown" in found.verdicts
 
 
 def judge_run(run: CellRun, *, least: int) -> CellResult:

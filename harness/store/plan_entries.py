@@ -161,7 +161,7 @@ def plan_of(file: PlanFile, *, where: Where) -> Plan:
 
 def _host(file: HostFile, where: Where) -> Host:
     pool = () if isinstance(file.engine, str) else tuple(file.engine)
-    engine = ", ".join(pool) or str(file.engine)
+    engine = ", ".join(dict.fromkeys(pool)) or str(file.engine)
     return Host(name=file.name, engine=engine, gpus="none", where=where, pool=pool, slurm=file.slurm)
 
 

@@ -46,6 +46,7 @@ class _TrialFile(BaseModel):
     exit_code: int | None
     last_step: int
     steps_asked: int
+    time_asked_s: float | None = None
     started: str
     duration_s: float
     trace: _TraceFile | None
@@ -62,6 +63,7 @@ class _TrialFile(BaseModel):
     stacks: str
     disturbed: str = ""
     pulled: Literal["", "beside", "awaited"] = ""
+    beside: NonNegativeInt = 0
     image_digest: str
     reference: str = ""
     facts: dict[str, Any]

@@ -407,7 +407,7 @@ def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
     """A launch that counted nothing ran to its `timeout` of 20 minutes before it said so."""
     shorter = tmp_path / "agent"
     shutil.copytree(AGENT, shorter, ignore=shutil.ignore_patterns("__pycache__"))
-    unseen = shorter / "unseen.py"
+    unseen = shorter / "supervisor/unseen.py"
     unseen.write_text(unseen.read_text().replace("WAIT_S = 60.0", "WAIT_S = 1.0"))
     monkeypatch.setattr("tests.agent.driver.AGENT", shorter)
     (tmp_path / "root").mkdir()

@@ -64,6 +64,25 @@ def test_what_a_killed_harness_left_is_removed(
     assert not is_there(client, left)
 
 
+def test_a_container_is_removed_whose_making_was_never_confirmed(
+    client: docker_sdk.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine made it, and its connection broke before it answered: it stayed as long as the harness ran."""
+    really = client.api.create_container
+    mark = marked("test")
+
+    def breaking(*arguments: Any, **options: Any) -> Any:
+        really(*arguments, **options)
+        raise ConnectionError("the engine is gone")
+
+    monkeypatch.setattr(client.api, "create_container", breaking)
+    with pytest.raises(ConnectionError):
+        containers.made(client, BASE, command=["true"], **mark)
+    assert client.containers.list(all=True, filters={"name": mark["name"]})
+    remove_dead(client)
+    assert not client.containers.list(all=True, filters={"name": mark["name"]})
+
+
 @pytest.mark.index
 def test_a_container_of_a_users_own_from_an_overlay_stays(
     docker: World, client: docker_sdk.DockerClient, create: Callable[..., Any]

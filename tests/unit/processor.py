@@ -1,4 +1,4 @@
-"""Runs a piece of Python with a limit of processor time: what takes more grows faster than what it is given.
+"""Runs Python on long texts with a limit of processor time: code that exceeds it grows faster than its text.
 
 The limit is a hundred times what is needed, whatever else the machine does; it is no measurement.
 """
@@ -7,11 +7,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
 SECONDS = 30
+LENGTH = 500_000
+
+CODE = """
+import resource
+resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))
+{imports}
+for part in {parts!r}:
+    print("reading many of", repr(part), flush=True)
+    text = part * ({length} // len(part))
+    {code}
+"""
 
 
-def run(code: str) -> None:
-    """Raises CalledProcessError if the code needs more, or fails."""
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_CPU, ({SECONDS}, {SECONDS}))\n{code}"
-    subprocess.run([sys.executable, "-c", limited], check=True)
+def on_long_texts(parts: Sequence[str], *, imports: str, code: str) -> None:
+    """Run `code` with each part, repeated up to LENGTH, as `text`. Raises AssertionError on failure."""
+    filled = CODE.format(seconds=SECONDS, length=LENGTH, imports=imports, parts=list(parts), code=code)
+    done = subprocess.run([sys.executable, "-c", filled], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.thousand_cells import MARKER, Asleep, Engine, Quiet, messages
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.ending import FIRST_BAD, QUICK, TIME, Ending
+from harness.flows.running.ending import FIRST_BAD, QUICK, TIME, Ending
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult, Stop
 from harness.report.text import gaps, headline

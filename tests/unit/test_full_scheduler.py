@@ -13,6 +13,7 @@ from harness.model import Cell, Host, Image, Install, Lane, Scenario, Steps, Tra
 from harness.run.engine import Prepared
 from harness.run.scheduler import Batch, CellRun
 from harness.schedule.full_scheduler import FullScheduler
+from tests.nightly import many
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 STEPS = Steps(first=500, budget=1000)
@@ -142,7 +143,7 @@ def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
 
 def test_rounds_end_whatever_happens() -> None:
     """A machine that fails at random must end with a report, too."""
-    for seed in range(30):
+    for seed in range(many(10, 300)):
         rng = random.Random(seed)
         runs = block(3)
 

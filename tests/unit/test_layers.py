@@ -75,7 +75,7 @@ ROOMS = {
         ("full_scheduler", "bisect_scheduler", "bisect_changes", "narrow_launches", "narrow_scheduler"),
     ),
     "narrow": (("search",), ("",)),
-    "flows": (("parts",), ("",)),
+    "flows": (("parts",), ("running",), ("",)),
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.errors import UsageError
-from harness.flows.parts.open_rows import OpenRows
+from harness.flows.running.open_rows import OpenRows
 from harness.model import Trace, Trial
 from harness.run.scheduler import BlockRun
 from harness.store import RunDirectory

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ ONE_WORD_FOR_TWO = {"Scenario", "Series"}
 """The agent's and the matrix file's own classes, which no other part imports, may have the name of the model's."""
 
 
+@cache
 def classes() -> dict[str, list[str]]:
     """By its name, the files that define a class; without private ones and the agent, which imports nothing of ours."""
     found = defaultdict(list)

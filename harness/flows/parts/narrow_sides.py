@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from harness.errors import InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, first_usable, using_hosts
+from harness.flows.parts.hosts.machines import OpenHost, first_usable
+from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.looking_inside import Looking
 from harness.model import Cell, Lane, Plan
 from harness.model.narrowed import Component, Side
@@ -28,7 +29,7 @@ def checked(plan: Plan, context: RunContext) -> Mapping[Side, Inventory]:
     InfrastructureError where one cannot be made, Interrupted.
     """
     ((a, b),) = (block.cells for block in plan.blocks)
-    with using_hosts(plan, context) as machines:
+    with using_hosts(plan, context, one=True) as machines:
         opened = first_usable(machines)
         engine, lane = opened_engine(opened, a.lane, context)
         cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 from harness.errors import InfrastructureError, UsageError
 from harness.flows.parts.lookup import cell_of
-from harness.matrix.locks import install_of
-from harness.matrix.scripts import ScriptProblem, read_script
+from harness.matrix.scenarios.scripts import ScriptProblem, read_script
+from harness.matrix.series.locks import install_of
 from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Where
 from harness.plan import make_plan
 from harness.private import WITHHELD

@@ -40,6 +40,12 @@ class JudgedTrial:
             return (*own, *self.found.verdicts)
         return own or (("inconclusive",) if self.trial.ended_early else ("flat",))
 
+    @property
+    def silent(self) -> bool:
+        """Whether the launch says nothing of memory: it was stopped once its steps were plainly slow."""
+        cut = self.trial.out_of_time or self.trial.ended_early
+        return self.trial.end == "stopped" and not cut and self.verdicts == ("inconclusive",)
+
     def whole(self, steps: Steps) -> bool:
         """Whether the launch completed or ran the whole budget."""
         return self.trial.end == "completed" or self.steps >= steps.budget
@@ -79,7 +85,8 @@ def steps_of(trial: Trial, steps: Steps) -> Steps:
     """Return the settings by which a trial is judged: where its steps had a limit of time and took it, its budget is
     the step at which that time ended.
     """
-    return steps.ended_at(trial.last_step) if trial.end == "completed" else steps
+    has_limit = (trial.time_asked_s or steps.time_s) is not None
+    return steps.ended_at(trial.last_step) if has_limit and trial.end == "completed" else steps
 
 
 def _growths(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
@@ -96,7 +103,7 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     alone = judge_trace(trial.trace, limits=limits, steps=steps)
     found = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
-        found = replace(found, why=f"{found.why}, where its time of {asked.time_s:g} s ended")
+        found = replace(found, why=f"{found.why}, where its time of {trial.time_asked_s or asked.time_s:g} s ended")
     if trial.buffered:
         return _without_steps(found, trial)
     return _without_times(found, trial) if trial.unsteady else found

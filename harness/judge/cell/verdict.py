@@ -30,9 +30,14 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_on
     launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     if not launches:
         return _untested(trials)
-    names, support = _judged(launches, steps=steps)
+    names, support = _judged(telling(launches), steps=steps)
     cell = cell_of(names, launches=launches, support=support, steps=steps)
     return replace(cell, signals=signals_of(cell, launches, limits=limits, steps=steps, agreeing=growing))
+
+
+def telling(launches: Sequence[JudgedTrial]) -> Sequence[JudgedTrial]:
+    """Return the launches without the silent ones, or all of them if no other is left."""
+    return [launch for launch in launches if not launch.silent] or launches
 
 
 def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
@@ -57,7 +62,7 @@ def wants_more(
         return None if len(measured) >= min(AGREE, trials_asked.least) else "setup failed once"
     if len(measured) < trials_asked.least:
         return f"{len(measured)} of at least {trials_asked.least} trials"
-    return _unsettled(launches, steps=steps)
+    return _unsettled(telling(launches), steps=steps)
 
 
 def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
@@ -74,7 +79,7 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
     good = [launch for launch in launches if launch.verdicts[0] in GOOD]
     if 0 < len(good) < len(launches):
         return "the trials disagree"
-    return "no trial ran the whole budget" if good and not _out_of_time(launches, steps) else None
+    return "no trial ran the whole budget" if good and not _out_of_time(launches) else None
 
 
 def needs_whole_budget(
@@ -88,7 +93,7 @@ def needs_whole_budget(
     """
     if exit_only or any(trial.not_finite for trial in trials):
         return True
-    launches = judge_launches(trials, limits=limits, steps=steps)
+    launches = [k for k in judge_launches(trials, limits=limits, steps=steps) if not k.silent]
     whole = [launch for launch in launches if launch.whole(steps)]
     odd = [launch for launch in launches if launch.verdicts[0] not in GOOD]
     if not odd:
@@ -102,7 +107,7 @@ def needs_whole_budget(
 def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
     """Whether every launch is good as far as it went."""
     launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
-    return bool(launches) and all(launch.verdicts[0] in GOOD for launch in launches)
+    return bool(launches) and all(launch.verdicts[0] in GOOD for launch in telling(launches))
 
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
@@ -111,7 +116,7 @@ def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
 
 
 def _looked(trial: Trial, steps: Steps) -> bool:
-    return trial.last_step >= steps.first or (steps.time_s is not None and bool(trial.trace and trial.trace.looks))
+    return trial.last_step >= steps.first or bool(trial.trace and trial.trace.looks)
 
 
 def _agreeing(launches: Sequence[JudgedTrial], name: VerdictName) -> list[JudgedTrial]:
@@ -205,13 +210,9 @@ def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
     return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
 
 
-def _out_of_time(launches: Sequence[JudgedTrial], steps: Steps) -> bool:
-    """Whether a time limit, or its program, ended a trial between two looks: another would end in the same way."""
-    if any(launch.trial.ended_early for launch in launches):
-        return True
-    if steps.time_s is not None:
-        return any(launch.trial.out_of_time for launch in launches)
-    return any(launch.trial.end == "stopped" and launch.steps not in steps.looks() for launch in launches)
+def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
+    """Whether the timeout, or its program, ended a trial between two looks: another would end in the same way."""
+    return any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
 
 
 def _untested(trials: Sequence[Trial]) -> CellVerdict:

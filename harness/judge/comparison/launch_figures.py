@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.judge.comparison.pace import LEAST_SLOW, SLOW, WARM_UP, own_step_s, usual_step_s
 from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
 from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 
@@ -19,23 +20,17 @@ Launches = Sequence[Sequence[Trial]]
 """The launches of each version, oldest version first."""
 Figure = Callable[[Trial], float | None]
 """Returns the figure of a launch, positive, in the unit of its signal; None if it has none."""
-WARM_UP = 0.25
-"""Share of the steps, at the beginning, that is not compared."""
 TAIL = 0.99
 """Quantile of the step times that the signal `tail` compares."""
 TAIL_ROWS = 100
 """Fewest rows from which that quantile can be estimated."""
-SLOW = 8.0
-"""Ratio to the usual step time from which a launch is compared by its own steps if it made fewer than the others: over
-so few steps the others show hardly more than their warm-up."""
-LEAST_SLOW = 10
-"""Fewest steps of such a launch."""
 PACES = frozenset({"step_time", "throughput"})
 """Level signals that a slow launch has all the same."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
 SHORT_SHARE = 0.5
-"""Share of the longest launch, or of the first look if that is earlier, that a launch must reach to be compared."""
+"""Share of the longest launch, or of the first look if that is earlier, that a slow version's launches must reach to be
+compared by more than their pace."""
 MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
 """Level signals that may be zero (no items); for any other signal zero means that nothing was recorded."""
 NOTHING = 1e-9
@@ -56,15 +51,30 @@ class FigureRule:
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     """Return the launches of each version that take part in the comparison of the level signal `name`. Launches that
-    are too short (SHORT_SHARE) are left out: they would leave nothing to compare.
+    are too short are left out, because they would leave nothing to compare. A slow version whose launches ended early
+    is compared by its pace alone.
     """
     rule = RULES[name]
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in launches]
     if rule.usable in (_is_warm, _is_measured):
         return chosen
     longest = max((_last(trial.trace) for version in chosen for trial in version), default=0.0)
-    least = SHORT_SHARE * min(longest, steps.first) if steps.time_s is None else _least_in_time(name, longest, steps)
-    return [[trial for trial in version if trial.trace is None or _last(trial.trace) >= least] for version in chosen]
+    if name in PACES:
+        return _at_least(LEAST_SLOW, chosen)
+    short = SHORT_SHARE * min(longest, steps.first)
+    if all(_last(trial.trace) >= short for version in launches for trial in version if is_clean(trial, steps)):
+        return chosen
+    usual_s = usual_step_s(launches)
+    slow = [usual_s is not None and (own_step_s(version) or 0.0) > SLOW * usual_s for version in launches]
+    kept = [
+        [] if is_slow and any(_last(trial.trace) < short for trial in each if is_clean(trial, steps)) else version
+        for version, each, is_slow in zip(chosen, launches, slow, strict=True)
+    ]
+    return _at_least(min(longest, steps.first) / SLOW, kept)
+
+
+def _at_least(steps: float, launches: Launches) -> list[list[Trial]]:
+    return [[trial for trial in version if trial.trace is None or _last(trial.trace) >= steps] for version in launches]
 
 
 def figure_of(name: str, launches: Launches) -> Figure:
@@ -100,23 +110,16 @@ def common_steps(launches: Launches) -> int:
 
 
 def paced_steps(launches: Launches) -> int:
-    """Return the number of steps over which step times are compared: those that all launches have, except launches that
-    made few because they are SLOW, whose own steps count.
+    """Return the number of steps over which step times are compared: those that all launches have, except those of slow
+    versions, whose own steps count.
     """
-    traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
-    longest, common = max(map(_last, traces), default=0.0), common_steps(launches)
-    if common >= longest / SLOW:
+    longest = max((_last(trial.trace) for version in launches for trial in version), default=0.0)
+    usual_s, common = None, common_steps(launches)
+    if common < longest:
+        usual_s = usual_step_s(launches)
+    if usual_s is None:
         return common
-    paces = [median_step_s(trace, int(_last(trace))) or 0.0 for trace in traces]
-    usual = float(np.median(paces))
-    return int(min(_last(trace) for trace, pace in zip(traces, paces, strict=True) if pace <= SLOW * usual))
-
-
-def _least_in_time(name: str, longest: float, steps: Steps) -> float:
-    """Return the steps that a launch must have to be compared, where the time ends launches: a slow version makes fewer
-    than the others, and is compared all the same by its step times.
-    """
-    return LEAST_SLOW if name in PACES else min(longest, steps.first) / SLOW
+    return common_steps([version for version in launches if (own_step_s(version) or 0.0) <= SLOW * usual_s])
 
 
 # ---------------------------------------------------------------- which launches
@@ -128,9 +131,7 @@ def is_clean(trial: Trial, steps: Steps) -> bool:
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
-    if steps.time_s is not None and not (trial.out_of_time or trial.ended_early):
-        return _last(trial.trace) > 0
-    return _last(trial.trace) >= steps.first or (trial.end == "completed" and _last(trial.trace) > 0)
+    return _last(trial.trace) >= (steps.first if trial.out_of_time or trial.ended_early else 1)
 
 
 def has_step_times(trial: Trial) -> bool:
@@ -141,7 +142,7 @@ def has_step_times(trial: Trial) -> bool:
 
 def is_timed(trial: Trial, steps: Steps) -> bool:
     """Whether the step times are usable: nothing on the machine disturbed them."""
-    return is_clean(trial, steps) and not trial.disturbed and has_step_times(trial)
+    return is_clean(trial, steps) and not trial.disturbed and not trial.beside and has_step_times(trial)
 
 
 def is_in_turn(trial: Trial, steps: Steps) -> bool:
@@ -150,13 +151,14 @@ def is_in_turn(trial: Trial, steps: Steps) -> bool:
 
 
 def _is_whole(trial: Trial, steps: Steps) -> bool:
-    whole = _last(trial.trace) >= steps.budget or (steps.time_s is not None and trial.end == "completed")
+    in_time = trial.end == "completed" and (trial.time_asked_s or steps.time_s) is not None
+    whole = in_time or _last(trial.trace) >= steps.budget
     return is_in_turn(trial, steps) and whole
 
 
 def _is_warm(trial: Trial, steps: Steps) -> bool:
-    """Whether the files were in memory at the start; how the trial went on does not matter."""
-    return trial.measured and not trial.cold and not trial.disturbed and trial.pulled != "awaited"
+    """Whether the files were in memory at the start, and no launch beside it; how it went on does not matter."""
+    return trial.measured and not (trial.cold or trial.disturbed or trial.beside) and trial.pulled != "awaited"
 
 
 def _is_measured(trial: Trial, steps: Steps) -> bool:

@@ -135,12 +135,25 @@ def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) ->
     """Return the table of the rounds that all versions have; None unless two versions share rounds. `scale` is applied
     to every figure: levels are compared by their logs.
     """
-    complete = _with_enough_rounds(columns)
+    complete = _with_enough_rounds(_complete_so_far(columns))
     if len(complete) < 2:
         return None
     rounds = sorted(_shared(complete))
     values = [[scale(column[number]) for column in complete.values()] for number in rounds]
     return RoundTable(values=np.array(values), positions=tuple(complete))
+
+
+def _complete_so_far(columns: Columns) -> Columns:
+    """Return the columns without the newest round where some versions lack that one alone: it is under way, and to
+    leave out those versions would place a change at another one for as long.
+    """
+    newest = max((number for column in columns.values() for number in column), default=None)
+    before = {
+        place: {number: value for number, value in column.items() if number != newest}
+        for place, column in columns.items()
+    }
+    shared = _shared(before) if before else set()
+    return before if len(shared) >= FEWEST_ROUNDS and len(_shared(columns)) == len(shared) else columns
 
 
 def _with_enough_rounds(columns: Columns) -> Columns:

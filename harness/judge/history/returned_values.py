@@ -15,7 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.comparison.launch_figures import WARM_UP, Launches, common_steps, is_clean
+from harness.judge.comparison.launch_figures import Launches, common_steps, is_clean
+from harness.judge.comparison.pace import WARM_UP
 from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
 from harness.judge.history.changepoints.detectable_change import least_found

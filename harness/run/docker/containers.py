@@ -31,7 +31,7 @@ PIDS_LIMIT = 4096
 UNCHECKED_AGE_S = 600
 """Age in seconds from which a stopped container counts as dead if its owner cannot be looked up."""
 ABANDONED: set[str] = set()
-"""Ids of containers, leases too, that this process could not remove because it lost the engine."""
+"""Ids or names of containers, leases too, that this process could not remove because it lost the engine."""
 NAME_LABEL = "harness.container"
 CONFLICT = 409
 MEMORY_SHARE = 0.9
@@ -64,7 +64,8 @@ def create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, w
     command = [python, "-B", f"{ROOT}/start.py"]
     keep = launch.prepared.image.keep_entrypoint
     purpose = f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}"
-    made = client.api.create_container(
+    return made(
+        client,
         launch.prepared.reference,
         command=command if keep else command[1:],
         entrypoint=None if keep else command[:1],
@@ -78,7 +79,17 @@ def create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, w
         detach=False,  # stdin then closes for good when the harness ends, and the agent ends too
         host_config=client.api.create_host_config(**_limits(launch, ways)),
     )
-    return str(made["Id"])
+
+
+def made(client: docker.DockerClient, image: str, *, name: str, **options: Any) -> str:
+    """Create a container and return its id. An engine that is lost before it answers may have made it: it is then
+    ABANDONED by its name.
+    """
+    try:
+        return str(client.api.create_container(image, name=name, **options)["Id"])
+    except BaseException:
+        ABANDONED.add(name)
+        raise
 
 
 def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -279,7 +290,7 @@ def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
 
 
 def _is_dead(container: Mapping[str, Any], *, now_s: float) -> bool:
-    if container["Id"] in ABANDONED:
+    if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
         return True
     named = owner.parse(container["Labels"][owner.OWNER_LABEL])
     alive = None if named is None else owner.is_alive(named)

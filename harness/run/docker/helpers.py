@@ -15,7 +15,7 @@ from typing import Any
 import docker
 
 from harness.run.docker.attach import close_stream, open_stream, read_stream
-from harness.run.docker.containers import confined, marked, removed
+from harness.run.docker.containers import confined, made, marked, removed
 from harness.run.waiting import Beat, streamed
 
 MEMORY_BYTES = 1 << 30
@@ -46,7 +46,8 @@ def created(
 ) -> Iterator[str]:
     """Create a container that is removed after the block, and yield its id. Its stdin is open as long as we are."""
     locked = confined(memory_bytes=memory_bytes, pids=pids, network=network)
-    made = client.api.create_container(
+    container_id = made(
+        client,
         image_id,
         entrypoint=list(command[:1]),
         command=list(command[1:]),
@@ -56,8 +57,8 @@ def created(
         host_config=client.api.create_host_config(**{**locked, **(host_config or {})}),
         **marked(purpose),
     )
-    with removed(client, made["Id"]):
-        yield str(made["Id"])
+    with removed(client, container_id):
+        yield container_id
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import InfrastructureError
@@ -30,6 +30,8 @@ LOOK = (
 TELL = 'command -v "$0" >/dev/null || { echo "no $0 on the PATH of this node" >&2; exit 1; }; "$0" "$@"'
 LOOK_S = 60.0
 LIMITS_MEMORY = re.compile(r"^ConstrainRAMSpace\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
+PREFERRED_S = 20.0
+"""Seconds that the node is waited for that measured rows before; then any other one will do."""
 LEAST_LEFT_S = 30.0
 """Seconds that an allocation must still have for another trial."""
 
@@ -86,8 +88,7 @@ class Hold:
             return self.allocation
 
     def _allocate(self, say: Say, *, node: str | None = None) -> None:
-        found = allocate(self.request, place=self.place, environ=self.environ, say=say, node=node)
-        self.allocation = found
+        found = self.allocation = self._preferred(say) if node is None else self._asked(say, node=node)
         facts = _facts(found, self.request, version=self.version, place=self.place, say=say)
         if self.facts and facts != self.facts:
             different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
@@ -98,6 +99,32 @@ class Hold:
         self.facts = facts
         config = asked(["scontrol", "show", "config"], environ=self.environ, place=self.place)
         self.limits_memory = LIMITS_MEMORY.search(config) is not None
+
+    def _preferred(self, say: Say) -> Allocation:
+        """Return the node that measured rows before, if it can be had soon, else any."""
+        if self.request.preferred is not None:
+            with contextlib.suppress(InfrastructureError):  # it is in use, down, or not of this cluster any more
+                soon = replace(self.request, wait_s=min(PREFERRED_S, self.request.wait_s))
+                return self._asked(say, node=self.request.preferred, request=soon)
+        return self._asked(say)
+
+    def _asked(self, say: Say, *, node: str | None = None, request: SlurmRequest | None = None) -> Allocation:
+        """Return a node of the queue. One that is not exclusive may be that of another place of this pool: it is given
+        back, and another one is asked for.
+        """
+        taken: tuple[str, ...] = ()
+        while True:
+            found = allocate(request or self.request, place=self.place, environ=self.environ, say=say, node=node,
+                             without=taken)  # fmt: skip
+            with _LOCK:
+                pool = [each for each in _HOLDS.values() if each.place == self.place and each is not self]
+                taken = tuple(sorted({each.allocation.node for each in pool if each.allocation is not None}))
+                if found.node not in taken:
+                    self.allocation = found
+                    return found
+            found.close()
+            if node is not None:
+                raise InfrastructureError(f"{self.place}: node {node} is one of this pool already")
 
 
 @contextlib.contextmanager

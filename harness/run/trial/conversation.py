@@ -113,6 +113,7 @@ def run_trial(
         run=launch.labels.get("harness.run", ""),
         round=round,
         steps_asked=talk.looks[-1],
+        time_asked_s=talk.time_s,
         started=started.isoformat(timespec="microseconds"),
         duration_s=clock.monotonic() - begun_s,
         trace=talk.samples.trace(),
@@ -140,7 +141,9 @@ class Conversation:
     ) -> None:
         job = launch.payload.job
         self.looks: tuple[int, ...] = tuple(job["looks"])
-        self._timed = bool(job.get("look_times_s"))
+        times_s: list[float | None] = job.get("look_times_s") or [None]
+        self.time_s = times_s[-1]
+        self._timed = any(time_s is not None for time_s in times_s)
         self.samples = Samples(last_step=self.looks[-1] if job["script"] or job.get("program") else math.inf)
         self.facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S

@@ -69,7 +69,7 @@ def _job(variant: Variant) -> dict[str, Any]:
         "step_pattern": scenario.step_pattern,
         "judge_exit": scenario.judge_exit,
         "looks": list(scenario.steps.looks()),
-        **({"look_times_s": list(times_s)} if (times_s := scenario.steps.look_times_s()) else {}),
+        "look_times_s": list(scenario.steps.look_times_s()),
         "timeout_s": scenario.timeout_s,
         "answer_timeout_s": ANSWER_TIMEOUT_S,
         "environment": list(TOLD_ENVIRONMENT),

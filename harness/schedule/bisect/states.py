@@ -82,7 +82,7 @@ def changes_of(spots: Sequence[VersionEvidence], metric: str) -> list[StateChang
 def believed_states(spots: Sequence[VersionEvidence], metric: str) -> list[State]:
     """Return the states, without good versions between two bad ones that may only have been lucky."""
     states = [state_of(spot, metric) for spot in spots]
-    for run in doubtful_runs(spots, metric):
+    for run in _doubtful(spots, metric, states):
         for place in run:
             states[place] = None
     return states
@@ -90,7 +90,11 @@ def believed_states(spots: Sequence[VersionEvidence], metric: str) -> list[State
 
 def doubtful_runs(spots: Sequence[VersionEvidence], metric: str) -> list[list[int]]:
     """Return the runs of good versions between two bad ones that have too few good launches to exclude luck."""
-    known = [(place, bad) for place, spot in enumerate(spots) if (bad := state_of(spot, metric)) is not None]
+    return _doubtful(spots, metric, [state_of(spot, metric) for spot in spots])
+
+
+def _doubtful(spots: Sequence[VersionEvidence], metric: str, states: Sequence[State]) -> list[list[int]]:
+    known = [(place, bad) for place, bad in enumerate(states) if bad is not None]
     runs = [(bad, [place for place, _ in group]) for bad, group in groupby(known, key=lambda each: each[1])]
     if len(runs) < 3:
         return []
@@ -101,8 +105,9 @@ def doubtful_runs(spots: Sequence[VersionEvidence], metric: str) -> list[list[in
 
 def is_mixed(spots: Sequence[VersionEvidence], metric: str) -> bool:
     """Whether a failure is flaky, or may be: it was seen to come in only some of the launches."""
-    seen = [evidence(spot, metric) for spot in spots if state_of(spot, metric)]
-    return any(each.good for each in seen) or bool(doubtful_runs(spots, metric))
+    states = [state_of(spot, metric) for spot in spots]
+    seen = [evidence(spot, metric) for spot, bad in zip(spots, states, strict=True) if bad]
+    return any(each.good for each in seen) or bool(_doubtful(spots, metric, states))
 
 
 def failures_from(spots: Sequence[VersionEvidence], change: StateChange) -> int:

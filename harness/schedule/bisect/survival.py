@@ -34,7 +34,15 @@ def chances(bad: Sequence[Evidence], further: Sequence[Evidence]) -> Floats:
 
     A failure comes in each launch that runs for long enough (prior probability ALWAYS), or in an unknown share of them.
     """
-    return np.asarray(ALWAYS * in_time(bad, further) + _in_part(bad, further), dtype=np.float64)
+    return _chances(tuple(bad), tuple(further))
+
+
+@lru_cache(maxsize=64)
+def _chances(bad: tuple[Evidence, ...], further: tuple[Evidence, ...]) -> Floats:
+    """Compute `chances`, which several steps of one decision ask for."""
+    fits = np.asarray(ALWAYS * in_time(bad, further) + _in_part(bad, further), dtype=np.float64)
+    fits.flags.writeable = False
+    return fits
 
 
 def luck(bad: Sequence[Evidence], good: Sequence[Evidence]) -> float:

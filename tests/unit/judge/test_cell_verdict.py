@@ -85,6 +85,12 @@ def test_a_program_that_ends_before_its_budget_is_never_good(steps):
     assert more(short) is None, "another launch would end in the same way"
 
 
+def test_the_program_s_own_end_is_the_reason_although_another_launch_was_stopped_before_it():
+    """The advice was to raise `timeout`, which changes nothing."""
+    short = [trial_of(0, steps=2000), by_itself(1, steps=2100), by_itself(2, steps=2100)]
+    assert cell_of(short).why.startswith("the program ended by itself after 2100 of 4000 steps")
+
+
 def test_a_program_that_ends_early_can_still_be_bad():
     assert cell_of([by_itself(number, steps=2000, rate=12.0) for number in range(3)]).verdict == "leak"
 
@@ -276,7 +282,7 @@ def test_the_first_launch_runs_the_whole_budget():
 
 def test_a_time_limit_is_named():
     """Steps too slow for the budget: more launches would end the same way."""
-    cut = [trial_of(n, steps=1300) for n in range(3)]
+    cut = [replace(trial_of(n, steps=1300), message="time limit reached after 1200 s") for n in range(3)]
     assert "raise `timeout`" in cell_of(cut).why
     assert more(cut) is None
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness.model import Culprit, Hybrid
 from harness.narrow.search import ComponentSearch
+from tests.nightly import many
 from tests.unit.narrow.playing import Groups, MadeVersions, groups, holds
 
 COUNT = 10
@@ -46,7 +47,7 @@ def is_true(culprit: Culprit, causes: list[Groups]) -> bool:
     return enough if culprit.kind == "enough" else True
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=many(25, 500))
 @given(causes=CAUSES, share=st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.6]), seed=st.integers(0, 1000))
 def test_no_claim_is_wrong(causes: list[Groups], share: float, seed: int) -> None:
     made = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))
@@ -55,7 +56,7 @@ def test_no_claim_is_wrong(causes: list[Groups], share: float, seed: int) -> Non
     assert all(is_true(each, causes) for each in found.culprits), found.culprits
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=many(12, 250))
 @given(causes=CAUSES)
 def test_everything_that_matters_is_named_or_left_open(causes: list[Groups]) -> None:
     """With nothing refused, a cause is complete, and B without what is named is good unless the rest is left open."""
@@ -67,7 +68,7 @@ def test_everything_that_matters_is_named_or_left_open(causes: list[Groups]) -> 
         assert not holds(*causes)(EVERYTHING - named)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=many(8, 120))
 @given(causes=CAUSES, share=st.sampled_from([0.0, 0.3]), seed=st.integers(0, 1000), cut=st.floats(0, 1))
 def test_a_search_that_goes_on_from_a_journal_ends_as_one_that_was_never_cut(
     causes: list[Groups], share: float, seed: int, cut: float
@@ -79,7 +80,7 @@ def test_a_search_that_goes_on_from_a_journal_ends_as_one_that_was_never_cut(
     assert again.narrowed().culprits == whole.culprits
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=many(12, 250))
 @given(causes=CAUSES, share=st.sampled_from([0.0, 0.3]), seed=st.integers(0, 1000))
 def test_every_decision_launches_something_new_or_again_until_the_end(
     causes: list[Groups], share: float, seed: int

@@ -1,0 +1,1 @@
+"""The run of a plan: its rows, and the machines that they run on."""

@@ -1,0 +1,140 @@
+"""One machine at work on rows: its lease, its connections, its room for images, and the workers that launch."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.threads import at_once
+from harness.flows.parts.needs import disk_of
+from harness.flows.parts.registries import open_registries
+from harness.flows.running.machine_progress import MachineProgress
+from harness.model import Block, Host, Plan
+from harness.run.engine import Engine, Lease
+from harness.run.hosts import other_sweeps
+from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
+from harness.run.hosts.gate import Gate
+from harness.run.hosts.lanes import HostRun
+from harness.run.images.disk_budget import Disk
+from harness.run.images.prefetch import HostImages
+from harness.run.scheduler import BlockRun
+from harness.schedule import oracle
+from harness.schedule.row_queue import RowQueue
+from harness.store import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineRun:
+    """Runs rows on the machines of a plan, one call a machine. `finished`: hears of a row that has all its launches."""
+
+    plan: Plan
+    journal: RunDirectory
+    context: RunContext
+    finished: Callable[[BlockRun], None]
+    reuse: bool = True
+
+    def use(self, each: OpenHost, rows: RowQueue, over: Callable[[], bool]) -> None:
+        """Hold a machine and run rows on it; `over`: nothing is to be waited for any more."""
+        engine, host = each.engine, each.host
+        assert engine is not None
+
+        def say(text: str) -> None:
+            self.context.progress.preparing(lane=each.name, image="lease", text=text)
+
+        announced = other_sweeps.announced(
+            host.name, engine.facts, is_process=host.is_process, note=self.context.progress.note
+        )
+        with engine.lease(say, over) as lease, announced:
+            removed = engine.remove_leftovers()
+            if removed:
+                self.context.progress.note(f"{each.name}: removed {removed} left behind by a run that was killed")
+            self._run_lanes(engine, each, lease, rows)
+
+    def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, rows: RowQueue) -> None:
+        """Run the rows by workers with a connection each: one, or as many as launch side by side, or one for each lane
+        on a host with `parallel: true`.
+        """
+        host = machine.host
+        blocks = [block for block in self.plan.blocks if block.lane.host == machine.part_of]
+        lanes = list(dict.fromkeys(str(block.lane) for block in blocks)) if host.parallel is True else []
+        gate, hands = self._gate(engine, host, blocks)
+        disk = disk_of(
+            host,
+            engine,
+            images_on(self.plan, machine.part_of),
+            registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
+            note=self.context.progress.note,
+        )
+        with contextlib.ExitStack() as opened:
+            engines = [engine]
+            for _ in range(max(len(lanes), hands) - 1):
+                engines.append(self.context.open_engine(host, environ=self.context.environ, say=_unheard))
+                opened.callback(engines[-1].close)
+            names = lanes or [host.machine or host.name]
+            workers = [
+                self._worker(each, host, lease, disk, name=name, gate=gate if not lanes else Gate())
+                for each, name in zip(engines, names, strict=False)
+            ]
+            if hands == 1:
+                at_once([functools.partial(each.run, rows) for each in workers])
+            else:
+                _run_together([replace(workers[0], engine=each) for each in engines], rows)
+
+    def _gate(self, engine: Engine, host: Host, blocks: Sequence[Block]) -> tuple[Gate, int]:
+        """Return the gate of a host's launches, and how many hands it has: one that waits until it can measure times
+        alone holds none up that goes on beside others.
+        """
+        beside = [block for block in blocks if not compares_times(block.variant.scenario)]
+        slots = slots_of(host, engine.facts, (gpu.uuid for block in beside for gpu in block.lane.gpus))
+        total = engine.facts.get("memory_bytes")
+        memory_bytes = MEMORY_SHARE * total if isinstance(total, int) else None
+        gate = Gate(slots=slots, memory_bytes=memory_bytes, stopped=self.context.stopped.is_set)
+        if not beside or slots == 1:
+            return gate, 1
+        launches = sum(not cell.excluded for block in beside for cell in block.cells)
+        return gate, min(slots, launches) + (len(beside) < len(blocks))
+
+    def _worker(self, engine: Engine, host: Host, lease: Lease, disk: Disk, *, name: str, gate: Gate) -> HostRun:
+        progress = MachineProgress(self.context.progress, host.machine) if host.machine else self.context.progress
+        images = HostImages(
+            engine=engine,
+            open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=_unheard),
+            progress=progress,
+            stopped=self.context.stopped.is_set,
+            disk=disk,
+        )
+        return HostRun(
+            worker=name,
+            engine=engine,
+            lease=lease,
+            images=images,
+            run_id=self.journal.id,
+            trials=self.plan.trials,
+            rng=random.Random(" ".join(filter(None, (str(self.plan.seed), host.name, host.machine)))),
+            oracle=oracle.oracle(),
+            journal=self.journal,
+            progress=progress,
+            stopped=self.context.stopped.is_set,
+            reuse=self.reuse,
+            finished=self.finished,
+            gate=gate,
+        )
+
+
+def _run_together(hands: Sequence[HostRun], rows: RowQueue) -> None:
+    """Run the rows by all these hands of one worker, which share its images."""
+    first, *_ = hands
+    first.look_ahead(rows)
+    try:
+        at_once([functools.partial(each.work, rows) for each in hands])
+    finally:
+        first.images.close()
+
+
+def _unheard(text: str) -> None:
+    """A second connection to an engine that has answered already has nothing to tell."""

@@ -1,0 +1,143 @@
+"""A plan being run: a thread for every host, so that a slow or lost one holds up no other."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.assess.estimate import estimate
+from harness.assess.row_verdicts import JudgedBlock
+from harness.errors import HarnessError, Interrupted
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.threads import side_by_side
+from harness.flows.running.ending import Ending
+from harness.flows.running.machine_run import MachineRun
+from harness.flows.running.pool_run import PoolRun
+from harness.flows.running.works import Works
+from harness.model import Host, Plan
+from harness.plan import most_launches, typical_launches
+from harness.run.hosts.beside import compares_times
+from harness.run.scheduler import BlockRun
+from harness.schedule.row_queue import RowQueue
+from harness.store import RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A plan being run on hosts that are open.
+
+    `only`: the cells that may be launched; None: all. `so_far`: hears every block as it stands, after each turn of a
+    row; from any thread, one at a time.
+    """
+
+    plan: Plan
+    hosts: Sequence[OpenHost]
+    journal: RunDirectory
+    context: RunContext
+    reuse: bool = True
+    only: frozenset[str] | None = None
+    so_far: Callable[[Sequence[JudgedBlock]], None] = lambda blocks: None
+    ending: Ending = field(init=False)
+    works: Works = field(init=False)
+    machine_run: MachineRun = field(init=False)
+
+    def __post_init__(self) -> None:
+        ending = Ending(asked=self.plan.stop)
+        works = Works(plan=self.plan, journal=self.journal, ending=ending, only=self.only, so_far=self.so_far)
+        machine_run = MachineRun(
+            plan=self.plan, journal=self.journal, context=self.context, finished=works.finish, reuse=self.reuse
+        )
+        for name, value in (("ending", ending), ("works", works), ("machine_run", machine_run)):
+            object.__setattr__(self, name, value)
+
+    def run(self) -> None:
+        """Launch what is not known yet. Returns early once the world is stopped; a host that is lost has a problem."""
+        trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
+        exact = trials.least == trials.most and not searched
+        self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
+        hosts = dict.fromkeys(each.part_of for each in self.hosts)
+        machines = [[each for each in self.hosts if each.part_of == host] for host in hosts]
+        side_by_side([functools.partial(self._run_host, each) for each in machines], self.context.stopped)
+        if self.ending.reached and self.only != frozenset() and not self.context.stopped.is_set():
+            self.works.mark_unfinished(self.ending.reached)
+
+    def judged(self) -> list[JudgedBlock]:
+        """Return every block, in the plan's order; those that were not finished as far as they came."""
+        return self.works.judged()
+
+    def _about(self) -> Mapping[str, int]:
+        """Return how many launches each lane will probably have: as in earlier runs, else as many as clear results
+        take.
+        """
+        if self.only is not None:
+            return {}
+        known = estimate(self.journal.path.parent, self.plan) if self.reuse else None
+        return typical_launches(self.plan) if known is None else known.launches
+
+    def _run_host(self, machines: Sequence[OpenHost]) -> None:
+        """Run the rows of a host, or of a pool of several machines."""
+        each, *_ = machines
+        runs = self.works.on(each.part_of)
+        if each.part_of.pool:
+            self._pool(machines).run(runs)
+            return
+        try:
+            if each.usable:
+                self.machine_run.use(each, self._rows(each.host, runs), self.context.stopped.is_set)
+        except Interrupted:
+            raise
+        except HarnessError as error:  # the other hosts go on, and what is known is reported
+            each.problem = str(error)
+        if each.problem is not None:
+            _give_up(runs, each.problem, least=self.plan.trials.least)
+            self.context.progress.note(each.problem)
+
+    def _pool(self, machines: Sequence[OpenHost]) -> PoolRun:
+        return PoolRun(
+            machines=machines,
+            context=self.context,
+            rows=functools.partial(self._rows, machines[0].part_of),
+            use=self.machine_run.use,
+            is_done=self.works.is_done,
+            begun=self.works.choose_noise,
+            again=self.works.again,
+            runs_of=lambda block: (*block.cells, *self.works.twin_of(block)),
+            note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
+            homes=self.journal.machines() if self.reuse else {},
+            images=images_on(self.plan, machines[0].part_of),
+        )
+
+    def _rows(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:
+        """Return the rows of a host. Where room for images is limited, one series comes after the other: taking turns,
+        they would pull their images again in each round.
+        """
+        rows = RowQueue(
+            standing=self.works.standing,
+            recall=self.works.open_rows.recall,
+            stop=self.ending.why,
+            may=lambda worker, block: host.parallel is not True or worker == _lane_of(block),
+            splits=None if isinstance(host.parallel, bool) or host.pool or host.slurm is not None else _splits,
+        )
+        series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))
+        for block in blocks:
+            limited = host.disk_bytes is not None
+            rows.add(block, group=series.index(block.cells[0].cell.image.series) if limited else 0)
+        return rows
+
+
+def _splits(block: BlockRun) -> bool:
+    """Whether the launches of a row can run side by side."""
+    return not compares_times(block.cells[0].cell.variant.scenario)
+
+
+def _lane_of(block: BlockRun) -> str:
+    return str(block.cells[0].cell.lane)
+
+
+def _give_up(blocks: Sequence[BlockRun], problem: str, *, least: int) -> None:
+    """Give every cell that lacks trials the problem of its host, which is gone."""
+    for run in (run for block in blocks for run in block.cells):
+        if not run.problem and len(run.measured) < least:
+            run.problem = problem

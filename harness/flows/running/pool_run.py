@@ -1,0 +1,252 @@
+"""The rows of a pool, spread over its machines: each row is measured whole on one of them.
+
+Machines take row after row, the longest first. A machine that is lost is waited for; if it does not come back, its row
+starts again on another one. Nodes of a cluster join the pool as the queue gives them; one that is lost is given up,
+and its place asks the queue for another node.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.errors import EngineUnreachable, HarnessError, Interrupted
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts.machines import OpenHost, leave_out
+from harness.flows.parts.hosts.opening import open_machine
+from harness.flows.parts.hosts.threads import at_once
+from harness.model import Image, Trial
+from harness.plan import MachineSeen, changed, odd_ones
+from harness.run.scheduler import BlockRun, CellRun
+from harness.schedule.row_queue import RowQueue
+
+RETRIES = 2
+"""How often a row starts again on another machine, and how often a machine that was lost is waited for."""
+ASK_EVERY_S = 3.0
+BROKEN = "the machine was lost in the middle of its round"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolRun:
+    """One pool at work.
+
+    `rows`: makes the queue of these rows. `use`: leases a machine and runs rows of the queue on it until none is left
+    for it; raises what ends that early. `begun`: is told of a row that a machine has begun. `again`: starts a row anew,
+    for the reason that the report tells, and returns it. `note_broken`: keeps a trial whose round was broken off.
+    `homes`: the machine that measured a row in an earlier run, by the row's place.
+    """
+
+    machines: Sequence[OpenHost]
+    context: RunContext
+    rows: Callable[[Sequence[BlockRun]], RowQueue]
+    use: Callable[[OpenHost, RowQueue, Callable[[], bool]], None]
+    is_done: Callable[[BlockRun], bool]
+    begun: Callable[[BlockRun], None]
+    again: Callable[[BlockRun, str], BlockRun]
+    runs_of: Callable[[BlockRun], Sequence[CellRun]]
+    note_broken: Callable[[Trial, CellRun], None]
+    homes: Mapping[tuple[str, str, str], str]
+    images: Sequence[Image] = ()
+    tried: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
+    """By the row's place, the machines that were lost with it."""
+    gone: dict[str, MachineSeen] = field(default_factory=dict)
+    """By name, the machines that were lost for good, as they were."""
+
+    def run(self, blocks: Sequence[BlockRun]) -> None:
+        """Run the rows. Each that could not be run has a problem in its cells."""
+        left = sorted(blocks, key=length, reverse=True)
+        while left and (able := [each for each in self.machines if each.usable or each.awaited]):
+            queue = self.queue(left)
+            self.gone.clear()
+            at_once([functools.partial(self._work, each, queue) for each in able])
+            if self.context.stopped.is_set():
+                raise Interrupted("interrupted")
+            if not self.gone:
+                if any(each.usable for each in able):  # nothing is left, or nothing more is to be launched
+                    return
+                break
+            lost = [block for name in sorted(self.gone) for block, _ in queue.begun(name)]
+            begun = {id(block) for block in lost}
+            left = [
+                *(block for block in left if not self.is_done(block) and id(block) not in begun),
+                *(again for block in lost if (again := self._again(block)) is not None),
+            ]
+        for block in left:
+            _give_up(block, "; ".join(str(each.problem) for each in self.machines if each.problem is not None))
+
+    def queue(self, blocks: Sequence[BlockRun]) -> RowQueue:
+        """Return the queue of these rows: a machine ends its row before it begins another."""
+        queue = self.rows(blocks)
+        queue.most, queue.begin, queue.may = 1, self._begin, self._may
+        return queue
+
+    def _begin(self, machine: str, block: BlockRun) -> None:
+        """Bind the cells of a row to the machine that begins it."""
+        each = next(each for each in self.machines if each.host.machine == machine)
+        for run in block.cells:
+            run.cell = each.own(run.cell)
+        self.begun(block)
+
+    def _may(self, machine: str, block: BlockRun) -> bool:
+        """Return whether a machine may take a row: one that an earlier run measured stays on its machine, as long as
+        that can be used.
+        """
+        home = self.homes.get(_place(block))
+        return home in (None, machine) or not any(each.host.machine == home and each.usable for each in self.machines)
+
+    def _work(self, each: OpenHost, queue: RowQueue) -> None:
+        """Let a machine take rows until none is left for it, or until it is lost."""
+        lost_s: list[float] = []
+
+        def over() -> bool:
+            is_late = bool(lost_s) and each.usable and time.monotonic() > lost_s[-1] + self.context.pool_wait_s
+            return self.context.stopped.is_set() or is_late or not queue.ahead(each.host.machine)
+
+        while True:
+            name = each.host.machine
+            try:
+                if not each.awaited:
+                    return self.use(each, queue, over)
+                if not self._joined(each, queue, over):
+                    return None
+            except Interrupted:  # or nothing is left for it to do, while it waited for its lease or its node
+                if self.context.stopped.is_set():
+                    raise
+                if queue.begun(name):
+                    self.gone[name] = each.seen
+                    each.problem = f"{each.host.where}: {name} was lost, and somebody else uses it now"
+                return None
+            except HarnessError as error:  # the other machines go on
+                lost_s.append(time.monotonic())
+                if not self._is_back(each, queue, error, again=len(lost_s) <= RETRIES):
+                    return None
+
+    def _joined(self, each: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> bool:
+        """Wait for a node that the queue has not given yet; return whether it is one of the pool now. A node that was
+        lost, and is given again as it was, goes on with its row.
+        """
+        open_machine(each, self.images, self.context, over=over)
+        name = each.host.machine
+        equal = next((other for other in self.machines if other is not each and other.usable), None)
+        if each.usable and equal is not None and (difference := odd_ones([equal.seen, each.seen])):
+            leave_out(each, difference[name])
+        self.context.progress.note(f"{each.name} joins the pool" if each.usable else str(each.problem))
+        if each.usable and name in self.gone and not changed(self.gone[name], each.seen):
+            del self.gone[name]
+            queue.resume(name)
+        return each.usable
+
+    def _is_back(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
+        """Wait for a machine that was lost, if it may have its row `again`; return whether it is there. Else it has a
+        problem.
+        """
+        name, where = each.host.machine, each.host.where
+        if each.host.slurm is not None:
+            return self._has_another(each, queue, error, again=again)
+        told = f"{name} was lost: {str(error).removeprefix(f'{where}: ')}"
+        wait_s = self.context.pool_wait_s if again else 0.0
+        if wait_s:
+            self.context.progress.note(f"{where}: {told}; its row waits for it, {wait_s:.0f} s at most")
+        self._break_rounds(name, queue)
+        until_s = time.monotonic() + wait_s
+        while time.monotonic() < until_s and not self.context.stopped.wait(min(ASK_EVERY_S, wait_s)):
+            try:
+                difference = _reopened(each, self.images, self.context)
+            except HarnessError:  # it does not answer yet
+                continue
+            if not difference:
+                self.context.progress.note(f"{where}: {name} is back, and goes on with its row")
+                queue.resume(name)
+                return True
+            told = f"{told}; it came back with {difference}"
+            break
+        self.gone[name] = each.seen
+        each.problem = f"{where}: {told}"
+        self.context.progress.note(f"{each.problem}; its row starts again on another machine")
+        return False
+
+    def _has_another(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
+        """Give a node up that was lost; return whether its place may ask the queue for another one."""
+        name = each.host.machine
+        self._break_rounds(name, queue)
+        self.gone[name] = each.seen
+        each.close()
+        told = f"{each.host.where}: {name} was lost: {str(error).removeprefix(f'{each.host.where}: ')}"
+        if again:
+            each.await_another()
+        else:
+            each.problem = told
+        self.context.progress.note(f"{told}; its row starts again on another node")
+        return again
+
+    def _break_rounds(self, machine: str, queue: RowQueue) -> None:
+        """Take the launches of a round that was broken off out of comparisons of times: the rest of the round comes
+        minutes later. Their failures and leaks count.
+        """
+        for block, batch in queue.begun(machine):
+            runs = self.runs_of(block)
+            asked = () if batch is None else batch.runs
+            if batch is None or all(_ran(run, batch.round) for run in asked):
+                continue
+            for run in runs:
+                for place, trial in enumerate(run.trials):
+                    if place >= run.adopted and trial.round == batch.round:
+                        run.trials[place] = replace(trial, disturbed=BROKEN)
+                        self.note_broken(run.trials[place], run)
+
+    def _again(self, block: BlockRun) -> BlockRun | None:
+        """Start a row again that was on a machine that is gone; None if that was done often enough."""
+        lost = self.tried.setdefault(_place(block), [])
+        lost.append(block.cells[0].cell.lane.host.machine)
+        if len(lost) <= RETRIES:
+            return self.again(block, f"{lost[-1]} was lost while it measured this row")
+        _give_up(
+            block, f"{len(lost)} machines were lost one after the other while they measured this row: {_all(lost)}"
+        )
+        return None
+
+
+def _reopened(each: OpenHost, images: Sequence[Image], context: RunContext) -> str:
+    """Open a machine anew, and compare it as at the beginning; return in what it differs from before, "" if it is the
+    same. Raises HarnessError.
+    """
+    new = OpenHost(host=each.host, part_of=each.part_of)
+    open_machine(new, images, context, over=context.stopped.is_set)
+    if new.problem is not None:
+        new.close()
+        raise EngineUnreachable(new.problem)
+    if difference := changed(each.seen, new.seen):
+        new.close()
+        return difference
+    each.close()
+    each.engine = new.engine
+    return ""
+
+
+def _ran(run: CellRun, number: int) -> bool:
+    return any(trial.round == number for trial in run.trials[run.adopted :])
+
+
+def length(block: BlockRun) -> float:
+    """Return a measure of how long a row may take: the seconds that its launches may take in one round. Of equal ones
+    that with the larger budget of steps, counted as a millisecond each, is the longer one.
+    """
+    scenario = block.cells[0].cell.variant.scenario
+    launched = sum(run.cell.excluded is None for run in block.cells)
+    return launched * (scenario.timeout_s + scenario.steps.budget / 1000)
+
+
+def _place(block: BlockRun) -> tuple[str, str, str]:
+    cell = block.cells[0].cell
+    return cell.image.series, str(cell.lane), str(cell.variant)
+
+
+def _give_up(block: BlockRun, problem: str) -> None:
+    for run in block.cells:
+        run.problem = run.problem or problem
+
+
+def _all(names: Sequence[str]) -> str:
+    return ", ".join(names)

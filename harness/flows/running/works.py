@@ -1,0 +1,218 @@
+"""All rows of a plan on their way: they are judged after each of their turns, and for good when they are finished."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.assess.findings import find
+from harness.assess.row_verdicts import JudgedBlock, baseline_of, judge_block, place_of, shown_rows
+from harness.assess.standing import standing_of
+from harness.flows.running.ending import Ending
+from harness.flows.running.open_rows import OpenRows
+from harness.flows.running.work import Work
+from harness.model import Block, Host, Noise, Plan, Skip
+from harness.run.scheduler import BlockRun, CellRun
+from harness.schedule.bisect_scheduler import BisectScheduler
+from harness.schedule.full_scheduler import FullScheduler
+from harness.schedule.priority import Standing
+from harness.store import RunDirectory
+from harness.store.journal import ASIDE
+
+FAILED = ("crash", "oom", "hang")
+
+
+@dataclass(kw_only=True)
+class Works:
+    """The rows of a plan. Safe for threads that work on different rows.
+
+    `only`: the cells that may be launched; None: all. `ending`: hears of what is confirmed. `so_far`: hears every block
+    as it stands, after each turn of a row; from any thread, one at a time.
+    """
+
+    plan: Plan
+    journal: RunDirectory
+    ending: Ending
+    only: frozenset[str] | None = None
+    so_far: Callable[[Sequence[JudgedBlock]], None] = lambda blocks: None
+    open_rows: OpenRows = field(init=False)
+    _works: dict[int, Work] = field(default_factory=dict)
+    """By the identity of their BlockRun; a row that started again comes last."""
+    _noises: dict[tuple[str, ...], Noise] = field(default_factory=dict)
+    """A/A noise by lane, scenario and machine."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        """Make every row with its scheduler. One row of each scenario and lane measures the noise; in a pool, one of
+        each machine, which is chosen when the machine begins it.
+        """
+        self.open_rows = OpenRows(read=self.journal.read_back, others=self.twin_of)
+        measuring: set[tuple[str, str]] = set()
+        for block in self.plan.blocks:
+            work = self._work(block, noise=not block.lane.host.pool and place_of(block) not in measuring)
+            self._works[id(work.run)] = work
+            if isinstance(work.scheduler, FullScheduler):
+                measuring.add(place_of(block))
+
+    # ------------------------------------------------------------ what a run asks
+
+    def on(self, host: Host) -> list[BlockRun]:
+        """Return the rows of a host, in the plan's order."""
+        with self._lock:
+            return [work.run for work in self._works.values() if work.block.lane.host == host]
+
+    def is_done(self, run: BlockRun) -> bool:
+        return self._works[id(run)].finished
+
+    def twin_of(self, run: BlockRun) -> list[CellRun]:
+        """Return the A/A replicate of a row, if it has one."""
+        scheduler = self._works[id(run)].scheduler
+        return [scheduler.twin] if isinstance(scheduler, FullScheduler) and scheduler.twin is not None else []
+
+    def judged(self) -> list[JudgedBlock]:
+        """Return every block, in the plan's order; those that were not finished as far as they came."""
+        return [self._newest(work) for work in self._in_order()]
+
+    def mark_unfinished(self, why: str) -> None:
+        """Say of each version that lacks launches why it has no more."""
+        for work in self._works.values():
+            least = 1 if self.plan.searched(work.block) else self.plan.trials.least
+            for run in () if work.finished else work.run.cells:
+                if run.runnable and run.skipped is None and len(run.measured) < least:
+                    run.skipped = Skip(by="stop", why=why)
+
+    def choose_noise(self, run: BlockRun) -> None:
+        """Let the first row of a scenario that a machine begins measure the machine's noise."""
+        work = self._works[id(run)]
+        with self._lock:
+            others = [each for each in self._works.values() if each is not work and each.place == work.place]
+            if isinstance(work.scheduler, FullScheduler):
+                work.scheduler.measures_noise = not any(other.measures_noise for other in others)
+
+    def again(self, run: BlockRun, why: str) -> BlockRun:
+        """Start a row anew: on another machine nothing of it can be compared. What it measured is set aside."""
+        old = self._works[id(run)]
+        runs = (*run.cells, *self.twin_of(run))
+        failed = [each.cell.image.version for each in runs for trial in each.trials if trial.end in FAILED]
+        for trial in (trial for each in runs for trial in each.trials):
+            self.journal.set_aside(trial)
+        there = f"; there, {', '.join(dict.fromkeys(failed))} had failed" if failed else ""
+        work = self._work(old.block, noise=False)
+        work.again = (*old.again, f"{old}: started again on another machine: {why}{there} (see {ASIDE}/)")
+        with self._lock:
+            del self._works[id(run)]
+            self._works[id(work.run)] = work
+        self.open_rows.forget(run)
+        return work.run
+
+    # ------------------------------------------------------------ after a turn
+
+    def standing(self, run: BlockRun) -> Standing:
+        """Judge a row after its turn, and return how it stands."""
+        standing = standing_of(self._judge(self._works[id(run)]), asked=self.plan.trials)
+        self.open_rows.put_down(run)
+        with self._lock:
+            blocks = [self._known(work) for work in self._in_order()]
+            if standing.confirmed and any(one.confirmed and one.kind != "first_fixed" for one in find(blocks).findings):
+                self.ending.found()
+            self.so_far(blocks)
+        return standing
+
+    def finish(self, run: BlockRun) -> None:
+        """Judge a row whose launches are done for the last time, and let go of its traces.
+
+        It needs the A/A noise of its lane and scenario: until the row that measures it is done, the others wait.
+        """
+        work = self._works[id(run)]
+        work.finished = True
+        with self._lock:
+            if not work.measures_noise and self._measures(work.place):
+                self.open_rows.put_down(run)
+                return
+            waiting = [each for each in self._works.values() if each.finished and not each.final]
+            ready = [each for each in waiting if each.place == work.place]
+            for each in ready:
+                self._finish_for_good(each)
+
+    def _measures(self, place: tuple[str, ...]) -> bool:
+        """Return whether a row that is not finished measures the noise of this lane and scenario."""
+        works = self._works.values()
+        return any(work.measures_noise and not work.finished and work.place == place for work in works)
+
+    def _finish_for_good(self, work: Work) -> None:
+        self.open_rows.recall(work.run)
+        judged = self._judge(work)
+        work.final = True
+        for each, result in zip(work.run.cells, judged.cells, strict=True):
+            each.trials[:] = result.trials
+        self.open_rows.forget(work.run)
+
+    # ------------------------------------------------------------ verdicts
+
+    def _in_order(self) -> list[Work]:
+        works = {id(work.block): work for work in self._works.values()}
+        return [works[id(block)] for block in self.plan.blocks]
+
+    def _newest(self, work: Work) -> JudgedBlock:
+        """Return the verdict on a block by all its launches, also those of a turn that was interrupted."""
+        if work.judged is None or (not work.final and (work.seen != work.evidence or work.finished)):
+            self.open_rows.recall(work.run)
+            self._judge(work)
+            self.open_rows.put_down(work.run)
+        assert work.judged is not None, "it was judged"
+        return work.judged
+
+    def _known(self, work: Work) -> JudgedBlock:
+        """Return the verdict on a block as of its last turn; nothing is known of one that had none."""
+        if work.judged is None and work.blank is None:
+            fresh = [CellRun(cell=cell) for cell in work.block.cells]
+            work.blank = judge_block(work.block, fresh, least=self.plan.trials.least, seed=self.plan.seed)
+        found = work.judged or work.blank
+        assert found is not None, "one of them is known"
+        return found
+
+    def _judge(self, work: Work) -> JudgedBlock:
+        place = work.place
+        noise = work.scheduler.noise()
+        if noise is not None:
+            self._noises[place] = noise
+        least = 1 if self.plan.searched(work.block) else self.plan.trials.least
+        judged = judge_block(
+            work.block,
+            work.run.cells,
+            least=least,
+            seed=self.plan.seed,
+            noise=self._noises.get(place),
+            searched=self._search(work.block, work.run.cells) if self.plan.searched(work.block) else None,
+            rows=shown_rows(len(self.plan.cells) * self.plan.trials.least),
+            blocks=self._blocks(work.block),
+        )
+        unfound = () if judged.changes else work.conclusion()
+        cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, work.block.cells, strict=True))
+        warnings = (*judged.warnings, *unfound, *work.again)
+        work.judged, work.seen = replace(judged, cells=cells, warnings=warnings), work.evidence
+        return work.judged
+
+    # ------------------------------------------------------------ schedulers
+
+    def _work(self, block: Block, *, noise: bool) -> Work:
+        runs = tuple(CellRun(cell=cell) for cell in block.cells)
+        if self.plan.searched(block) and self.only is None:
+            scheduler: FullScheduler | BisectScheduler = self._search(block, runs)
+        else:
+            scheduler = FullScheduler(
+                runs=runs, asked=self.plan.trials, only=self.only, measures_noise=noise, blocks=self._blocks(block)
+            )
+        return Work(block=block, scheduler=scheduler, run=BlockRun(cells=runs, scheduler=scheduler))
+
+    def _search(self, block: Block, runs: Sequence[CellRun]) -> BisectScheduler:
+        """Return what chooses the launches of a block, or judges those that another search left and `--decide` added
+        to.
+        """
+        return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(block))
+
+    def _blocks(self, block: Block) -> int:
+        """Return how many blocks the scenario of this one has."""
+        name = block.variant.scenario.name
+        return sum(other.variant.scenario.name == name for other in self.plan.blocks)

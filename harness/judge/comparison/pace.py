@@ -1,0 +1,71 @@
+"""The pace of launches: how long their steps take, and which versions are so much slower that few steps show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.model import Floats, Steps, Trace, Trial
+
+WARM_UP = 0.25
+"""Share of the steps, at the beginning, that is not compared."""
+SLOW = 8.0
+"""Ratio to the usual step time from which a version is slow: its launches may end early, and are compared by their own
+steps. Over so few steps the others would show hardly more than their warm-up."""
+LEAST_SLOW = 10
+"""Fewest steps of a launch that shows again how slow a version is."""
+LEAST_FIRST = 64
+"""Fewest steps of the launch that shows it first: its own warm-up may be over then, and its memory can be judged."""
+SAME_PACE = 2.0
+"""Largest ratio of two step times that agree with each other."""
+SPARE = 1.25
+"""How much longer than LEAST_SLOW steps should take the first look at a slow version comes."""
+
+
+def step_s(trace: Trace | None) -> float | None:
+    """Return the median step time of a trace after its warm-up, in seconds; None if none was timed."""
+    values = None if trace is None else trace.column("step_s")
+    if trace is None or values is None:
+        return None
+    rows = values[np.isfinite(values)]
+    settled = rows[int(len(rows) * WARM_UP) :]
+    return float(np.median(settled)) if len(settled) else None
+
+
+def usual_step_s(launches: Sequence[Sequence[Trial]]) -> float | None:
+    """Return the usual step time of these versions, in seconds: the lower median over the versions' own medians. It is
+    that of at least half of them. None if none was timed.
+    """
+    paces = [own for version in launches if (own := own_step_s(version)) is not None]
+    return sorted(paces)[(len(paces) - 1) // 2] if paces else None
+
+
+def own_step_s(trials: Sequence[Trial]) -> float | None:
+    """Return the median step time over the launches of a version, in seconds."""
+    known = [pace for trial in trials if not trial.buffered and (pace := step_s(trial.trace)) is not None]
+    return float(np.median(known)) if known else None
+
+
+def first_look_s(own_s: float | None, usual_s: float, steps: Steps) -> float | None:
+    """Return the seconds in steps after which a launch is first looked at, if the usual version made its steps up to
+    the first look long before; None if it is looked at after its steps. `own_s` is the step time of the version's
+    launches so far, if it had any.
+    """
+    share_s = usual_s * steps.first
+    if own_s is None:
+        return LEAST_FIRST * share_s
+    return max(SLOW * share_s, SPARE * LEAST_SLOW * own_s) if own_s >= SLOW * usual_s else None
+
+
+def plainly_slow(trace: Trace, *, usual_s: float, own_s: float | None) -> bool:
+    """Whether a launch has shown, at a look, that its version is slow: the second half of its steps is, and it made
+    LEAST_FIRST of them, or LEAST_SLOW where an earlier launch was as slow.
+    """
+    values = trace.column("step_s")
+    rows: Floats = np.empty(0) if values is None else values[np.isfinite(values)]
+    late_s = float(np.median(rows[len(rows) // 2 :])) if len(rows) else 0.0
+    if late_s < SLOW * usual_s:
+        return False
+    is_known = own_s is not None and own_s <= SAME_PACE * late_s and late_s <= SAME_PACE * own_s
+    return len(rows) >= (LEAST_SLOW if is_known else LEAST_FIRST)

@@ -1,0 +1,100 @@
+"""Launches that end because their steps are plainly slow: what they show, and what they must not be taken for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.judge.comparison.compared import Compared
+from harness.judge.comparison.launch_figures import usable
+from harness.judge.comparison.pace import first_look_s, plainly_slow, usual_step_s
+from harness.judge.history.changes import find_changes
+from harness.judge.history.enough_rounds import wants_round
+from harness.model import Steps, Trial, Trials
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, times, trace_of, trial_of
+
+USUAL_S = 120e-6
+
+
+def slow_row() -> list[list[Trial]]:
+    """Seven versions in three rounds. Three are slow: their launches end early, the last after 30 s."""
+    short = [(107, {}), (14, {}), (833, {"end": "completed", "time_asked_s": 30.0})]
+    return [
+        [trial_of(round_, ms=36.0, steps=steps, seed=place, **more) for round_, (steps, more) in enumerate(short)]
+        if place in (2, 3, 4)
+        else [trial_of(round_, ms=0.12, seed=place) for round_ in range(3)]
+        for place in range(7)
+    ]
+
+
+def test_a_version_300_times_slower_is_named_by_launches_of_a_few_steps():
+    """Launches of less than 250 steps were not compared: each ran for minutes to be named."""
+    trials = slow_row()
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    found = [change for change in find_changes(compared, limits=LIMITS, seed=0) if change.metric == "step_time"]
+    assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 1, 2), ("first_fixed", 4, 5)]
+    assert found[0].effect is not None
+    assert found[0].effect.value == pytest.approx(300, rel=0.1)
+
+
+def test_its_memory_is_told_by_the_launch_that_looked_at_it():
+    cell = cell_of(slow_row()[2])
+    assert cell.verdict == "flat"
+    assert "up to step 833, where its time of 30 s ended" in cell.why
+
+
+def test_so_few_steps_alone_say_nothing_of_memory():
+    assert cell_of([trial_of(number, ms=36.0, steps=14) for number in range(2)]).verdict == "inconclusive"
+
+
+def test_a_slow_version_asks_for_no_rounds_and_shortens_no_comparison():
+    """Its peak could not be compared, and more rounds would not change that."""
+    trials = slow_row()
+    assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=Trials()) is None
+    assert [len(version) for version in usable("peak_memory", trials, steps=STEPS)] == [3, 3, 0, 0, 0, 3, 3]
+    assert [len(version) for version in usable("step_time", trials, steps=STEPS)] == [3] * 7
+
+
+def test_a_slow_start_is_not_a_slow_version():
+    """A version that compiles its first steps would be called 300 times slower."""
+    step_s = times(0.12, steps=100)
+    step_s[:40] = 0.036
+    assert not plainly_slow(trace_of(step_s=step_s), usual_s=USUAL_S, own_s=None)
+    always = trace_of(step_s=times(36.0, steps=100))
+    assert plainly_slow(always, usual_s=USUAL_S, own_s=None)
+    assert not plainly_slow(trace_of(step_s=times(36.0, steps=63)), usual_s=USUAL_S, own_s=None)
+
+
+@pytest.mark.parametrize(("own_s", "ends"), [(0.036, True), (0.012, False), (None, False)])
+def test_ten_steps_are_enough_to_show_again_what_an_earlier_launch_showed(own_s: float | None, ends: bool):
+    assert plainly_slow(trace_of(step_s=times(36.0, steps=10)), usual_s=USUAL_S, own_s=own_s) is ends
+
+
+def test_the_first_look_at_a_version_that_is_not_slow_comes_after_its_steps():
+    assert first_look_s(7 * USUAL_S, USUAL_S, STEPS) is None
+    soon, later = first_look_s(300 * USUAL_S, USUAL_S, STEPS), first_look_s(None, USUAL_S, STEPS)
+    assert soon is not None
+    assert later is not None
+    assert 0.36 < soon < 1 < later < 5
+
+
+def test_the_usual_pace_is_that_of_most_versions():
+    rows = [[trial_of(0, ms=ms, steps=500)] for ms in (1.0, 1.1, 1.2, 36.0, 36.0)]
+    assert usual_step_s(rows) == pytest.approx(0.0012, rel=0.1)
+    assert usual_step_s([[], [trial_of(0, steps=500, ms=2.0)]]) == pytest.approx(0.002, rel=0.1)
+    assert usual_step_s([[], []]) is None
+
+
+def test_a_first_look_comes_after_10_s_at_the_latest():
+    """500 steps of 300 ms are two and a half minutes."""
+    assert Steps().look_times_s() == (10.0, 20.0, 40.0, None)
+    assert Steps(time_s=300.0).look_times_s() == (10.0, 20.0, 40.0, 300.0)
+    assert Steps(time_s=40.0).look_times_s() == (5.0, 10.0, 20.0, 40.0)
+
+
+def test_a_look_at_100_steps_says_how_far_it_looked():
+    """What 30 s of 300 ms show is told as that, and no more."""
+    rows = 50_000 + np.random.default_rng(1).normal(0, 2, 100)
+    cell = cell_of([trial_of(0, steps=100, trace=trace_of(rows, step_s=times(300.0, steps=100)))])
+    assert cell.verdict == "inconclusive"  # no launch ran the whole budget yet
+    assert "up to step 100" in cell.why
