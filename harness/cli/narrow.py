@@ -16,11 +16,10 @@ from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
 
+    from harness.flows.parts.narrow_sides import Contents
     from harness.flows.parts.questions import NarrowQuestion
-    from harness.model.narrowed import Narrowed, Side
-    from harness.narrow.inventory import Inventory
+    from harness.model.narrowed import Narrowed
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 
@@ -133,7 +132,7 @@ def _narrow(
     dry_run: bool,
     fresh: bool,
     stopped: threading.Event,
-    known: Mapping[Side, Inventory] | None = None,
+    known: Contents | None = None,
 ) -> Narrowed | None:
     from harness.flows import narrow as flow
     from harness.flows.parts.context import RunContext

@@ -20,7 +20,6 @@ from harness.model.narrowed import Hybrid, Narrowed, Side
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.expected import SearchCost, expected
 from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
-from harness.narrow.inventory import Inventory
 from harness.narrow.search import ComponentSearch, NarrowRules
 from harness.run.engine import Engine, Kept, Lease
 from harness.run.hosts.lanes import HostRun
@@ -53,7 +52,7 @@ class Narrowing:
 
 @contextmanager
 def narrowing(
-    question: NarrowQuestion, context: RunContext, *, known: Mapping[Side, Inventory] | None = None
+    question: NarrowQuestion, context: RunContext, *, known: narrow_sides.Contents | None = None
 ) -> Iterator[Narrowing]:
     """Open and lease the host, make A and B, and look what they consist of, unless that is `known`.
 

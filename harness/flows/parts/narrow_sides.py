@@ -18,11 +18,13 @@ from harness.narrow.inventory import FILE, Inventory, read_inventory
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts import other_sweeps
 
+Contents = Mapping[Side, Inventory]
+"""What both sides consist of."""
 INSPECTED_STEPS = 50
 """Steps of the launch that looks which libraries are mapped."""
 
 
-def checked(plan: Plan, context: RunContext) -> Mapping[Side, Inventory]:
+def checked(plan: Plan, context: RunContext) -> Contents:
     """Return what both versions of a plan consist of, by one launch of each, before either is measured.
 
     Raises UsageError where they do not differ in anything, or where the first one, which is to be good, fails twice;
@@ -60,12 +62,12 @@ def made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext) -> Map
 
 def looked_into(
     cells: Mapping[Side, Cell], had: Mapping[Side, Prepared], engine: Engine, context: RunContext
-) -> Mapping[Side, Inventory]:
+) -> Contents:
     """Look what both versions consist of. Raises InfrastructureError, Interrupted."""
     return {side: inventory(cell, had[side], engine, context) for side, cell in cells.items()}
 
 
-def differing(cells: Mapping[Side, Cell], looked: Mapping[Side, Inventory]) -> tuple[Component, ...]:
+def differing(cells: Mapping[Side, Cell], looked: Contents) -> tuple[Component, ...]:
     """Return in what the versions differ. Raises UsageError if it is nothing."""
     found = components(looked["A"], looked["B"])
     if not found:
