@@ -305,13 +305,15 @@ StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transfo
 class Program:
     """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
 
-    `steps_are` is a StepsAre, or a function as `module:name`.
+    `steps_are` is a StepsAre, or a function as `module:name`. `printed` maps the name of a metric to a pattern of the
+    lines that print it.
     """
 
     path: Path | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
     steps_are: str = "auto"
+    printed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
