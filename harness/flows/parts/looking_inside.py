@@ -40,7 +40,7 @@ class Looked:
         if self.is_script and self.trial.last_step == self.steps:
             told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
         printed = (self.trial.output_tail.strip().splitlines() or [""])[-1]
-        if not self.is_script and printed not in told:
+        if not self.is_script and not told.endswith(printed):
             told += f": {printed}"
         return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
 

@@ -9,6 +9,9 @@ from harness.report.text import narrowed
 from harness.report.text.clean import plain
 
 
+NOT_COMPARED = "Not compared: files that are neither of a distribution nor a library that the scenario maps."
+
+
 def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
     """The line before the search begins, with what one culprit is expected to take."""
     about = f"one culprit among them takes about {hybrids} hybrids, {launches} launches"
@@ -20,7 +23,7 @@ def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, 
     rows = [row for group in groups for row in _rows(group)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
-    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, ""])
+    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, NOT_COMPARED, ""])
 
 
 def result(found: Narrowed) -> str:
