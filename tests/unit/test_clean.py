@@ -171,7 +171,8 @@ def test_all_machines_of_a_pool_are_cleaned(host: str, images: bool, names: list
     """A node is asked for only where images are on nodes alone; all of them at once, or each would be the first one."""
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(
-        f"version: 1\nseries: {{s: {{images: {{a: b}}}}}}\nscenarios: {{x: {{command: [a]}}}}\nhosts: {{farm: {host}}}\n"
+        "version: 1\nseries: {s: {images: {a: b}}}\nscenarios: {x: {command: [a]}}\n"
+        f"hosts: {{farm: {host}}}\n"
     )
     there: list[Planted] = []
 
