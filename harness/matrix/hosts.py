@@ -72,7 +72,7 @@ def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmR
             context.problems.add((*key, "nodes", position), f"{shown(node)} is no name of a node; write one, no range")
         elif _nodes(entry).index(node) < position:
             context.problems.add((*key, "nodes", position), f"{node} is listed twice; keep one")
-    if entry.parallel:
+    if entry.parallel not in ("auto", False):
         context.problems.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
     chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
     for option, value in chosen.items():
@@ -102,7 +102,7 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
         context.problems.add((*key, "gpus"), "a GPU is listed twice; keep one")
     if pool and not isinstance(gpus, str):
         _check_no_uuids(gpus, (*key, "gpus"), context)
-    if pool and host.parallel:
+    if pool and host.parallel not in ("auto", False):
         text = "the machines of a pool run at the same time, and the lanes of each one after the other; remove it"
         context.problems.add((*key, "parallel"), text)
     return model.Host(
@@ -110,7 +110,7 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
         engine=", ".join(pool) or str(host.engine),
         gpus=gpus,
         where=context.document.where(*key),
-        parallel=host.parallel,
+        parallel=False if host.parallel == 1 and host.parallel is not True else host.parallel,
         disk_bytes=host.disk,
         pool=pool,
     )

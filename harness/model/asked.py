@@ -108,7 +108,7 @@ class Series:
     baseline: str | None = None
 
 
-ContainerKind = Literal["none", "docker", "podman", "enroot", "apptainer"]
+ContainerKind = Literal["none", "docker", "podman", "enroot", "pyxis", "apptainer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +141,16 @@ class Host:
     Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
     words. `machine`: the name of the machine, where one of a pool is meant; of a node that the queue chooses, `node 1`
     until it is known.
+
+    `parallel`: launches whose times are not compared run side by side, as many as the host has room for (`auto`), or
+    so many at most; False: one at a time; True: all lanes at the same time, whatever is compared.
     """
 
     name: str
     engine: str
     gpus: Literal["none", "all", "each"] | tuple[str, ...]
     where: Where
-    parallel: bool = False
+    parallel: bool | int | Literal["auto"] = "auto"
     disk_bytes: int | None = None
     slurm: SlurmRequest | None = None
     pool: tuple[str, ...] = ()
@@ -302,13 +305,15 @@ StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transfo
 class Program:
     """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
 
-    `steps_are` is a StepsAre, or a function as `module:name`.
+    `steps_are` is a StepsAre, or a function as `module:name`. `printed` maps the name of a metric to a pattern of the
+    lines that print it.
     """
 
     path: Path | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
     steps_are: str = "auto"
+    printed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,7 +134,8 @@ class Trial:
     `fingerprint` are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine
     launched, an image's id or an interpreter's path. `disturbed`: why its step times are unusable (a GPU's clock was
     reduced). `pulled`: an image was pulled `beside` it, which is ordinary noise; or the trial was launched while images
-    of its round were `awaited`, so that the choice of versions that ran beside a pull was not random.
+    of its round were `awaited`, so that the choice of versions that ran beside a pull was not random. `beside`: so many
+    other launches ran on the host at the same time, at most, since no times of it were to be compared.
 
     `time_asked_s`: the most seconds in steps that it was asked for; None: as many as its steps take.
     `at_exit`: it failed after its last step, so its samples are those of a whole launch. `cold`: the first launch of an
@@ -173,6 +174,7 @@ class Trial:
     stacks: str = ""
     disturbed: str = ""
     pulled: Literal["", "beside", "awaited"] = ""
+    beside: int = 0
     image_digest: str = ""
     reference: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -186,6 +188,8 @@ class Trial:
     @property
     def unsteady(self) -> str:
         """Why a rise of its step time may come from outside; "" if nothing disturbed it."""
+        if self.beside and not self.disturbed:
+            return "other launches ran beside it"
         return self.disturbed or ("an image was pulled beside it" if self.pulled else "")
 
     @property

@@ -63,6 +63,7 @@ class _TrialFile(BaseModel):
     stacks: str
     disturbed: str = ""
     pulled: Literal["", "beside", "awaited"] = ""
+    beside: NonNegativeInt = 0
     image_digest: str
     reference: str = ""
     facts: dict[str, Any]

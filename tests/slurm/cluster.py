@@ -58,6 +58,7 @@ OverTimeLimit=0
 MailProg=/bin/true
 SlurmdParameters=config_overrides
 GresTypes=gpu
+PlugStackConfig={folder}/plugstack.conf
 {nodes}
 PartitionName=gpu Nodes={names} Default=YES MaxTime=4:00:00 PriorityTier=1 State=UP
 PartitionName=urgent Nodes={names} MaxTime=4:00:00 PriorityTier=9 State=UP
@@ -135,6 +136,7 @@ class Cluster:
             )
         )  # fmt: skip
         (self.folder / "gres.conf").write_text(f"{gres}\n")
+        (self.folder / "plugstack.conf").touch()
         (self.folder / "cgroup.conf").write_text(CGROUP_CONF)
 
     def start_node(self, node: str) -> None:

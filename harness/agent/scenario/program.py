@@ -21,7 +21,7 @@ import types
 from .. import comings, failure, samples
 from ..probes import cgroup
 from . import hooks, importing, looks, scenario, ticking
-from .hooks import function
+from .hooks import function, printed
 
 READS_STDIN = "; its stdin is empty here"
 
@@ -73,6 +73,8 @@ class Program(scenario.Scenario):
         )
         code, module = self._load()
         self._hook(module)
+        if self._asked["printed"]:
+            printed.Reader(self._asked["printed"], self._logged).install()
         exec(code, module.__dict__)
 
     def _guarded(self, act):

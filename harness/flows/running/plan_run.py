@@ -18,6 +18,7 @@ from harness.flows.running.pool_run import PoolRun
 from harness.flows.running.works import Works
 from harness.model import Host, Plan
 from harness.plan import most_launches, typical_launches
+from harness.run.hosts.beside import compares_times
 from harness.run.scheduler import BlockRun
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
@@ -116,13 +117,19 @@ class Running:
             standing=self.works.standing,
             recall=self.works.open_rows.recall,
             stop=self.ending.why,
-            may=lambda worker, block: not host.parallel or worker == _lane_of(block),
+            may=lambda worker, block: host.parallel is not True or worker == _lane_of(block),
+            splits=None if isinstance(host.parallel, bool) or host.pool or host.slurm is not None else _splits,
         )
         series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))
         for block in blocks:
             limited = host.disk_bytes is not None
             rows.add(block, group=series.index(block.cells[0].cell.image.series) if limited else 0)
         return rows
+
+
+def _splits(block: BlockRun) -> bool:
+    """Whether the launches of a row can run side by side."""
+    return not compares_times(block.cells[0].cell.variant.scenario)
 
 
 def _lane_of(block: BlockRun) -> str:

@@ -89,9 +89,13 @@ def _scenario(
 
 def _limits(entry: keys.ScenarioEntry) -> model.Limits:
     limits = entry.limits
+    given = limits.model_fields_set - keys.OWN
+    off = set(model.TIMES) - given if limits.step_time is None else set()
     return model.Limits(
         others=tuple(
-            (name, getattr(limits, name)) for name in model.LIMITED if name in limits.model_fields_set - keys.OWN
+            (name, None if name in off else getattr(limits, name))
+            for name in model.LIMITED
+            if name in given | off - keys.OWN
         ),
         metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
         leak_kib_per_step=limits.leak,
@@ -119,7 +123,7 @@ def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
         context.problems.add(key, "give exactly one of script, program, module and command")
     if entry.program is not None or entry.module is not None:
         return check_program(entry, key, context)
-    for name in ("args", "steps_are"):
+    for name in ("args", "steps_are", "printed"):
         if name in entry.model_fields_set:
             context.problems.add((*key, name), "is for a program or a module")
     if entry.script is not None:

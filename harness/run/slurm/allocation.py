@@ -14,7 +14,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import EngineUnreachable, InfrastructureError
@@ -56,6 +56,8 @@ class Allocation:
     holder: subprocess.Popen[bytes]
     checked: set[str] = field(default_factory=set)
     """What was found to be there on the node."""
+    before_close: list[Callable[[], object]] = field(default_factory=list)
+    """What is to be removed from the node before it is given back."""
 
     def is_there(self) -> bool:
         return self.holder.poll() is None
@@ -72,6 +74,10 @@ class Allocation:
 
     def close(self) -> None:
         """Give the node back."""
+        if self.before_close and not self.why_gone():
+            for remove in self.before_close:
+                with contextlib.suppress(InfrastructureError):  # the next run removes it
+                    remove()
         end_holder(self.holder)
         quietly(["scancel", "--quiet", self.job], environ=self.environ)
 

@@ -31,11 +31,13 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     (r"[Ii]nvalid account", "this user may not use that account or partition; see `sacctmgr show associations`"),
     (r"[Ii]nvalid qos", "this user may not use that quality of service; see `sacctmgr show associations`"),
     (r"time limit is (invalid|missing)|Requested time limit", "the partition's time limit is shorter; lower hold.time"),
+    (r"unrecognized option '--container", "srun of this machine has no pyxis; see `srun --help`, or choose another"
+     " `container:`"),
     (r"[Nn]o space left|[Qq]uota exceeded", "the disk is full; make room there, or choose another `images:`"),
 )  # fmt: skip
 
 
-SAYS_NOTHING = re.compile(r"^harness-oom|: Exited with exit code|(Run|See) '.* --help'")
+SAYS_NOTHING = re.compile(r"^harness-oom|: Exited with exit code|(Run|See|Try) ['\"].* --help['\"]")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -57,7 +57,7 @@ SIF = Format(
     suffix=".sif",
     command=lambda name, digest, file: ["apptainer", "pull", "--disable-cache", str(file), f"docker://{name}@{digest}"],
 )
-FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF}
+FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF, "pyxis": SQSH}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ SHAPE = [
     ("engine: docker", "engine: docker, gpus: []", "14: hosts.here.gpus: is empty"),
     ("engine: docker", "engine: docker, disk: 60", "14: hosts.here.disk: 60 is not a size; write one such as 8GiB"),
     ("engine: docker", "engine: docker, disk: 60G", "14: hosts.here.disk: '60G' is not a size"),
-    ("engine: docker", "engine: docker, parallel: yes", "14: hosts.here.parallel: true or false is wanted, not 'yes'"),
+    ("engine: docker", "engine: docker, parallel: yes", "14: hosts.here.parallel: auto, true, false or a number"),
     ("engine: docker", "engine: docker, nodes: 2", "14: hosts.here.nodes: is for engine: slurm, not docker; remove it"),
     ("engine: docker", "engine: slurm, nodes: 65", "14: hosts.here.nodes: 65 is too large; at most 64"),
     (

@@ -14,6 +14,9 @@ from harness.flows.parts.drafts.draft_series import DraftSeries
 
 LOCAL = ("docker", "process")
 TRIALS = {"least": 3, "most": 6}
+BUDGET, LEAST_BUDGET = 4000, 64
+LOOKS = 8
+"""The first look at a launch is after this part of its budget."""
 SETUP_S = 600.0
 """Time for setup beside the time in steps: images may compile before their first step."""
 
@@ -29,6 +32,8 @@ class Draft:
     gpus: str = "auto"
     step_time_s: float = 60.0
     """The longest time in steps of a launch of a program."""
+    budget: int = BUDGET
+    """The most steps of a launch of a program."""
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -37,7 +42,8 @@ def text(draft: Draft, *, name: str) -> str:
     engine = draft.engine or ("docker" if draft.series.needs_containers else "process")
     scenario = {**draft.job.entry, **draft.more}
     if "command" not in scenario:
-        scenario["steps"] = {"first": 500, "budget": 4000, "time": f"{draft.step_time_s:g}s"}
+        first = max(LEAST_BUDGET, draft.budget // LOOKS)
+        scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
         scenario["timeout"] = f"{draft.step_time_s + SETUP_S:g}s"
     lines = [
         f"# Written by: {_plain(draft.made_by)}",
