@@ -8,7 +8,6 @@ from harness.model.narrowed import Component, ComponentGroup, Narrowed
 from harness.report.text import narrowed
 from harness.report.text.clean import plain
 
-
 NOT_COMPARED = "Not compared: files that are neither of a distribution nor a library that the scenario maps."
 
 
