@@ -39,8 +39,9 @@ class Looked:
         told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
         if self.is_script and self.trial.last_step == self.steps:
             told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
-        if not self.is_script and self.trial.output_tail.strip():
-            told += f": {self.trial.output_tail.strip().splitlines()[-1]}"
+        printed = (self.trial.output_tail.strip().splitlines() or [""])[-1]
+        if not self.is_script and not told.endswith(printed):
+            told += f": {printed}"
         return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
 
 

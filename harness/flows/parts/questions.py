@@ -181,7 +181,7 @@ def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestio
     a, b = block.cells
     worse = [(number, one) for number, one in enumerate(findings, start=1) if _is_between(one, a, b)]
     if not worse:
-        raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings)}")
+        raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings, a, b)}")
     number, finding = min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
     return NarrowQuestion(a=a, b=b, finding=finding, plan=result.plan, number=number, journal=result.matrix)
 
@@ -190,9 +190,10 @@ def _is_between(finding: Finding, a: Cell, b: Cell) -> bool:
     return finding.kind != "first_fixed" and (finding.before, finding.after) == (a.image.version, b.image.version)
 
 
-def _no_difference(findings: Sequence[Finding]) -> str:
+def _no_difference(findings: Sequence[Finding], a: Cell, b: Cell) -> str:
+    """Say why nothing is worse in the bad one; a version that is good again ends what is bad from the start."""
+    if any(one.kind == "first_fixed" and one.after == b.image.version for one in findings):
+        return "the good one is worse than the bad one; are they swapped?"
     if any(one.kind == "bad_from_start" for one in findings):
         return "both are bad; give a good one with --good"
-    if findings:
-        return "the good one is worse than the bad one; are they swapped?"
     return "nothing that was measured is worse in the bad one; is it the scenario that shows it?"

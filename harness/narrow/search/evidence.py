@@ -41,6 +41,11 @@ class HybridEvidence:
         return tuple(self._by_hybrid)
 
     @cached_property
+    def launches(self) -> int:
+        """Launches and attempts to make a hybrid, those of A and B among them."""
+        return sum(map(len, self._by_hybrid.values()))
+
+    @cached_property
     def is_level(self) -> bool:
         return any(one.state is None for each in self._by_hybrid.values() for one in each)
 
