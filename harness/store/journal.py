@@ -68,7 +68,9 @@ class RunDirectory:
         return self.path / name
 
     def folder(self, name: str) -> Path:
-        """One in it, made if need be; a link in its place is refused. Raises InfrastructureError."""
+        """Return a folder in the run's directory, and make it if need be; a link in its place is refused. Raises
+        InfrastructureError.
+        """
         path = self.path / name
         try:
             with suppress(FileExistsError):
@@ -100,8 +102,8 @@ class RunDirectory:
             raise InfrastructureError(f"{path}: cannot write: {error.strerror}; make room") from error
 
     def machines(self) -> dict[tuple[str, str, str], str]:
-        """By series, lane and variant, the machine of a pool that ran the row last, by the decisions of the newest runs
-        of this matrix. A log that cannot be read tells nothing.
+        """Return by series, lane and variant the machine of a pool that ran the row last. It is read from the newest
+        runs of this matrix. A log that cannot be read tells nothing.
         """
         found: dict[tuple[str, str, str], str] = {}
         for run in sorted(self.path.parent.glob("[0-9]*"))[-NEWEST_RUNS:]:

@@ -92,7 +92,9 @@ def added_to_newest_run(found: Path, *, out: Path, matrix: str) -> Iterator[Path
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Two probes that end at once add what they found one after the other. The run's own folder has another lock."""
+    """Hold a lock of the folder, so that two probes that end at once add their results in turn. The run itself has
+    another lock.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # some network file systems lock no folders
