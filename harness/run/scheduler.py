@@ -178,5 +178,8 @@ class Rows(Protocol):
     def again(self, block: BlockRun) -> None:
         """Judge a row anew that had a launch ahead of its turn."""
 
+    def gives_way(self, block: BlockRun) -> bool:
+        """Return whether the rest of a turn waits for other rows, because its first launches were so costly."""
+
     def stopped(self) -> bool:
         """Return whether nothing more is to be launched."""

@@ -120,5 +120,8 @@ class OneRow:
     def again(self, block: BlockRun) -> None:
         """Do nothing: nothing is launched ahead of its turn."""
 
+    def gives_way(self, block: BlockRun) -> bool:
+        return False
+
     def stopped(self) -> bool:
         return False
