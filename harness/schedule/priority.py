@@ -121,5 +121,6 @@ def _rank(row: RowState, launch_s: float) -> tuple[int, int, float, int, float]:
     next_s = row.takes_s(launch_s)
     had_s = row.spent_s if row.urgency == "confirm" and not row.confirms else 0.0
     place = ORDER.index(row.urgency)
-    shared = ORDER.index("first") if row.urgency == "confirm" else place
-    return (row.group, shared, had_s + next_s, place, -row.standing.nearness)
+    shared = ORDER.index({"confirm": "first", "good": "near"}.get(row.urgency, row.urgency))
+    weight = COSTLY if row.urgency == "good" else 1.0
+    return (row.group, shared, weight * (had_s + next_s), place, -row.standing.nearness)
