@@ -66,7 +66,7 @@ class FullScheduler:
         if self.twin is not None and self.twin.prepared is None and self.twin.runnable:
             return Batch(runs=(self.twin,), only_known=True)
         able = [run for run in self.runs if self._may_go_on(run)]
-        batch = self._catch_up(able) or self._confirm(able) or self._least(able) or self._more(able)
+        batch = self._catch_up() or self._confirm(able) or self._least(able) or self._more(able)
         if batch is None:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
         return replace(batch, whole=fails_late(self.runs) or self._differs_late(), row=self.runs)
@@ -197,9 +197,9 @@ class FullScheduler:
             twin = () if self.twin is None or not self._may_go_on(self.twin) else (self.twin,)
         return Batch(runs=(*runs, *twin), round=number, record=_record("round", reason))
 
-    def _catch_up(self, able: Sequence[CellRun]) -> Batch | None:
-        """Return the A/A replicate's part of a round that ran before the replicate was chosen, once it is complete."""
-        if self.twin is None or not self._may_go_on(self.twin) or any(not run.measured for run in able):
+    def _catch_up(self) -> Batch | None:
+        """Return the A/A replicate's part of a round that ran before the replicate was chosen."""
+        if self.twin is None or not self._may_go_on(self.twin):
             return None
         run = {trial.round for original in self._twinned() for trial in original.trials[original.adopted :]}
         missing = (self.rounds & run) - {trial.round for trial in self.twin.measured[self.twin.adopted :]}

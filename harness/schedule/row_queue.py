@@ -30,7 +30,8 @@ class _Row:
 def _state(block: BlockRun, proposal: Batch, standing: Standing, *, group: int) -> RowState:
     ran = {trial.round for run in block.cells for trial in run.trials[run.adopted :]}
     kind = proposal.record.get("kind")
-    first = kind == "end" or any(kind == "round" and not run.measured for run in proposal.runs)
+    in_round = proposal.runs if kind == "round" else block.cells if kind == "twin" else ()
+    first = kind == "end" or any(run.runnable and not run.measured for run in in_round)
     return RowState(
         group=group,
         finishes=not proposal.runs or proposal.only_known or (proposal.round in ran and not first),
