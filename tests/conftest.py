@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests import nightly, own_place
+from tests import groups, nightly, own_place
 from tests.lab.daemon import Daemon, LabError
 from tests.lab.running import lab
 from tests.slurm.running import cluster
@@ -36,6 +36,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[PLACE].close()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    groups.arrange(items)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A kill hits another moment each time: at night it is tried again and again."""
     if nightly.NIGHTLY and metafunc.definition.get_closest_marker("kills"):
@@ -48,7 +52,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """The scheduler of `--dist loadgroup`; that of the other ways is pytest-xdist's own."""
     if config.getoption("dist") != "loadgroup":
         return None
-    from tests.groups import ByGroup
+    from tests.scheduler import ByGroup
 
     found = ByGroup(config, log)
     found.engine_is_shared = not own_place.engine_can_be_ours()

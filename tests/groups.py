@@ -1,27 +1,29 @@
-"""Which tests run one after the other, in one process of pytest: `--dist loadgroup`.
-
-By file, and by a scheduler of our own: pytest-xdist 3.8 writes its groups into names that pytest 9.2 reads no more.
-"""
+"""Order of the tests, and which of them run one after the other, in one process of pytest: `--dist loadgroup`."""
 
 from __future__ import annotations
 
-from xdist.scheduler import LoadScopeScheduling
+import pytest
 
 GROUPS = {
-    "the lab, which two processes cannot have": (
-        "tests/lab/", "tests/integration/test_lab_faults.py", "tests/integration/test_story.py",
-    ),
-    "real registries, started once": ("tests/registry/",),
-}  # fmt: skip
-SHARE_AN_ENGINE = ("tests/lab/", "tests/contract/", "tests/integration/", "tests/registry/")
+    "lab": ("tests/lab/", *(f"tests/integration/test_{name}.py" for name in ("lab_faults", "pool", "story"))),
+    "public": ("tests/registry/",),
+    "cluster": ("tests/slurm/",),
+}
+"""By the fixture that is kept until a process of pytest ends: a second process would wait for it, or start its own."""
+LONG_FIRST = ("tests/integration/test_examples.py", "tests/integration/", "tests/slurm/", "tests/contract/", "")
+"""A long test that begins last keeps one processor at work and the others idle."""
 
 
-class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
-    """Groups begin first, the largest one before the others. `engine_is_shared`: not each process has its own."""
+def group_of(nodeid: str) -> str | None:
+    if "slurm" in nodeid.partition("[")[2]:  # a contract test, on that engine
+        return "cluster"
+    return next((name for name, starts in GROUPS.items() if nodeid.startswith(starts)), None)
 
-    engine_is_shared = False
 
-    def _split_scope(self, nodeid: str) -> str:
-        if self.engine_is_shared and nodeid.startswith(SHARE_AN_ENGINE):
-            return "the engine"
-        return next((name for name, starts in GROUPS.items() if nodeid.startswith(starts)), nodeid)
+def arrange(items: list[pytest.Item]) -> None:
+    """Put long tests first. Raise UsageError if a test that keeps a group's fixture is not in that group."""
+    for item in items:
+        for name in set(GROUPS) & set(getattr(item, "fixturenames", ())):
+            if group_of(item.nodeid) != name:
+                raise pytest.UsageError(f"tests/groups.py: {item.nodeid} uses {name!r} and belongs to that group")
+    items.sort(key=lambda item: next(place for place, start in enumerate(LONG_FIRST) if item.nodeid.startswith(start)))

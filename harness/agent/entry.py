@@ -14,17 +14,17 @@ def main(root, arguments):
     With the argument `gpus`, only print the GPU fields of `hello` as JSON.
     """
     if arguments == ["gpus"]:
-        from . import gpu
+        from .gpu import devices
 
-        sys.stdout.write(json.dumps(gpu.find().facts()) + "\n")
+        sys.stdout.write(json.dumps(devices.find().facts()) + "\n")
         return 0
     if arguments:
-        from . import program, scenario
+        from .scenario import program, scenario
 
         job, table, link = scenario.prepared(root, [int(number) for number in arguments])
         if job.get("program"):
             return program.Program(job, root, table, link).run()
         return scenario.Scenario(job, os.path.join(root, job["script"]), table, link).run()
-    from . import supervisor
+    from .supervisor import supervisor
 
     return supervisor.main(root)

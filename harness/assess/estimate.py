@@ -80,7 +80,7 @@ def _longest(plan: Plan, seconds: Mapping[str, float]) -> float:
     hosts: dict[str, list[float]] = {}
     for block in {str(block.lane): block for block in plan.blocks}.values():
         hosts.setdefault(block.lane.host.name, []).append(seconds[str(block.lane)])
-    parallel = {block.lane.host.name for block in plan.blocks if block.lane.host.parallel}
+    parallel = {block.lane.host.name for block in plan.blocks if block.lane.host.parallel is True}
     return max(max(lanes) if name in parallel else sum(lanes) for name, lanes in hosts.items())
 
 

@@ -142,7 +142,7 @@ def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
 
 def _beside_others(block: Block, changes: Sequence[Change]) -> tuple[str, ...]:
     """Warn of step times that were measured while other lanes of the host were at work."""
-    if not block.lane.host.parallel or not any(change.metric == "step_time" for change in changes):
+    if block.lane.host.parallel is not True or not any(change.metric == "step_time" for change in changes):
         return ()
     return (
         f"{block.series.name} on {block.lane}, {block.variant}: its step times were measured while other lanes of "

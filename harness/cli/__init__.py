@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
     "demo": ("first:demo", "run a first sweep: a real leak in a real package, without Docker"),
     "try": ("first:try_", "run your command with two versions or more: no file needed"),
-    "init": ("first:init", "write a matrix for this folder, and run its first two cells"),
+    "init": ("init:init", "write a matrix for this folder, and run its first two cells"),
     "doctor": ("doctor:doctor", "check the hosts, and which image can run where, before a sweep"),
     "watch": ("watch:watch", "run new images of a registry beside the last good one"),
     "compare": ("compare:compare", "compare runs of several hosts or days"),

@@ -1,18 +1,24 @@
-"""`harness demo`, `try` and `init`: what somebody runs who has no matrix file yet."""
+"""`harness demo` and `try`: what somebody runs who has no matrix file yet."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.common import FILE, OUT, option, say
-from harness.errors import UsageError
+from harness.errors import Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from harness.flows.parts.drafts.draft import Draft
+    from harness.flows.sweep import SweepOptions
+
+ENDED = "the program comes to its own end after {steps} steps: this is the budget in the matrix now"
 
 ENGINE = click.option(
     "--engine",
@@ -114,7 +120,7 @@ def try_(
     from harness.cli.results import sweep_file
     from harness.cli.sweep import stop_of, trials_of
     from harness.flows import trying
-    from harness.flows.parts import draft, draft_job, draft_series
+    from harness.flows.parts.drafts import draft, draft_job, draft_series
     from harness.flows.sweep import SweepOptions
     from harness.matrix.values import seconds
 
@@ -132,10 +138,31 @@ def try_(
         step_time_s=option("--step-time", seconds, step_time),
         more={**({"network": True} if network else {}), **_steps(steps_are, job.entry)},
     )
-    matrix = trying.write(drafted, out=out)
     say(f"copied in: {', '.join(job.carried) or 'nothing of this folder'}")
+    matrix = _rehearsed(drafted, options) if "command" not in job.entry else trying.write(drafted, out=out)
     say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
     sys.exit(sweep_file(matrix, options, as_json=as_json).exit_code)
+
+
+def _rehearsed(drafted: Draft, options: SweepOptions) -> Path:
+    """Write the matrix file, launch its oldest version, and fit the budget to the program's own end. Of a version, the
+    second launch is the first that runs the whole budget; the sweep takes the launches over.
+    """
+    from harness.cli.interrupt import stop_on_signals
+    from harness.cli.results import run_plan
+    from harness.flows import trying
+    from harness.model import Stop, Trials
+
+    matrix = trying.write(drafted, out=options.out)
+    once = replace(options, stop=Stop(), trials=Trials(least=2, most=2))
+    with stop_on_signals() as stopped:
+        result = run_plan(trying.rehearsal(matrix, once, os.environ), once, stopped)
+    if stopped.is_set():
+        raise Interrupted("interrupted")
+    matrix, budget = trying.fit(drafted, matrix, result, out=options.out)
+    if budget is not None:
+        say(ENDED.format(steps=budget))
+    return matrix
 
 
 def _steps(kind: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,84 +172,3 @@ def _steps(kind: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
     if "command" in entry:
         raise UsageError("--steps-are: is for a Python program of this folder; a command has --step-pattern")
     return {"steps_are": {"function": kind} if ":" in kind else kind}
-
-
-@click.command()
-@click.option("--program", metavar="FILE", help="The Python program to measure; default: train.py or what trains.")
-@click.option("--args", "arguments", metavar="TEXT", help="Its arguments, in one text: '--epochs 1000'.")
-@click.option(
-    "--version", "versions", multiple=True, metavar="VERSION", help="A version, as for try. Repeat, oldest first."
-)
-@ENGINE
-@GPUS
-@WITH
-@click.option("--yes", is_flag=True, help="Ask nothing: take what is found.")
-@click.option("--no-run", is_flag=True, help="Write the matrix, and run nothing.")
-@OUT
-def init(
-    *, program: str | None, arguments: str | None, versions: tuple[str, ...], engine: str | None, gpus: str,
-    beside: tuple[str, ...], yes: bool, no_run: bool, out: Path,
-) -> None:  # fmt: skip
-    """Write a matrix.yaml for the current folder, and run its first two cells.
-
-    It finds the program, requirement files, a pinned framework and the release before it, and tags of images that the
-    local engine has. It asks at most three questions, and none if stdin is no terminal.
-
-    \b
-    For example:
-      harness init
-      harness init --yes --no-run
-      harness init --version torch==2.5.1 --version torch==2.6.0
-
-    Exit status: 0 if nothing was run; else as for sweep --quick.
-    """
-    from harness.cli.interrupt import stop_on_signals
-    from harness.cli.results import print_result, run_plan
-    from harness.flows import starting
-    from harness.flows.parts import draft, draft_job, draft_series
-    from harness.flows.sweep import SweepOptions
-    from harness.model import Stop
-
-    here, ask = Path(), not yes and sys.stdin.isatty()
-    if (here / starting.MATRIX).exists():
-        raise UsageError(f"{starting.MATRIX}: there already; run it with: harness sweep {starting.MATRIX}")
-    program = program or _answer("Which program", next(iter(starting.programs(here)), None), "--program", ask=ask)
-    if arguments is None:
-        arguments = _answer("Its arguments", "", "--args", ask=ask)
-    words = versions or tuple(
-        _answer("Which versions, oldest first", starting.suggested(here, os.environ), "--version", ask=ask).split()
-    )
-    drafted = draft.Draft(
-        made_by=("harness", "init"),
-        series=draft_series.series_of(words, folder=here, prefix=here, beside=beside or starting.needs(here, words)),
-        job=draft_job.job_of(("python", program, *_split(arguments)), folder=here, prefix=here),
-        engine=engine,
-        gpus=gpus,
-    )
-    matrix = starting.write(drafted, folder=here)
-    say(f"wrote {matrix}: {drafted.job.name} with {', '.join(words)}")
-    if no_run:
-        say(f"run it with: harness sweep {matrix}")
-        return
-    options = SweepOptions(stop=Stop(quick=True), out=out)
-    with stop_on_signals() as stopped:
-        result = run_plan(starting.first_two(matrix, options, os.environ), options, stopped)
-    print_result(result, as_json=False)
-    say(f"these were one or two launches of each; all of it: harness sweep {matrix}")
-    sys.exit(result.exit_code)
-
-
-def _answer(question: str, found: str | None, flag: str, *, ask: bool) -> str:
-    """Return what the user says, or what was found. Raises UsageError if nothing was, and nobody can be asked."""
-    if ask:
-        return str(click.prompt(question, default=found, err=True))
-    if found is None:
-        raise UsageError(f"{flag}: this folder does not tell; give it")
-    return found
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"--args: {text!r} is no list of words: {error}") from None

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.flows.parts.new_files import write_new
+from harness.flows.parts.drafts.new_files import write_new
 
 MATRIX = "quickstart.yaml"
 FILES = (MATRIX, "scenarios/multidict_headers.py", "scenarios/regex_cache.py")

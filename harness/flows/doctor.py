@@ -12,7 +12,9 @@ from harness.assess.earlier_noise import measured_noise
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts import control
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, images_on, side_by_side, using_hosts
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.opening import using_hosts
+from harness.flows.parts.hosts.threads import side_by_side
 from harness.flows.parts.needs import RegistryAnswers, architecture_of, bases_of, reference_of, wanted
 from harness.flows.sweep import SweepOptions, plan_sweep, with_lanes
 from harness.model import Host, HostState, Image, Install, Plan, Pull
@@ -41,7 +43,8 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
     """
     options = SweepOptions(hosts=hosts)
     plan = plan_sweep(matrix, options, context.environ)
-    with using_hosts(plan, context) as opened:
+    with using_hosts(plan, context) as every:
+        opened = _given(every, context)
         seen = [_Seen() for _ in opened]
         looks = [functools.partial(_look, each, into, plan, context) for each, into in zip(opened, seen, strict=True)]
         side_by_side(looks, context.stopped)
@@ -58,6 +61,18 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
         hosts=tuple(_with_control(_host_check(each, found, plan, told, out), controls) for each, found in pairs),
         fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, images_of(each, plan), told)),
     )
+
+
+def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
+    """Return the machines without the nodes that the queue of a cluster does not give at once, which are told."""
+    for host in dict.fromkeys(each.part_of for each in machines if each.awaited):
+        own = [each for each in machines if each.part_of == host]
+        given = sum(not each.awaited for each in own)
+        context.progress.note(
+            f"{host.name}: the queue gives {given} of {len(own)} nodes now; a sweep begins with these, and takes the"
+            " others as they come"
+        )
+    return [each for each in machines if not each.awaited]
 
 
 def images_of(each: OpenHost, plan: Plan) -> list[Image]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.flows.parts.new_files import write_new
+from harness.flows.parts.drafts.new_files import write_new
 
 SCRIPT = '''"""Pack a list of numbers and unpack it again."""
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, at_once, first_usable, using_hosts
+from harness.flows.parts.hosts.machines import OpenHost, first_usable
+from harness.flows.parts.hosts.opening import using_hosts
+from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.looking_inside import Looked, Looking
 from harness.flows.sweep import SweepOptions, with_lanes
 from harness.model import Cell, Plan, Probe, Probed, SizeTry, Trial, Variant
@@ -34,7 +36,7 @@ def probe(plan: Plan, options: SweepOptions, context: RunContext, *, names: Sequ
     asked = [(cell, each) for cell in plan.cells for each in _probes(cell.variant, names) if not cell.excluded]
     if not asked:
         raise UsageError(_nothing(plan, names))
-    with using_hosts(plan, context) as opened:
+    with using_hosts(plan, context, one=True) as opened:
         if context.stopped.is_set():
             raise Interrupted("interrupted; nothing was started")
         directory = RunDirectory.create(out=options.out, matrix=f"{plan.matrix.name}-probes", now=context.now())
@@ -79,7 +81,7 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: R
 
 
 def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: Images) -> Probed:
-    """One probe of a cell, while the host is leased: what it starts would be in the figures of a sweep there."""
+    """Run one probe of a cell while the host is leased: it would disturb the figures of a sweep there."""
 
     def say(text: str) -> None:
         context.progress.preparing(lane=host.host.name, image="lease", text=text)
@@ -156,8 +158,8 @@ def _artifacts(looking: Looking, blank: Probed) -> Probed:
 
 
 def _leaks(looking: Looking, blank: Probed) -> Probed:
-    """The cell, and beside it the same with one step: what is in both is lost once. Valgrind keeps one processor busy
-    and counts blocks, not seconds, so neither disturbs the other.
+    """Run the cell, and beside it the same cell with one step: what both lose is lost once, not in each step. Valgrind
+    keeps one processor busy and counts blocks, not seconds, so neither disturbs the other.
     """
     if blank.variant.scenario.script is None:
         return _leaks_of_command(looking, blank)

@@ -15,15 +15,17 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.errors import UsageError
-from harness.flows.parts.draft import Draft, text
-from harness.flows.parts.draft_series import PACKAGE, safe
-from harness.flows.parts.new_files import write_new
+from harness.flows.parts.drafts.draft import Draft, text
+from harness.flows.parts.drafts.draft_series import PACKAGE, safe
+from harness.flows.parts.drafts.new_files import write_new
+from harness.flows.parts.drafts.own_end import fitted
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
-from harness.matrix.locks import requirements
-from harness.matrix.packages import RUNNING_PYTHON
-from harness.model import Plan
+from harness.matrix.series.locks import requirements
+from harness.matrix.series.packages import RUNNING_PYTHON
+from harness.model import Plan, RunResult
 from harness.package_index import Index, IndexSilent, PackageIndex
+from harness.safe_files import write_atomically
 
 MATRIX = "matrix.yaml"
 USUAL = ("train.py", "main.py", "run.py")
@@ -95,8 +97,20 @@ def local_images() -> list[str]:
 def write(draft: Draft, *, folder: Path) -> Path:
     """Write matrix.yaml into a folder. Raises UsageError if there is one."""
     path = folder / MATRIX
-    said = text(draft, name=safe(folder.resolve().name))
-    return write_new({path: said}, otherwise=f"sweep it with: harness sweep {path}")[0]
+    return write_new({path: _text(draft, folder)}, otherwise=f"sweep it with: harness sweep {path}")[0]
+
+
+def _text(draft: Draft, folder: Path) -> str:
+    return text(draft, name=safe(folder.resolve().name))
+
+
+def fit(draft: Draft, matrix: Path, result: RunResult) -> int | None:
+    """Give the matrix file the budget at which the program came to its own end; return it, None if it did not."""
+    shorter = fitted(draft, result)
+    if shorter is None:
+        return None
+    write_atomically(matrix, _text(shorter, matrix.parent))
+    return shorter.budget
 
 
 def first_two(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import random
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.flows.parts.draft import Draft, text
-from harness.flows.parts.new_files import write_new
+from harness.flows.parts.drafts.draft import Draft, text
+from harness.flows.parts.drafts.new_files import write_new
+from harness.flows.parts.drafts.own_end import fitted
+from harness.flows.sweep import SweepOptions
+from harness.matrix import load_matrix
+from harness.model import Plan, RunResult
 
 
 def write(draft: Draft, *, out: Path) -> Path:
@@ -22,6 +29,22 @@ def write(draft: Draft, *, out: Path) -> Path:
         if _says(path, wanted):
             return path
     raise AssertionError("numbers do not end")
+
+
+def rehearsal(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) -> Plan:
+    """Return a plan of the oldest version alone. The sweep takes its launches over."""
+    whole = load_matrix(matrix, environ=environ)
+    oldest = tuple(replace(series, images=series.images[:1]) for series in whole.series)
+    return options.plan(replace(whole, series=oldest), seed=random.SystemRandom().randrange(2**31))
+
+
+def fit(draft: Draft, matrix: Path, rehearsed: RunResult, *, out: Path) -> tuple[Path, int | None]:
+    """Return the matrix file and its new budget, if the program came to its own end. Raises UsageError."""
+    shorter = fitted(draft, rehearsed)
+    if shorter is None:
+        return matrix, None
+    matrix.unlink(missing_ok=True)
+    return write(shorter, out=out), shorter.budget
 
 
 def _says(path: Path, wanted: str) -> bool:

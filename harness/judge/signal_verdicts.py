@@ -95,8 +95,8 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
     limit = asked.limits.of(name)
     value, ci = (None, None) if level is None else _figures(name, level)
     plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
-    if limit is None or (asked.searched and name not in EXACT | {"step_time"}):
-        return replace(plain, why=OFF if limit is None else SEARCHED)
+    if limit is None or (why := _not_asked(name, cell, asked)):
+        return replace(plain, why=OFF if limit is None else why)
     if value is None:
         return _without_figure(name, cell, plain, others=others)
     if name == "step_time" and "slowdown" in cell.verdicts:
@@ -108,6 +108,13 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
             plain, seen="blind", why="it was not measured in the rounds of the others; `--fresh` measures all"
         )
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
+
+
+def _not_asked(name: str, cell: CellVerdict, asked: Resolution) -> str:
+    """Return why a level is not judged, or "". An image has a size although its program never started: no tick."""
+    if cell.verdict == "untested":
+        return "not measured: untested"
+    return SEARCHED if asked.searched and name not in EXACT | {"step_time"} else ""
 
 
 def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, others: int) -> SignalVerdict:

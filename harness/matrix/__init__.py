@@ -11,14 +11,14 @@ from harness.matrix.complaints import check_shape
 from harness.matrix.context import Context
 from harness.matrix.hosts import names_of, read_hosts
 from harness.matrix.keys import MatrixFile
-from harness.matrix.packages import PackageReader
 from harness.matrix.problems import Problems
-from harness.matrix.reading import read
 from harness.matrix.rules import read_exclude, read_include
-from harness.matrix.scenarios import read_scenarios
+from harness.matrix.scenarios.scenarios import read_scenarios
 from harness.matrix.schema import schema
-from harness.matrix.series import read_series
-from harness.matrix.tags import TagReader
+from harness.matrix.series.packages import PackageReader
+from harness.matrix.series.series import read_series
+from harness.matrix.series.tags import TagReader
+from harness.matrix.text.reading import read
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
 

@@ -23,6 +23,10 @@ Name = Annotated[str, StringConstraints(pattern=NAME)]
 Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
 VersionName = Annotated[str, BeforeValidator(values.text), StringConstraints(max_length=200)]
 Whole = Annotated[int, BeforeValidator(values.whole), _json("integer")]
+Parallel = Annotated[
+    bool | int | Literal["auto"],
+    BeforeValidator(values.parallel, json_schema_input_type=bool | Annotated[int, Field(ge=1)] | Literal["auto"]),
+]
 Truth = Annotated[bool, BeforeValidator(values.truth), _json("boolean")]
 Size = Annotated[int, BeforeValidator(values.size_bytes), _json("string", examples=["8GiB", "512MB"])]
 Leak = Annotated[float, BeforeValidator(values.leak_kib), _json("string", examples=["0.5KiB", "80B"])]

@@ -55,6 +55,10 @@ def _hosts(name: str, entry: keys.HostEntry, context: Context) -> list[model.Hos
         return [host]
     asked = _request(name, entry, context)
     nodes = _nodes(entry)
+    if isinstance(entry.nodes, int) and entry.nodes > 1:
+        if not isinstance(host.gpus, str):
+            _check_no_uuids(host.gpus, ("hosts", name, "gpus"), context)
+        return [replace(host, slurm=asked, pool=("slurm",) * entry.nodes)]
     if not nodes:
         return [replace(host, slurm=asked)]
     return [replace(host, name=f"{name}.{node}", slurm=replace(asked, node=node)) for node in nodes]
@@ -68,10 +72,8 @@ def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmR
             context.problems.add((*key, "nodes", position), f"{shown(node)} is no name of a node; write one, no range")
         elif _nodes(entry).index(node) < position:
             context.problems.add((*key, "nodes", position), f"{node} is listed twice; keep one")
-    if isinstance(entry.nodes, int) and entry.nodes > 1:
-        context.problems.add((*key, "nodes"), "more than one node at a time needs their names: [gpu01, gpu02]")
-    if entry.parallel:
-        context.problems.add((*key, "parallel"), "is not for engine: slurm; name several nodes instead")
+    if entry.parallel not in ("auto", False):
+        context.problems.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
     chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
     for option, value in chosen.items():
         if not OPTION.fullmatch(value):
@@ -100,7 +102,7 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
         context.problems.add((*key, "gpus"), "a GPU is listed twice; keep one")
     if pool and not isinstance(gpus, str):
         _check_no_uuids(gpus, (*key, "gpus"), context)
-    if pool and host.parallel:
+    if pool and host.parallel not in ("auto", False):
         text = "the machines of a pool run at the same time, and the lanes of each one after the other; remove it"
         context.problems.add((*key, "parallel"), text)
     return model.Host(
@@ -108,7 +110,7 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
         engine=", ".join(pool) or str(host.engine),
         gpus=gpus,
         where=context.document.where(*key),
-        parallel=host.parallel,
+        parallel=False if host.parallel == 1 and host.parallel is not True else host.parallel,
         disk_bytes=host.disk,
         pool=pool,
     )
@@ -122,7 +124,7 @@ def _check_pool(engines: Sequence[str], key: KeyPath, context: Context) -> None:
         if engine == "process":
             complaint: str | None = "process is this machine alone, and a pool is of several; write engine: process"
         elif engine == "slurm":
-            complaint = "nodes of a cluster are named by `nodes`; write engine: slurm"
+            complaint = "a cluster is no machine of a pool; write engine: slurm, and the number of `nodes`"
         elif complaint := _complaint(engine):
             pass
         elif name in seen:

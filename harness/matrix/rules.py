@@ -14,7 +14,7 @@ from harness import model
 from harness.matrix import keys
 from harness.matrix.context import Context
 from harness.matrix.problems import KeyPath, did_you_mean, listed, shown, unknown
-from harness.matrix.scenarios import Read, check_names, name_problem
+from harness.matrix.scenarios.scenarios import Read, check_names, name_problem
 
 Rule = Mapping[str, Any]
 

@@ -5,6 +5,7 @@ Each parser takes a YAML value and raises ValueError with what is wrong and what
 
 from __future__ import annotations
 
+import contextlib
 import re
 from decimal import Decimal
 from typing import Any
@@ -102,6 +103,18 @@ def truth(value: Any) -> bool:
     if isinstance(value, str) and value in known:
         return known[value]
     raise ValueError(f"true or false is wanted, not {kind(value)}")
+
+
+def parallel(value: Any) -> bool | int | str:
+    """Return `auto`, true, false or a number of launches. Quoted words are accepted too, since variables give text."""
+    if isinstance(value, str) and value == "auto":
+        return value
+    for read in (truth, whole):
+        with contextlib.suppress(ValueError):
+            found: bool | int = read(value)
+            if found is False or found >= 1:
+                return found
+    raise ValueError(f"auto, true, false or a number of launches is wanted, not {kind(value)}")
 
 
 def size(value: Any) -> Decimal:

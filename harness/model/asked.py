@@ -108,7 +108,7 @@ class Series:
     baseline: str | None = None
 
 
-ContainerKind = Literal["none", "docker", "podman", "enroot", "apptainer"]
+ContainerKind = Literal["none", "docker", "podman", "enroot", "pyxis", "apptainer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,8 @@ class SlurmRequest:
 
     `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
     long names. `node`: this one alone. `time_s`: how long an allocation may last; `wait_s`: how long the harness waits
-    for one. `images`: a folder that this machine shares with the nodes.
+    for one. `images`: a folder that this machine shares with the nodes. `place`: which of the nodes of a pool is meant,
+    from 1; `preferred`: the node that is asked for first, because it measured rows before.
     """
 
     container: ContainerKind
@@ -127,6 +128,8 @@ class SlurmRequest:
     wait_s: float = 24 * 3600.0
     exclusive: bool = True
     images: Path | None = None
+    place: int = 0
+    preferred: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,14 +139,18 @@ class Host:
     `slurm` is there for `slurm` alone. `in_environments`: its images are virtual environments, not containers.
 
     Or a pool: several equal machines, which share the rows. `pool` holds their engines, and `engine` all of them in
-    words. `machine`: the name of the machine, where one of a pool is meant.
+    words. `machine`: the name of the machine, where one of a pool is meant; of a node that the queue chooses, `node 1`
+    until it is known.
+
+    `parallel`: launches whose times are not compared run side by side, as many as the host has room for (`auto`), or
+    so many at most; False: one at a time; True: all lanes at the same time, whatever is compared.
     """
 
     name: str
     engine: str
     gpus: Literal["none", "all", "each"] | tuple[str, ...]
     where: Where
-    parallel: bool = False
+    parallel: bool | int | Literal["auto"] = "auto"
     disk_bytes: int | None = None
     slurm: SlurmRequest | None = None
     pool: tuple[str, ...] = ()
@@ -151,9 +158,14 @@ class Host:
 
     @property
     def machines(self) -> tuple[Host, ...]:
-        """Each machine as a host of its own; a host that is no pool is one machine."""
+        """Return each machine as a host of its own; a host that is no pool is one machine."""
         if not self.pool:
             return (self,)
+        if self.slurm is not None:
+            return tuple(
+                replace(self, pool=(), machine=f"node {place}", slurm=replace(self.slurm, place=place))
+                for place in range(1, len(self.pool) + 1)
+            )
         return tuple(replace(self, engine=one, pool=(), machine=machine_name(one)) for one in self.pool)
 
     @property
@@ -293,13 +305,15 @@ StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transfo
 class Program:
     """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
 
-    `steps_are` is a StepsAre, or a function as `module:name`.
+    `steps_are` is a StepsAre, or a function as `module:name`. `printed` maps the name of a metric to a pattern of the
+    lines that print it.
     """
 
     path: Path | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
     steps_are: str = "auto"
+    printed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,7 +349,7 @@ class Scenario:
 
     @property
     def file(self) -> Path | None:
-        """The Python file that is started; None for a command, and for a program that is a module."""
+        """Return the Python file that is started; None for a command, and for a program that is a module."""
         return self.program.path if self.program else self.script
 
 
@@ -348,12 +362,12 @@ class Variant:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The scenario's command with `{name}` filled in for every param; empty for a script or a program."""
+        """Return the scenario's command with `{name}` filled in for every param; empty for a script or a program."""
         return self._filled(self.scenario.command)
 
     @property
     def program_args(self) -> tuple[str, ...]:
-        """The program's arguments, filled in likewise; empty without a program."""
+        """Return the program's arguments, filled in likewise; empty without a program."""
         return self._filled(self.scenario.program.args if self.scenario.program else ())
 
     def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:

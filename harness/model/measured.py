@@ -121,7 +121,7 @@ class Trace:
 
     @property
     def metrics(self) -> Mapping[str, Floats]:
-        """The columns that the scenario returned."""
+        """Return the columns that the scenario returned."""
         return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
@@ -134,7 +134,8 @@ class Trial:
     `fingerprint` are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine
     launched, an image's id or an interpreter's path. `disturbed`: why its step times are unusable (a GPU's clock was
     reduced). `pulled`: an image was pulled `beside` it, which is ordinary noise; or the trial was launched while images
-    of its round were `awaited`, so that the choice of versions that ran beside a pull was not random.
+    of its round were `awaited`, so that the choice of versions that ran beside a pull was not random. `beside`: so many
+    other launches ran on the host at the same time, at most, since no times of it were to be compared.
 
     `time_asked_s`: the most seconds in steps that it was asked for; None: as many as its steps take.
     `at_exit`: it failed after its last step, so its samples are those of a whole launch. `cold`: the first launch of an
@@ -173,6 +174,7 @@ class Trial:
     stacks: str = ""
     disturbed: str = ""
     pulled: Literal["", "beside", "awaited"] = ""
+    beside: int = 0
     image_digest: str = ""
     reference: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -185,7 +187,9 @@ class Trial:
 
     @property
     def unsteady(self) -> str:
-        """Why a rise of its step time may come from outside; "" if nothing disturbed it."""
+        """Return why a rise of its step time may come from outside; "" if nothing disturbed it."""
+        if self.beside and not self.disturbed:
+            return "other launches ran beside it"
         return self.disturbed or ("an image was pulled beside it" if self.pulled else "")
 
     @property
@@ -210,11 +214,11 @@ class Trial:
 
     @property
     def machine(self) -> str:
-        """The machine that it ran on, where its host is a pool; else ""."""
+        """Return the machine that it ran on, where its host is a pool; else ""."""
         return str(self.fingerprint.get("machine") or "")
 
     @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:
-        """The GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
+        """Return the GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
         told = self.fingerprint.get("gpus")
         return tuple(card for card in told if isinstance(card, Mapping)) if isinstance(told, list | tuple) else ()

@@ -195,6 +195,10 @@ GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and 
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
 LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
+TIMES = tuple(
+    signal.name for signal in _TABLE if signal.group == "step time" or signal.name in ("setup_time", "first_step")
+)
+"""The levels that a busy machine changes. `step_time: none` switches off those for which the file gives no limit."""
 METRIC_PREFIX = "metrics."
 
 

@@ -3,10 +3,11 @@
 from harness.plan.cells import including, make_plan, matches, variants
 from harness.plan.explain import explain, most_launches, typical_launches
 from harness.plan.lanes import choose_lanes
-from harness.plan.pools import MachineSeen, odd_ones, unlike
+from harness.plan.pools import MachineSeen, changed, odd_ones, unlike
 
 __all__ = [
     "MachineSeen",
+    "changed",
     "choose_lanes",
     "explain",
     "including",

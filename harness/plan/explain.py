@@ -72,7 +72,7 @@ def _host_cost(host: Host, plan: Plan) -> HostCost:
         launches_most=sum(each.most for each in expected.values()),
         images=tuple(_told(image, host) for image in sure),
         images_if_asked=tuple(_told(image, host) for image in asked),
-        worst_s=max(by_lane.values()) if host.parallel else sum(by_lane.values()),
+        worst_s=max(by_lane.values()) if host.parallel is True else sum(by_lane.values()),
     )
 
 

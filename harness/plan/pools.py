@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.gpus import Gpu
@@ -40,7 +40,9 @@ class MachineSeen:
 
     @property
     def traits(self) -> tuple[tuple[str, str], ...]:
-        """What must be equal, as pairs of name and value. Memory in whole GiB: firmware takes a little of it."""
+        """Return what must be equal, as pairs of name and value. Memory is in whole GiB because firmware takes a little
+        of it.
+        """
         memory = self.facts.get("memory_bytes")
         host = {text: self.facts.get(name) for name, text in HOST_FIELDS.items()}
         host["memory (GiB)"] = round(memory / GIB) if isinstance(memory, int | float) else None
@@ -63,6 +65,16 @@ def odd_ones(machines: Sequence[MachineSeen]) -> dict[str, str]:
     usual, _ = Counter(traits.values()).most_common(1)[0]
     equal = [name for name, own in traits.items() if own == usual]
     return {name: _difference(own, usual, equal) for name, own in traits.items() if own != usual}
+
+
+def changed(before: MachineSeen, now: MachineSeen) -> str:
+    """Return in what a machine differs from what it was, "" if in nothing. Other cards of the same kind count: its row
+    is bound to those of before.
+    """
+    if before.traits != now.traits:
+        return odd_ones([replace(before, name="before"), replace(now, name="now")])["now"]
+    cards, others = ([gpu.uuid for gpu in one.gpus] for one in (before, now))
+    return "" if cards == others else f"GPU {', '.join(others)} (before: {', '.join(cards)})"
 
 
 def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:

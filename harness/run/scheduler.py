@@ -61,6 +61,8 @@ class Oracle:
     cannot_run: Callable[[Cell, Prepared | None], str | None]
     """Return why an image cannot run on the cell's lane, by its name or once it is there; None if it may."""
     review: Callable[[Cell, Trial], Review]
+    slows: Callable[[Cell, Trial], bool]
+    """Return whether the steps of a trial become slower, whatever ran beside it."""
 
 
 @dataclass
@@ -81,12 +83,16 @@ class CellRun:
     failures: int = 0
     at_hand: bool = False
     image_bytes: int | None = None
+    doubted: list[Trial] = field(default_factory=list)
+    """Launches that failed beside others, as they were before they counted as infrastructure."""
+    alone: bool = False
+    """Others beside a launch of this run may have caused what it showed: the next ones run alone."""
     adopted: int = 0
     """Number of trials taken over from earlier runs; they come first in `trials`."""
 
     @property
     def launched(self) -> int:
-        """Number of trials launched in this run."""
+        """Return the number of trials launched in this run."""
         return len(self.trials) - self.adopted
 
     @property
@@ -148,11 +154,13 @@ class BlockRun:
 class Turn:
     """What a worker does next: launch the `batch` of a row, or prepare the row where nobody has begun it (None).
 
-    `urgency` and `why` say what put this row before the others.
+    `single`: the batch is one launch of a row whose launches may run side by side. `urgency` and `why` say what put
+    this row before the others.
     """
 
     block: BlockRun
     batch: Batch | None
+    single: bool = False
     urgency: str = ""
     why: str = ""
 
@@ -160,8 +168,9 @@ class Turn:
 class Rows(Protocol):
     """The rows that a worker may work on: those of its host, or those that equal machines share."""
 
-    def take(self, worker: str) -> Turn | None:
-        """Return the most urgent turn, which makes the row the worker's own; None if nothing is left for it."""
+    def take(self, worker: str, ready: Callable[[CellRun], bool]) -> Turn | None:
+        """Return the most urgent turn, which makes the row the worker's own; None if nothing is left for it. Of single
+        launches, one that is `ready` comes first."""
 
     def put_back(self, block: BlockRun) -> None:
         """End the turn of a row: it is judged, and what it wants next is asked."""
@@ -173,10 +182,13 @@ class Rows(Protocol):
         """Return the rows that a worker has or may begin, the most urgent first."""
 
     def claim(self, block: BlockRun, worker: str) -> bool:
-        """Make a row the worker's own ahead of its turn; False if another worker has begun it."""
+        """Make a row the worker's own ahead of its turn; False if another worker has begun it, or is at it."""
 
     def again(self, block: BlockRun) -> None:
-        """Judge a row anew that had a launch ahead of its turn."""
+        """Give back a row that was claimed, after its launch."""
+
+    def abandon(self, worker: str) -> None:
+        """Hear that somebody of this name has ended early: the turns that it had are never put back."""
 
     def gives_way(self, block: BlockRun) -> bool:
         """Return whether the rest of a turn waits for other rows, because its first launches were so costly."""

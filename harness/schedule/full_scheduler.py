@@ -232,6 +232,8 @@ class FullScheduler:
 
     def _reason(self, run: CellRun) -> str | None:
         scenario = run.cell.variant.scenario
+        if run.doubted:
+            return "it failed beside other launches, and does it alone?"
         return verdict.wants_more(
             run.measured,
             trials_asked=self.asked,

@@ -98,7 +98,7 @@ class OneRow:
     _begun: bool = False
     _done: bool = False
 
-    def take(self, worker: str) -> Turn | None:
+    def take(self, worker: str, ready: Callable[[CellRun], bool]) -> Turn | None:
         """Return the next launches; at first, None for a batch: the row is prepared."""
         if self._done:
             return None
@@ -119,6 +119,9 @@ class OneRow:
 
     def again(self, block: BlockRun) -> None:
         """Do nothing: nothing is launched ahead of its turn."""
+
+    def abandon(self, worker: str) -> None:
+        """Do nothing: nobody shares the row."""
 
     def gives_way(self, block: BlockRun) -> bool:
         return False

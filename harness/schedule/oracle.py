@@ -27,7 +27,7 @@ SHOWN = 2
 def oracle() -> Oracle:
     """Return the judge's functions that a lane calls while it runs."""
 
-    return Oracle(decide=decide, length=length_of, describe=describe, cannot_run=cannot_run, review=review)
+    return Oracle(decide=decide, length=length_of, describe=describe, cannot_run=cannot_run, review=review, slows=slows)
 
 
 def decide(cell: Cell, trace: Trace, length: Length) -> str:
@@ -112,6 +112,15 @@ def describe(cell: Cell, trial: Trial) -> tuple[str, bool]:
     where = " of GPU memory" if "leak" in found.verdicts and "leak" not in alone.verdicts else ""
     rate = f" {found.rate_kib_per_step:.3g} KiB/step" if found.verdict == "leak" and found.rate_kib_per_step else ""
     return f"{found.verdict}{rate}{where} to step {found.steps}", found.verdict in BAD
+
+
+def slows(cell: Cell, trial: Trial) -> bool:
+    """Return whether the steps of a trial become slower, whatever ran beside it."""
+    scenario = cell.variant.scenario
+    if trial.trace is None or trial.buffered or scenario.judge_exit:
+        return False
+    found = judge_trace(trial.trace, limits=scenario.limits, steps=steps_of(trial, scenario.steps))
+    return "slowdown" in found.verdicts
 
 
 def judge_run(run: CellRun, *, least: int) -> CellResult:

@@ -8,22 +8,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from harness.run.scheduler import Batch, BlockRun, Turn
+from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.cost import expected_s, spent_s
-from harness.schedule.priority import RowState, Standing, choose, gives_way, in_order
+from harness.schedule.priority import Choice, RowState, Standing, choose, gives_way, in_order
 
 Worker = str
 """The name of a machine, or of a connection to one."""
+ASK_S = 0.5
+"""Seconds after which one that waits for the turns of others looks again."""
 
 
 @dataclass(kw_only=True, eq=False)
 class _Row:
-    """`worker`: who began it; nobody else continues it. `proposal`: what is launched next; None until it is begun."""
+    """`worker`: who began it; nobody else continues it. `proposal`: what is launched next; None until it is begun.
+    `left`: what of it has not been handed out, where launches run side by side; `turns`: those that go on.
+    """
 
     block: BlockRun
     state: RowState
     worker: Worker | None = None
     busy: bool = False
+    left: list[CellRun] = field(default_factory=list)
+    turns: int = 0
     proposal: Batch | None = None
 
 
@@ -54,6 +60,9 @@ class RowQueue:
     `standing`: judges a row after its launches. `recall`: brings what a row measured back into memory. `may`: whether a
     worker can run a row. `stop`: why nothing more is to be launched, or "". `begin`: is told who began a row. `most`:
     rows that a worker may have begun and not ended; the others wait for whoever is free first.
+
+    `splits`: which rows hand out their launches one by one, side by side, to several who share a worker's name; None if
+    each name is one worker's. One for whom nothing is left then waits for the turns of the others: they may bring more.
     """
 
     standing: Callable[[BlockRun], Standing]
@@ -62,6 +71,7 @@ class RowQueue:
     stop: Callable[[RowState | None], str] = lambda state: ""
     begin: Callable[[Worker, BlockRun], None] = lambda worker, block: None
     most: int | None = None
+    splits: Callable[[BlockRun], bool] | None = None
     _rows: dict[int, _Row] = field(default_factory=dict)
     """By the identity of their blocks, in the plan's order; those of `_waiting` and `_begun` too."""
     _waiting: dict[int, _Row] = field(default_factory=dict)
@@ -70,7 +80,8 @@ class RowQueue:
     """Number of waiting rows of each series."""
     _launch_of: dict[int, float] = field(default_factory=dict)
     """The mean seconds of a launch by row, also of those that ended: what a launch of another row will take."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _abandoned: set[Worker] = field(default_factory=set)
+    _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, block: BlockRun, *, group: int = 0) -> None:
         """Add a row, in the plan's order. All rows of a lower `group` come before it."""
@@ -78,38 +89,58 @@ class RowQueue:
         self._rows[id(block)] = self._waiting[id(block)] = row
         self._series[_series_of(row)] += 1
 
-    def take(self, worker: Worker) -> Turn | None:
-        """Return what a worker does next, which makes the row its own; None if nothing is left for it."""
+    def take(self, worker: Worker, ready: Callable[[CellRun], bool] = lambda run: True) -> Turn | None:
+        """Return what a worker does next, which makes the row its own; None if nothing is left for it. Of the launches
+        of a row that run side by side, one that is `ready` comes first.
+        """
         with self._lock:
-            rows = self._open_to(worker)
-            choice = choose([row.state for row in rows], launch_s=self._launch_s())
-            if choice is not None and self.stop(rows[choice.place].state):
-                rows = [row for row in rows if row.proposal is not None and not row.proposal.runs]  # it costs nothing
-                choice = choose([row.state for row in rows])
-            if choice is None:
-                return None
-            row = rows[choice.place]
+            while (choice := self._choose(worker)) is None:
+                if not self._may_bring_more(worker):
+                    return None
+                self._lock.wait(ASK_S)
+            row, chosen = choice
             is_new, row.busy = self._give(row, worker), True
+            is_begun = bool(row.left)
+            row.turns += 1
         if is_new:
             self.begin(worker, row.block)
-        self.recall(row.block)
-        return Turn(block=row.block, batch=row.proposal, urgency=choice.urgency, why=choice.reason)
+        if not is_begun:
+            self.recall(row.block)
+        batch, is_single = row.proposal, self._is_split(row)
+        if is_single:
+            batch = self._single(row, ready)
+        return Turn(block=row.block, batch=batch, single=is_single, urgency=chosen.urgency, why=chosen.reason)
 
     def put_back(self, block: BlockRun) -> None:
-        """Judge a row whose turn is over, and ask its scheduler what it wants next."""
+        """Judge a row whose turn is over, and ask its scheduler what it wants next. Of launches side by side, the last
+        one does.
+        """
         row = self._row(block)
+        with self._lock:
+            row.turns = max(0, row.turns - 1)
+            if row.turns or (row.left and not self.stop(None)):
+                return
+            row.busy, row.left = True, []
         proposal, standing = block.scheduler.next(), self.standing(block)
         with self._lock:
             row.state = _state(block, proposal, standing, group=row.state.group)
             if launches := sum(len(run.measured) for run in block.cells):
                 self._launch_of[id(block)] = row.state.spent_s / launches
             row.proposal, row.busy = proposal, False
+            self._lock.notify_all()
 
     def close(self, block: BlockRun) -> None:
         """Let go of a row that is done: nobody takes it again."""
         with self._lock:
             row = self._rows.pop(id(block))
             self._begun.get(row.worker or "", {}).pop(id(block), None)
+            self._lock.notify_all()
+
+    def abandon(self, worker: Worker) -> None:
+        """Hear that somebody of this name has ended early: nobody waits for the turns that it had."""
+        with self._lock:
+            self._abandoned.add(worker)
+            self._lock.notify_all()
 
     def ahead(self, worker: Worker) -> Sequence[BlockRun]:
         """Return the rows that a worker has or may begin, the most urgent first; the row of its turn is among them."""
@@ -121,26 +152,32 @@ class RowQueue:
             return [rows[place].block for place in in_order([row.state for row in rows], launch_s=self._launch_s())]
 
     def claim(self, block: BlockRun, worker: Worker) -> bool:
-        """Make a row the worker's own, ahead of its turn; False if another worker began it meanwhile."""
-        row = self._row(block)
+        """Make a row the worker's own, ahead of its turn; False if another has it or began it meanwhile."""
         with self._lock:
-            if row.worker not in (None, worker):
+            row = self._rows.get(id(block))
+            if row is None or row.busy or row.turns or row.worker not in (None, worker):
                 return False
-            is_new = self._give(row, worker)
+            is_new, row.busy = self._give(row, worker), True
+            row.turns += 1
         if is_new:
             self.begin(worker, block)
         self.recall(block)
         return True
 
     def again(self, block: BlockRun) -> None:
-        """Judge a row anew that had a launch ahead of its turn."""
+        """Give back a row that was claimed, after its launch. It is judged anew if its turn had come before."""
         row = self._row(block)
-        if row.proposal is not None and not row.busy:
+        if row.proposal is not None:
             self.put_back(block)
+            return
+        with self._lock:
+            row.turns, row.busy = 0, False
+            self._lock.notify_all()
 
     def resume(self, worker: Worker) -> None:
         """Go on with the rows that a worker had in its hands when it was lost."""
         for row in [row for row in self._begun.get(worker, {}).values() if row.busy]:
+            row.turns = 0
             if row.proposal is None:
                 row.busy = False
             else:
@@ -168,15 +205,58 @@ class RowQueue:
         """Whether nothing more is to be launched, also not of a batch that was begun."""
         return bool(self.stop(None))
 
+    def _choose(self, worker: Worker) -> tuple[_Row, Choice] | None:
+        """Return the row whose turn it is and why, of those that are open to a worker; None if there is none."""
+        rows = self._open_to(worker)
+        choice = choose([row.state for row in rows], launch_s=self._launch_s())
+        if choice is not None and self.stop(rows[choice.place].state):
+            rows = [row for row in rows if row.proposal is not None and not row.proposal.runs]  # it costs nothing
+            choice = choose([row.state for row in rows])
+        return None if choice is None else (rows[choice.place], choice)
+
+    def _may_bring_more(self, worker: Worker) -> bool:
+        """Return whether the turns of others of the same name go on, after which their rows may want more."""
+        begun = self._begun.get(worker, {}).values()
+        return self.splits is not None and worker not in self._abandoned and any(row.turns for row in begun)
+
+    def _is_split(self, row: _Row) -> bool:
+        asked = row.proposal.runs if row.proposal is not None and not row.proposal.only_known else ()
+        apart = len({id(run) for run in asked}) == len(asked)
+        return bool(asked) and apart and self.splits is not None and self.splits(row.block)
+
+    def _single(self, row: _Row, ready: Callable[[CellRun], bool]) -> Batch:
+        """Return one launch of what a row proposes, and leave the rest to others."""
+        assert row.proposal is not None, "it proposes launches"
+        with self._lock:
+            row.left = row.left or list(row.proposal.runs)
+            place = next((place for place, run in enumerate(row.left) if ready(run)), 0)
+            run = row.left.pop(place)
+            row.busy = not row.left
+            self._lock.notify_all()
+        return replace(row.proposal, runs=(run,))
+
     def _launch_s(self) -> float:
         """Return what a launch of most rows takes: a few costly ones say nothing of the next."""
         return median(self._launch_of.values()) if self._launch_of else 0.0
 
     def _open_to(self, worker: Worker) -> list[_Row]:
         own = self._begun.get(worker, {}).values()
-        if self.most is not None and len(own) >= self.most:
-            return [row for row in own if not row.busy]
+        if self.most is not None:
+            mine = [row for row in own if not row.busy]
+            return mine if len(own) >= self.most else [*mine, *self._first_waiting(worker)]
         return [row for row in self._rows.values() if not row.busy and self._is_open_to(worker, row)]
+
+    def _first_waiting(self, worker: Worker) -> list[_Row]:
+        """Return the first row of the lowest group that a machine of a pool may begin: they wait in the order in which
+        they are to begin, and there may be ten thousand.
+        """
+        first: _Row | None = None
+        for row in self._waiting.values():
+            if (first is None or row.state.group < first.state.group) and self._is_open_to(worker, row):
+                first = row
+                if row.state.group == 0:
+                    break
+        return [] if first is None else [first]
 
     def _is_open_to(self, worker: Worker, row: _Row) -> bool:
         return row.worker == worker or (row.worker is None and self.may(worker, row.block))

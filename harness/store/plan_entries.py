@@ -78,6 +78,7 @@ class ProgramFile(BaseModel):
     module: str | None = None
     args: list[str] = []
     steps_are: str = "auto"
+    printed: dict[str, str] = {}
 
 
 class ScenarioFile(BaseModel):
@@ -161,7 +162,7 @@ def plan_of(file: PlanFile, *, where: Where) -> Plan:
 
 def _host(file: HostFile, where: Where) -> Host:
     pool = () if isinstance(file.engine, str) else tuple(file.engine)
-    engine = ", ".join(pool) or str(file.engine)
+    engine = ", ".join(dict.fromkeys(pool)) or str(file.engine)
     return Host(name=file.name, engine=engine, gpus="none", where=where, pool=pool, slurm=file.slurm)
 
 
@@ -189,7 +190,8 @@ def _program(file: ProgramFile | None) -> Program | None:
     if file is None:
         return None
     path = Path(file.path) if file.path else None
-    return Program(path=path, module=file.module, args=tuple(file.args), steps_are=file.steps_are)
+    printed = tuple(file.printed.items())
+    return Program(path=path, module=file.module, args=tuple(file.args), steps_are=file.steps_are, printed=printed)
 
 
 def _series(file: SeriesFile, where: Where) -> Series:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent import census, wire
+from harness.agent import wire
 from harness.agent.probes import bounds, files, holdings, tree
+from harness.agent.supervisor import census
 from tests.agent.driver import Agent, Told, pack
 
 # On a host of processes a census counts all that changes in /dev/shm: also what a sweep beside it puts there.

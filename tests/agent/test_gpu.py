@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.agent import gpu, monitor, nvml, samples
+from harness.agent import samples
+from harness.agent.gpu import devices, monitor, nvml
 from harness.flows.judge import judge_file
 from harness.judge.trace.gpu_memory import with_gpu
 from harness.judge.trace.verdict import judge_trace
@@ -66,12 +67,12 @@ def state(tmp_path: Path) -> State:
 
 
 @pytest.fixture
-def asked(libraries: dict[str, Path], state: State, monkeypatch: pytest.MonkeyPatch) -> Callable[..., gpu.Gpus]:
+def asked(libraries: dict[str, Path], state: State, monkeypatch: pytest.MonkeyPatch) -> Callable[..., devices.Gpus]:
     """The GPUs as this process finds them in a stand-in that tells CARD with changes."""
 
-    def ask(age: str = "new", **changes: Any) -> gpu.Gpus:
+    def ask(age: str = "new", **changes: Any) -> devices.Gpus:
         monkeypatch.setenv("FAKE_NVML", str(state(**changes)))
-        return gpu.find(str(libraries[age] / nvml.NAME))
+        return devices.find(str(libraries[age] / nvml.NAME))
 
     return ask
 
@@ -100,10 +101,10 @@ def test_every_python_finds_the_gpu_in_the_library_of_every_driver(
 
 
 def test_without_the_library_there_is_nothing_to_tell() -> None:
-    assert gpu.find("libnvidia-ml.so.none").facts() == {}
+    assert devices.find("libnvidia-ml.so.none").facts() == {}
 
 
-def test_a_library_that_does_not_start_says_why(asked: Callable[..., gpu.Gpus]) -> None:
+def test_a_library_that_does_not_start_says_why(asked: Callable[..., devices.Gpus]) -> None:
     codes = {"fail__nvmlInit_v2": 18, "fail__nvmlInit": 18}
     assert asked(**codes).facts() == {"gpu_problem": "NVML does not start: driver and library have different versions"}
     assert asked("old", fail__nvmlInit=4242).facts() == {"gpu_problem": "NVML does not start: error 4242"}
@@ -119,11 +120,11 @@ def test_a_library_that_does_not_start_says_why(asked: Callable[..., gpu.Gpus]) 
         ("nvmlDeviceGetEnforcedPowerLimit", "power_limit_w"),
     ],
 )
-def test_what_fails_is_null_and_the_rest_is_told(asked: Callable[..., gpu.Gpus], function: str, field: str) -> None:
+def test_what_fails_is_null_and_the_rest_is_told(asked: Callable[..., devices.Gpus], function: str, field: str) -> None:
     assert asked(**{f"fail__{function}": 999}).facts() == {"gpus": [{**FACT, field: None}]}
 
 
-def test_a_newer_function_that_fails_gives_way_to_the_older_one(asked: Callable[..., gpu.Gpus]) -> None:
+def test_a_newer_function_that_fails_gives_way_to_the_older_one(asked: Callable[..., devices.Gpus]) -> None:
     newer = (
         "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
         "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetCount_v2",
@@ -134,7 +135,7 @@ def test_a_newer_function_that_fails_gives_way_to_the_older_one(asked: Callable[
     assert found.cards[0].device.processes() == {4000: 1 << 20, 4001: None}
 
 
-def test_rows_of_processes_that_are_too_long_fit_all_the_same(asked: Callable[..., gpu.Gpus]) -> None:
+def test_rows_of_processes_that_are_too_long_fit_all_the_same(asked: Callable[..., devices.Gpus]) -> None:
     """Some drivers of the 535 series changed the structure and not the function's name."""
     many = {pid: pid << 20 for pid in range(1, nvml.MOST_PROCESSES + 1)}
     told = ",".join(f"{pid}:{used}" for pid, used in many.items())
@@ -144,7 +145,7 @@ def test_rows_of_processes_that_are_too_long_fit_all_the_same(asked: Callable[..
     assert found[1] == 1 << 20, "at least the first one is right, and no memory beyond the rows is written"
 
 
-def test_strange_answers_are_not_believed(asked: Callable[..., gpu.Gpus]) -> None:
+def test_strange_answers_are_not_believed(asked: Callable[..., devices.Gpus]) -> None:
     assert asked(count=0).facts() == {}
     assert len(asked(count=4_000_000_000).cards) == nvml.MOST_DEVICES
     assert asked(gpu0__name="x" * 400).facts()["gpus"][0]["name"] is None
@@ -154,12 +155,12 @@ def test_strange_answers_are_not_believed(asked: Callable[..., gpu.Gpus]) -> Non
     assert asked(gpu0__processes=many).cards[0].device.processes() is None
 
 
-def test_what_the_driver_keeps_for_itself_is_not_used(asked: Callable[..., gpu.Gpus]) -> None:
+def test_what_the_driver_keeps_for_itself_is_not_used(asked: Callable[..., devices.Gpus]) -> None:
     assert asked().cards[0].device.memory_bytes() == (1000 << 10, 24564 << 20)
     assert asked("old").cards[0].device.memory_bytes() == ((1000 << 10) + (300 << 20), 24564 << 20)
 
 
-def test_instances_stand_in_the_place_of_their_card(asked: Callable[..., gpu.Gpus]) -> None:
+def test_instances_stand_in_the_place_of_their_card(asked: Callable[..., devices.Gpus]) -> None:
     found = asked(
         gpu0__mig=1, gpu0__ecc=1, gpu0__instances=7, gpu0__mig0__uuid="MIG-1", gpu0__mig3__uuid="MIG-2",
         gpu0__mig0__name="A100 MIG 1g.5gb", gpu0__mig3__total=4864 << 20, gpu0__mig3__used=37 << 20,
@@ -191,21 +192,21 @@ OTHER = {**TWO, "gpu1.name": "NVIDIA GeForce RTX 3090"}
     ],
 )
 def test_only_the_gpus_that_cuda_will_use_are_sampled(
-    asked: Callable[..., gpu.Gpus], cards: dict[str, Any], variables: dict[str, str], indices: list[int]
+    asked: Callable[..., devices.Gpus], cards: dict[str, Any], variables: dict[str, str], indices: list[int]
 ) -> None:
     found = asked(**cards).cards
-    assert [card.index for card in gpu.visible(found, variables)] == indices
+    assert [card.index for card in devices.visible(found, variables)] == indices
 
 
 # ---------------------------------------------------------------- what they do
 
 
-def watching(gpus: gpu.Gpus, clock: Callable[[], float] = lambda: 0.0) -> tuple[monitor.Monitor, samples.Table]:
+def watching(gpus: devices.Gpus, clock: Callable[[], float] = lambda: 0.0) -> tuple[monitor.Monitor, samples.Table]:
     table = samples.Table(-1, 100)
     return monitor.Monitor(gpus, table, {}, clock=clock), table
 
 
-def test_a_row_is_sampled_once_and_not_more_often_than_every_50_ms(asked: Callable[..., gpu.Gpus]) -> None:
+def test_a_row_is_sampled_once_and_not_more_often_than_every_50_ms(asked: Callable[..., devices.Gpus]) -> None:
     now = [0.0]
     watch, table = watching(asked(), lambda: now[0])
     taken = []
@@ -230,14 +231,14 @@ def test_a_driver_that_answers_slowly_is_asked_seldom() -> None:
     assert pace.due(30.1), "0.1 s are 1 % of 10 s"
 
 
-def test_rows_that_were_sent_are_not_sampled(asked: Callable[..., gpu.Gpus]) -> None:
+def test_rows_that_were_sent_are_not_sampled(asked: Callable[..., devices.Gpus]) -> None:
     watch, table = watching(asked())
     table.header[samples.STEPS] = 5
     watch.tick(1.0, 5)
     assert table.column(monitor.MEMORY)[4] != 1000
 
 
-def test_a_look_says_what_held_the_clocks_down_since_the_last_one(asked: Callable[..., gpu.Gpus], state: State) -> None:
+def test_a_look_says_what_held_the_clocks_down(asked: Callable[..., devices.Gpus], state: State) -> None:
     watch, _ = watching(asked())
     for reasons, clock, temperature in ((0x4, 2520, 70), (0x20, 1410, 88), (0x1, 210, 60), (0x0, 2520, 65)):
         state(gpu0__reasons=reasons, gpu0__clock=clock, gpu0__temperature=temperature)
@@ -251,20 +252,20 @@ def test_a_look_says_what_held_the_clocks_down_since_the_last_one(asked: Callabl
     assert (second["gpu_heat_share"], second["gpu_reasons"], second["gpu_temperature_c"]) == (0, 0, 65)
 
 
-def test_of_two_cards_memory_is_the_sum_and_the_hotter_one_counts(asked: Callable[..., gpu.Gpus]) -> None:
+def test_of_two_cards_memory_is_the_sum_and_the_hotter_one_counts(asked: Callable[..., devices.Gpus]) -> None:
     second = {"gpu1.total": 24564 << 20, "gpu1.used": 24 << 10, "gpu1.temperature": 90, "gpu1.clock": 900}
     watch, _ = watching(asked(**TWO, **second))
     fields = watch.look()
     assert (fields["gpu_kib"], fields["gpu_temperature_c"], fields["gpu_clock_mhz"]) == (1024, 90, 900)
 
 
-def test_a_card_that_says_nothing_for_once_is_no_fall_of_the_sum(asked: Callable[..., gpu.Gpus]) -> None:
+def test_a_card_that_says_nothing_for_once_is_no_fall_of_the_sum(asked: Callable[..., devices.Gpus]) -> None:
     silent = {"gpu1.temperature": 90, "gpu1.clock": 900}
     watch, _ = watching(asked(**TWO, **silent))
     assert watch.look()["gpu_kib"] is None
 
 
-def test_errors_of_the_driver_and_a_lost_gpu_are_noted(asked: Callable[..., gpu.Gpus], state: State) -> None:
+def test_errors_of_the_driver_and_a_lost_gpu_are_noted(asked: Callable[..., devices.Gpus], state: State) -> None:
     watch, _ = watching(asked())
     assert watch.notes() == []
     state(gpu0__xid=79)
@@ -276,7 +277,7 @@ def test_errors_of_the_driver_and_a_lost_gpu_are_noted(asked: Callable[..., gpu.
     ]  # fmt: skip
 
 
-def test_a_driver_that_can_tell_of_no_event_is_not_asked(asked: Callable[..., gpu.Gpus]) -> None:
+def test_a_driver_that_can_tell_of_no_event_is_not_asked(asked: Callable[..., devices.Gpus]) -> None:
     watch, _ = watching(asked(fail__nvmlEventSetCreate=3, gpu0__xid=43))
     assert watch.look()["gpu_xid"] is None
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent import bursts, ending, failure, hello, libc, reason, samples, stepping, waiting, wire
-from harness.agent.child import Death
+from harness.agent import ending, failure, libc, samples, wire
 from harness.agent.probes import cgroup, heap, libraries, rss, status, tree
 from harness.agent.probes.bounds import Bounds
+from harness.agent.scenario import stepping
+from harness.agent.supervisor import bursts, hello, reason, waiting
+from harness.agent.supervisor.child import Death
 from harness.judge.cell.summary import gist
 
 

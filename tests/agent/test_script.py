@@ -288,7 +288,7 @@ def test_an_end_after_the_last_step_is_an_outcome(
 def test_a_process_that_does_not_end_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = write(tmp_path / "at_exit.py", AT_EXIT)
     pack(tmp_path / "root", script, params={"deed": "thread"})
-    shorter = tmp_path / "root/harness_agent/script.py"
+    shorter = tmp_path / "root/harness_agent/supervisor/script.py"
     shorter.write_text(shorter.read_text().replace("AFTER_END_S = 30.0", "AFTER_END_S = 1.0"))
     with Agent(tmp_path / "root", python=sys.executable) as agent:
         told = agent.finish()

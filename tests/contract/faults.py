@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -43,3 +44,4 @@ def tell(value):
     print("content", (HERE / "data" / "inner.txt").read_text())
     for name, content in sorted(os.environ.items()):
         print("environment", name, content)
+    print("interfaces", *(name for _, name in socket.if_nameindex()))

@@ -134,7 +134,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
     matrix = harness.write(
         planted(
             engine=engine,
-            params="{fault: none, work_us: 1000}",
+            params="{fault: none, work_us: 400}",
             steps="{first: 200, budget: 1000}",
             limits=NO_LEVELS,
         )
@@ -159,7 +159,7 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
 @pytest.mark.docker
 def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Callable[[], list[str]]) -> None:
     """A harness that is killed cannot clean up: its containers must end by themselves."""
-    text = planted(engine="docker", params="{fault: none, work_us: 5000}", versions='["1.16.0"]')
+    text = planted(engine="docker", params="{fault: none, work_us: 1000}", versions='["1.16.0"]')
     matrix = harness.write(text)
     process = harness.start("sweep", matrix)
     assert eventually(lambda: any(name.endswith("running") for name in our_containers()), timeout_s=90)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from tests import nightly
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "scancel")
 READY_S = 30.0
 ENDS_S = 15.0
@@ -56,6 +58,7 @@ OverTimeLimit=0
 MailProg=/bin/true
 SlurmdParameters=config_overrides
 GresTypes=gpu
+PlugStackConfig={folder}/plugstack.conf
 {nodes}
 PartitionName=gpu Nodes={names} Default=YES MaxTime=4:00:00 PriorityTier=1 State=UP
 PartitionName=urgent Nodes={names} MaxTime=4:00:00 PriorityTier=9 State=UP
@@ -71,7 +74,7 @@ class ClusterError(Exception):
 class Cluster:
     """Three nodes, all in `folder`. The `number` is its own among all clusters of the machine: names and ports have it.
 
-    Two nodes have a GPU of one type and the third has another.
+    Two nodes have a GPU of one type, and the third has two of another.
     """
 
     folder: Path
@@ -116,15 +119,15 @@ class Cluster:
         key.write_bytes(os.urandom(1024))
         key.chmod(0o600)
         port = FIRST_PORT + 10 * self.number
-        cards = (("rtx3090", "driver535"), ("rtx3090", "driver535"), ("rtx4090", "driver550"))
+        cards = (("rtx3090", 1, "driver535"), ("rtx3090", 1, "driver535"), ("rtx4090", 2, "driver550"))
         nodes = "\n".join(
             f"NodeName={node} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port + 1 + place}"
-            f" CPUs={os.cpu_count()} RealMemory={NODE_MEMORY_MIB} Gres=gpu:{card}:1 Features={feature}"
-            for place, (node, (card, feature)) in enumerate(zip(self.nodes, cards, strict=True))
+            f" CPUs={os.cpu_count()} RealMemory={NODE_MEMORY_MIB} Gres=gpu:{card}:{count} Features={feature}"
+            for place, (node, (card, count, feature)) in enumerate(zip(self.nodes, cards, strict=True))
         )
         gres = "\n".join(
-            f"NodeName={node} Name=gpu Type={card} File=/dev/tty{place}"
-            for place, (node, (card, _)) in enumerate(zip(self.nodes, cards, strict=True))
+            f"NodeName={node} Name=gpu Type={card} File=/dev/tty[{place}-{place + count - 1}]"
+            for place, (node, (card, count, _)) in enumerate(zip(self.nodes, cards, strict=True))
         )
         self.conf.write_text(
             CONF.format(
@@ -133,13 +136,16 @@ class Cluster:
             )
         )  # fmt: skip
         (self.folder / "gres.conf").write_text(f"{gres}\n")
+        (self.folder / "plugstack.conf").touch()
         (self.folder / "cgroup.conf").write_text(CGROUP_CONF)
 
     def start_node(self, node: str) -> None:
         _run(["slurmd", "-N", node], self.environ)
 
     def lose_node(self, node: str) -> None:
-        """As when the machine loses its power: its slurmd and all that runs under it are gone, and nobody is told."""
+        """As when the machine loses its power: its slurmd and all that runs under it are gone. At night slurmctld finds
+        out by itself, after LOST_AFTER_S and more; by day it is told, as by an administrator.
+        """
         found = self._process(f"{node}.pid", "slurmd")
         steps = [
             each for each in psutil.process_iter() if _name(each).startswith("slurmstepd: [") and node in _name(each)
@@ -147,6 +153,8 @@ class Cluster:
         for process in ([found] if found else []) + [each for step in steps for each in [step, *_below(step)]]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+        if not nightly.NIGHTLY:
+            self.slurm("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
     def stop_munge(self) -> None:
         self._end("munged.pid", "munged")

@@ -1,4 +1,4 @@
-"""enroot and Apptainer on a node: images as files in a shared folder, and what a trial gets. Both are doubles."""
+"""enroot, pyxis and Apptainer on a node: images as files in a shared folder, and what a trial gets. All are doubles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from tests.unit.registry.conftest import Server
 
 pytestmark = pytest.mark.slurm
 
-SUFFIXES = {"enroot": "sqsh", "apptainer": "sif"}
+DOUBLE = "tests.slurm.doubles.pyxis"
+SUFFIXES = {"enroot": "sqsh", "apptainer": "sif", "pyxis": "sqsh"}
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,32 @@ def kind(request: pytest.FixtureRequest) -> ContainerKind:
 @pytest.fixture(scope="module")
 def opened(cluster: Cluster, kind: ContainerKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     state, images = tmp_path_factory.mktemp("bin"), tmp_path_factory.mktemp("images")
-    for name in SUFFIXES:
+    if kind == "pyxis":
+        add_plugin(cluster, state)
+    environ = add_doubles(cluster, state)
+    with registry() as server, contextlib.closing(engine_of(kind, images, environ)) as engine, held(engine):
+        yield Node(World(kind=f"slurm:{kind}", engine=engine, environ=environ), kind, state, images, server)
+
+
+def add_doubles(cluster: Cluster, state: Path) -> dict[str, str]:
+    """Put the doubles into `state`, and return the environment in which they are on the PATH."""
+    for name in ("enroot", "apptainer"):
         double = f"DOUBLE_STATE={state} PYTHONPATH={ROOT} exec {sys.executable} -m tests.slurm.doubles.{name}"
         (state / name).write_text(f'#!/bin/sh\n{double} "$@"\n')
         (state / name).chmod(0o755)
-    environ = {**cluster.environ, "PATH": f"{state}:{os.environ['PATH']}", "SECRET_TOKEN": "hunter2"}
-    with registry() as server, contextlib.closing(engine_of(kind, images, environ)) as engine, held(engine):
-        yield Node(World(kind=f"slurm:{kind}", engine=engine, environ=environ), kind, state, images, server)
+    return {**cluster.environ, "PATH": f"{state}:{os.environ['PATH']}", "SECRET_TOKEN": "hunter2"}
+
+
+def add_plugin(cluster: Cluster, state: Path) -> None:
+    """Compile the double of pyxis, and let the cluster's srun load it."""
+    source, plugin = ROOT / "tests/slurm/doubles/pyxis.c", state / "pyxis.so"
+    if not Path("/usr/include/slurm/spank.h").exists() or shutil.which("gcc") is None:
+        if os.environ.get("HARNESS_REQUIRE_SLURM") == "1":
+            pytest.fail("no libslurm-dev or gcc; see tools/slurm need")
+        pytest.skip("no libslurm-dev or gcc here")
+    subprocess.run(["gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", plugin, source], check=True)
+    check = f"{shutil.which('env')} DOUBLE_STATE={state} PYTHONPATH={ROOT} {sys.executable} -m {DOUBLE}"
+    (cluster.folder / "plugstack.conf").write_text(f"required {plugin} {check}\n")
 
 
 def engine_of(kind: ContainerKind, images: Path, environ: dict[str, str]) -> Engine:
@@ -118,11 +138,11 @@ def test_a_trial_gets_the_image_alone_and_nothing_of_it_stays(node: Node, data: 
     told = trial.output_tail.splitlines()
     assert {"environment FROM_THE_IMAGE yes", "environment ENTRYPOINT ran", "environment TOLD a b"} <= set(told)
     assert not [line for line in told if "hunter2" in line or line.startswith("environment SLURM_")]
-    (start,) = node.calls("start")
-    assert start["interfaces"] == ["lo"]
+    assert "interfaces lo" in told
+    assert "environment RANK 0" not in told
     assert not list(Path(NODE_FOLDER).glob(f"harness-*_{os.getpid()}_*"))
-    assert node.world.trial("quiet", prepared=node.prepared(keep_entrypoint=False), network=True).end == "completed"
-    assert node.calls("start")[-1]["interfaces"] != ["lo"]
+    networked = node.world.trial("tell", prepared=node.prepared(), files=(data,), network=True)
+    assert "interfaces lo " in networked.output_tail
 
 
 def test_an_entrypoint_that_is_not_wanted_does_not_run(node: Node, data: Path) -> None:
@@ -139,7 +159,7 @@ def test_a_crash_and_a_met_limit_are_told_with_their_cause(node: Node) -> None:
 
 def test_the_version_and_the_options_of_the_program_are_in_each_trial_s_key(node: Node) -> None:
     """A cluster that updates the program, or a harness that starts it otherwise, measures anew."""
-    version = {"enroot": "3.5.0", "apptainer": "1.3.4"}[node.kind]
+    version = {"enroot": "3.5.0", "apptainer": "1.3.4", "pyxis": "3.5.0"}[node.kind]
     facts = node.world.trial("quiet", prepared=node.prepared()).fingerprint
     assert str(facts["engine"]).endswith(f"container: {node.kind} {version}")
     assert len(str(facts["options"])) == 12
@@ -273,7 +293,7 @@ def test_a_full_folder_is_told_in_one_line_and_nothing_stays(node: Node, small: 
 def test_a_node_without_the_program_says_so(cluster: Cluster, kind: ContainerKind, tmp_path: Path) -> None:
     with (
         contextlib.closing(engine_of(kind, tmp_path, dict(cluster.environ))) as engine,
-        pytest.raises(InfrastructureError, match=f"no {kind} on the PATH of this node"),
+        pytest.raises(InfrastructureError, match=f"no {kind.replace('pyxis', 'enroot')} on the PATH of this node"),
         held(engine),
     ):
         pytest.fail("a node was held")

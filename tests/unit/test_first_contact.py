@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from packaging.version import Version
 from harness.cli import run
 from harness.errors import UsageError
 from harness.flows import starting, trying
-from harness.flows.parts import draft, draft_job, draft_series
+from harness.flows.parts.drafts import draft, draft_job, draft_series
 from harness.flows.sweep import SweepOptions
 from harness.matrix import load_matrix
-from harness.model import Install, Matrix, Pull
+from harness.model import End, Install, Matrix, Pull, RunResult
 from harness.package_index import File, IndexSilent, PackageRelease
+from tests.unit.report import build
 
 PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
 
@@ -288,3 +290,43 @@ def test_the_first_two_cells_are_the_oldest_and_the_newest(folder: Path, monkeyp
     assert run(["init", *versions, "--no-run"]) == 0
     plan = starting.first_two(Path("matrix.yaml"), SweepOptions(), {})
     assert [cell.image.version for cell in plan.cells] == ["1", "3"]
+
+
+# ---------------------------------------------------------------- a program's own end
+
+
+def rehearsed(steps: int, end: End = "stopped") -> RunResult:
+    """What a run knows whose one launch made these steps."""
+    told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
+    result = build.quickstart()
+    trial = replace(result.cells[0].trials[0], end=end, last_step=steps, message=told if end == "stopped" else "")
+    return replace(result, cells=(replace(result.cells[0], trials=(trial,)),))
+
+
+@pytest.mark.parametrize(("steps", "budget"), [(2000, 2000), (64, 64)])
+def test_a_short_training_is_measured_up_to_its_own_end(steps: int, budget: int, folder: Path) -> None:
+    """Each cell of a first sweep was inconclusive: the training had 2,000 steps and the matrix asked for 4,000."""
+    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
+    first = trying.write(made, out=folder)
+    matrix, own = trying.fit(made, first, rehearsed(steps), out=folder)
+    (scenario,) = load_matrix(matrix, environ={}, check_versions=False).scenarios
+    assert (matrix, own, scenario.steps.budget) == (first, budget, budget)
+    again = trying.write(made, out=folder)
+    assert trying.fit(made, again, rehearsed(steps), out=folder)[0] == first, "the same command has the same matrix"
+    assert len(list(folder.glob("try-*.yaml"))) == 1
+
+
+@pytest.mark.parametrize(("steps", "end"), [(4000, "completed"), (2000, "crash"), (63, "stopped")])
+def test_a_budget_stays_that_no_own_end_sets(steps: int, end: End, folder: Path) -> None:
+    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
+    first = trying.write(made, out=folder)
+    assert trying.fit(made, first, rehearsed(steps, end), out=folder) == (first, None)
+    assert "4000" in first.read_text()
+
+
+def test_init_fits_its_matrix_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
+    matrix = starting.write(made, folder=Path())
+    assert starting.fit(made, matrix, rehearsed(1999)) == 1999
+    assert load_matrix(matrix, environ={}, check_versions=False).scenarios[0].steps.budget == 1999

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from harness.errors import EngineUnreachable
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost
-from harness.flows.running.pool_run import BROKEN, MachineProgress, PoolRun
+from harness.flows.parts.hosts.machines import OpenHost
+from harness.flows.running.machine_progress import MachineProgress
+from harness.flows.running.pool_run import BROKEN, PoolRun
 from harness.model import Host, Trial
 from harness.report.terminal.progress import plain_progress
 from harness.run.scheduler import Batch, BlockRun, CellRun
@@ -58,6 +59,9 @@ class World:
     def _opened(self, host: Host) -> Any:
         class Closed(Opened):
             def close(self) -> None: ...
+
+            def cpu(self, images: object, say: object) -> str:
+                return "x"
 
         return Closed(machine=host.machine, cpu="x")
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from harness.errors import Interrupted
 from harness.flows.parts import control
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, lanes_of, states_of, troubles_of
+from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, troubles_of
 from harness.judge.comparable import set_apart
 from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
 from harness.model.gpus import Gpu

@@ -8,7 +8,7 @@ import platform
 import re
 import sys
 
-from .. import hello
+from ..supervisor import hello
 from . import tree
 
 FORMAT = 1

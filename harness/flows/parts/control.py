@@ -14,7 +14,8 @@ from pathlib import Path
 
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, side_by_side
+from harness.flows.parts.hosts.machines import OpenHost
+from harness.flows.parts.hosts.threads import side_by_side
 from harness.model import Scenario, Steps, Variant
 from harness.run.engine import LaunchRequest, Prepared
 from harness.run.trial.conversation import run_trial

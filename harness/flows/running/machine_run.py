@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, at_once, images_on
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.threads import at_once
 from harness.flows.parts.needs import disk_of
 from harness.flows.parts.registries import open_registries
-from harness.flows.running.pool_run import MachineProgress
-from harness.model import Host, Plan
+from harness.flows.running.machine_progress import MachineProgress
+from harness.model import Block, Host, Plan
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
+from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
+from harness.run.hosts.gate import Gate
 from harness.run.hosts.lanes import HostRun
 from harness.run.images.disk_budget import Disk
 from harness.run.images.prefetch import HostImages
@@ -52,10 +56,13 @@ class MachineRun:
             self._run_lanes(engine, each, lease, rows)
 
     def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, rows: RowQueue) -> None:
-        """One trial at a time; on a host with `parallel: true` one on each lane, each with a connection of its own."""
+        """Run the rows by workers with a connection each: one, or as many as launch side by side, or one for each lane
+        on a host with `parallel: true`.
+        """
         host = machine.host
-        blocks = [block for block in self.plan.blocks if block.lane.host == host] if host.parallel else []
-        lanes = list(dict.fromkeys(str(block.lane) for block in blocks)) or [host.machine or host.name]
+        blocks = [block for block in self.plan.blocks if block.lane.host == machine.part_of]
+        lanes = list(dict.fromkeys(str(block.lane) for block in blocks)) if host.parallel is True else []
+        gate, hands = self._gate(engine, host, blocks)
         disk = disk_of(
             host,
             engine,
@@ -63,19 +70,36 @@ class MachineRun:
             registry=functools.partial(open_registries, self.context.environ, self.context.stopped),
             note=self.context.progress.note,
         )
-        opened = [self.context.open_engine(host, environ=self.context.environ, say=_unheard) for _ in lanes[1:]]
-        try:
-            at_once(
-                [
-                    functools.partial(self._worker(each, host, lease, disk, name=lane).run, rows)
-                    for each, lane in zip([engine, *opened], lanes, strict=True)
-                ]
-            )
-        finally:
-            for each in opened:
-                each.close()
+        with contextlib.ExitStack() as opened:
+            engines = [engine]
+            for _ in range(max(len(lanes), hands) - 1):
+                engines.append(self.context.open_engine(host, environ=self.context.environ, say=_unheard))
+                opened.callback(engines[-1].close)
+            names = lanes or [host.machine or host.name]
+            workers = [
+                self._worker(each, host, lease, disk, name=name, gate=gate if not lanes else Gate())
+                for each, name in zip(engines, names, strict=False)
+            ]
+            if hands == 1:
+                at_once([functools.partial(each.run, rows) for each in workers])
+            else:
+                _run_together([replace(workers[0], engine=each) for each in engines], rows)
 
-    def _worker(self, engine: Engine, host: Host, lease: Lease, disk: Disk, *, name: str) -> HostRun:
+    def _gate(self, engine: Engine, host: Host, blocks: Sequence[Block]) -> tuple[Gate, int]:
+        """Return the gate of a host's launches, and how many hands it has: one that waits until it can measure times
+        alone holds none up that goes on beside others.
+        """
+        beside = [block for block in blocks if not compares_times(block.variant.scenario)]
+        slots = slots_of(host, engine.facts, (gpu.uuid for block in beside for gpu in block.lane.gpus))
+        total = engine.facts.get("memory_bytes")
+        memory_bytes = MEMORY_SHARE * total if isinstance(total, int) else None
+        gate = Gate(slots=slots, memory_bytes=memory_bytes, stopped=self.context.stopped.is_set)
+        if not beside or slots == 1:
+            return gate, 1
+        launches = sum(not cell.excluded for block in beside for cell in block.cells)
+        return gate, min(slots, launches) + (len(beside) < len(blocks))
+
+    def _worker(self, engine: Engine, host: Host, lease: Lease, disk: Disk, *, name: str, gate: Gate) -> HostRun:
         progress = MachineProgress(self.context.progress, host.machine) if host.machine else self.context.progress
         images = HostImages(
             engine=engine,
@@ -98,7 +122,18 @@ class MachineRun:
             stopped=self.context.stopped.is_set,
             reuse=self.reuse,
             finished=self.finished,
+            gate=gate,
         )
+
+
+def _run_together(hands: Sequence[HostRun], rows: RowQueue) -> None:
+    """Run the rows by all these hands of one worker, which share its images."""
+    first, *_ = hands
+    first.look_ahead(rows)
+    try:
+        at_once([functools.partial(each.work, rows) for each in hands])
+    finally:
+        first.images.close()
 
 
 def _unheard(text: str) -> None:

@@ -10,13 +10,15 @@ from harness.assess.estimate import estimate
 from harness.assess.row_verdicts import JudgedBlock
 from harness.errors import HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, side_by_side
+from harness.flows.parts.hosts.machines import OpenHost, images_on
+from harness.flows.parts.hosts.threads import side_by_side
 from harness.flows.running.ending import Ending
 from harness.flows.running.machine_run import MachineRun
 from harness.flows.running.pool_run import PoolRun
 from harness.flows.running.works import Works
 from harness.model import Host, Plan
 from harness.plan import most_launches, typical_launches
+from harness.run.hosts.beside import compares_times
 from harness.run.scheduler import BlockRun
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
@@ -104,6 +106,7 @@ class Running:
             runs_of=lambda block: (*block.cells, *self.works.twin_of(block)),
             note_broken=lambda trial, run: self.journal.write_trial(trial, run.cell),
             homes=self.journal.machines() if self.reuse else {},
+            images=images_on(self.plan, machines[0].part_of),
         )
 
     def _rows(self, host: Host, blocks: Sequence[BlockRun]) -> RowQueue:
@@ -114,13 +117,19 @@ class Running:
             standing=self.works.standing,
             recall=self.works.open_rows.recall,
             stop=self.ending.why,
-            may=lambda worker, block: not host.parallel or worker == _lane_of(block),
+            may=lambda worker, block: host.parallel is not True or worker == _lane_of(block),
+            splits=None if isinstance(host.parallel, bool) or host.pool or host.slurm is not None else _splits,
         )
         series = list(dict.fromkeys(block.cells[0].cell.image.series for block in blocks))
         for block in blocks:
             limited = host.disk_bytes is not None
             rows.add(block, group=series.index(block.cells[0].cell.image.series) if limited else 0)
         return rows
+
+
+def _splits(block: BlockRun) -> bool:
+    """Whether the launches of a row can run side by side."""
+    return not compares_times(block.cells[0].cell.variant.scenario)
 
 
 def _lane_of(block: BlockRun) -> str:

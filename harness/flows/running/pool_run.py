@@ -1,7 +1,8 @@
 """The rows of a pool, spread over its machines: each row is measured whole on one of them.
 
 Machines take row after row, the longest first. A machine that is lost is waited for; if it does not come back, its row
-starts again on another one.
+starts again on another one. Nodes of a cluster join the pool as the queue gives them; one that is lost is given up,
+and its place asks the queue for another node.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, HarnessError, Interrupted
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts import OpenHost, at_once
-from harness.model import ProgressListener, Trial
+from harness.flows.parts.hosts.machines import OpenHost, leave_out
+from harness.flows.parts.hosts.opening import open_machine
+from harness.flows.parts.hosts.threads import at_once
+from harness.model import Image, Trial
+from harness.plan import MachineSeen, changed, odd_ones
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.row_queue import RowQueue
 
@@ -44,20 +48,26 @@ class PoolRun:
     runs_of: Callable[[BlockRun], Sequence[CellRun]]
     note_broken: Callable[[Trial, CellRun], None]
     homes: Mapping[tuple[str, str, str], str]
+    images: Sequence[Image] = ()
     tried: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
     """By the row's place, the machines that were lost with it."""
+    gone: dict[str, MachineSeen] = field(default_factory=dict)
+    """By name, the machines that were lost for good, as they were."""
 
     def run(self, blocks: Sequence[BlockRun]) -> None:
         """Run the rows. Each that could not be run has a problem in its cells."""
         left = sorted(blocks, key=length, reverse=True)
-        while left and (usable := [each for each in self.machines if each.usable]):
+        while left and (able := [each for each in self.machines if each.usable or each.awaited]):
             queue = self.queue(left)
-            at_once([functools.partial(self._work, each, queue) for each in usable])
+            self.gone.clear()
+            at_once([functools.partial(self._work, each, queue) for each in able])
             if self.context.stopped.is_set():
                 raise Interrupted("interrupted")
-            if all(each.usable for each in usable):  # nothing is left, or nothing more is to be launched
-                return
-            lost = [block for each in usable for block, _ in queue.begun(each.host.machine)]
+            if not self.gone:
+                if any(each.usable for each in able):  # nothing is left, or nothing more is to be launched
+                    return
+                break
+            lost = [block for name in sorted(self.gone) for block, _ in queue.begun(name)]
             begun = {id(block) for block in lost}
             left = [
                 *(block for block in left if not self.is_done(block) and id(block) not in begun),
@@ -88,20 +98,24 @@ class PoolRun:
 
     def _work(self, each: OpenHost, queue: RowQueue) -> None:
         """Let a machine take rows until none is left for it, or until it is lost."""
-        name = each.host.machine
         lost_s: list[float] = []
 
         def over() -> bool:
-            is_late = bool(lost_s) and time.monotonic() > lost_s[-1] + self.context.pool_wait_s
-            return self.context.stopped.is_set() or is_late or not queue.ahead(name)
+            is_late = bool(lost_s) and each.usable and time.monotonic() > lost_s[-1] + self.context.pool_wait_s
+            return self.context.stopped.is_set() or is_late or not queue.ahead(each.host.machine)
 
         while True:
+            name = each.host.machine
             try:
-                return self.use(each, queue, over)
-            except Interrupted:  # or nothing is left for it to do, while it waited for its lease
+                if not each.awaited:
+                    return self.use(each, queue, over)
+                if not self._joined(each, queue, over):
+                    return None
+            except Interrupted:  # or nothing is left for it to do, while it waited for its lease or its node
                 if self.context.stopped.is_set():
                     raise
                 if queue.begun(name):
+                    self.gone[name] = each.seen
                     each.problem = f"{each.host.where}: {name} was lost, and somebody else uses it now"
                 return None
             except HarnessError as error:  # the other machines go on
@@ -109,11 +123,28 @@ class PoolRun:
                 if not self._is_back(each, queue, error, again=len(lost_s) <= RETRIES):
                     return None
 
+    def _joined(self, each: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> bool:
+        """Wait for a node that the queue has not given yet; return whether it is one of the pool now. A node that was
+        lost, and is given again as it was, goes on with its row.
+        """
+        open_machine(each, self.images, self.context, over=over)
+        name = each.host.machine
+        equal = next((other for other in self.machines if other is not each and other.usable), None)
+        if each.usable and equal is not None and (difference := odd_ones([equal.seen, each.seen])):
+            leave_out(each, difference[name])
+        self.context.progress.note(f"{each.name} joins the pool" if each.usable else str(each.problem))
+        if each.usable and name in self.gone and not changed(self.gone[name], each.seen):
+            del self.gone[name]
+            queue.resume(name)
+        return each.usable
+
     def _is_back(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
         """Wait for a machine that was lost, if it may have its row `again`; return whether it is there. Else it has a
         problem.
         """
         name, where = each.host.machine, each.host.where
+        if each.host.slurm is not None:
+            return self._has_another(each, queue, error, again=again)
         told = f"{name} was lost: {str(error).removeprefix(f'{where}: ')}"
         wait_s = self.context.pool_wait_s if again else 0.0
         if wait_s:
@@ -122,20 +153,33 @@ class PoolRun:
         until_s = time.monotonic() + wait_s
         while time.monotonic() < until_s and not self.context.stopped.wait(min(ASK_EVERY_S, wait_s)):
             try:
-                difference = _reopened(each, self.context)
-            except EngineUnreachable:
+                difference = _reopened(each, self.images, self.context)
+            except HarnessError:  # it does not answer yet
                 continue
-            except HarnessError as another:
-                difference = str(another)
             if not difference:
                 self.context.progress.note(f"{where}: {name} is back, and goes on with its row")
                 queue.resume(name)
                 return True
             told = f"{told}; it came back with {difference}"
             break
+        self.gone[name] = each.seen
         each.problem = f"{where}: {told}"
         self.context.progress.note(f"{each.problem}; its row starts again on another machine")
         return False
+
+    def _has_another(self, each: OpenHost, queue: RowQueue, error: HarnessError, *, again: bool) -> bool:
+        """Give a node up that was lost; return whether its place may ask the queue for another one."""
+        name = each.host.machine
+        self._break_rounds(name, queue)
+        self.gone[name] = each.seen
+        each.close()
+        told = f"{each.host.where}: {name} was lost: {str(error).removeprefix(f'{each.host.where}: ')}"
+        if again:
+            each.await_another()
+        else:
+            each.problem = told
+        self.context.progress.note(f"{told}; its row starts again on another node")
+        return again
 
     def _break_rounds(self, machine: str, queue: RowQueue) -> None:
         """Take the launches of a round that was broken off out of comparisons of times: the rest of the round comes
@@ -164,17 +208,20 @@ class PoolRun:
         return None
 
 
-def _reopened(each: OpenHost, context: RunContext) -> str:
-    """Open a machine anew; return in what it differs from before, "" if it is the same. Raises HarnessError."""
-    engine = context.open_engine(each.host, environ=context.environ, say=lambda text: None)
-    facts = {**each.facts, **engine.facts, "machine": each.host.machine, "cpu": each.facts.get("cpu")}
-    differing = [name for name, value in facts.items() if each.facts.get(name) != value]
-    if differing:
-        engine.close()
-        return ", ".join(f"{name} {facts[name]}" for name in differing)
+def _reopened(each: OpenHost, images: Sequence[Image], context: RunContext) -> str:
+    """Open a machine anew, and compare it as at the beginning; return in what it differs from before, "" if it is the
+    same. Raises HarnessError.
+    """
+    new = OpenHost(host=each.host, part_of=each.part_of)
+    open_machine(new, images, context, over=context.stopped.is_set)
+    if new.problem is not None:
+        new.close()
+        raise EngineUnreachable(new.problem)
+    if difference := changed(each.seen, new.seen):
+        new.close()
+        return difference
     each.close()
-    engine.facts = facts
-    each.engine = engine
+    each.engine = new.engine
     return ""
 
 
@@ -203,39 +250,3 @@ def _give_up(block: BlockRun, problem: str) -> None:
 
 def _all(names: Sequence[str]) -> str:
     return ", ".join(names)
-
-
-class MachineProgress:
-    """A listener for one machine of a pool: its trials have a line of their own, and count for the pool's lane."""
-
-    def __init__(self, listener: ProgressListener, machine: str) -> None:
-        self._listener, self._machine = listener, machine
-
-    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
-        self._listener.plan(most=most, exact=exact, about=about)
-
-    def preparing(self, *, lane: str, image: str, text: str) -> None:
-        self._listener.preparing(lane=self._own(lane), image=image, text=text)
-
-    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
-        self._listener.trial_started(lane=self._own(lane), cell=cell, number=number, steps=steps)
-
-    def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
-        self._listener.step(lane=self._own(lane), step=step, rss_kib=rss_kib)
-
-    def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
-    ) -> None:
-        told = f"{text} ({self._machine})"
-        self._listener.trial_ended(
-            lane=lane, cell=cell, number=number, text=told, bad=bad, reused=reused, twin=twin
-        )  # fmt: skip
-
-    def so_far(self, text: str) -> None:
-        self._listener.so_far(text)
-
-    def note(self, text: str) -> None:
-        self._listener.note(text)
-
-    def _own(self, lane: str) -> str:
-        return f"{lane}, {self._machine}"

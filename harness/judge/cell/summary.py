@@ -160,8 +160,9 @@ def _unsure_words(
     bad = [launch for launch in support if BAD & set(launch.verdicts)]
     words = _failure_words(quoted) if quoted.failure is not None or quoted.found is None else quoted.found.why
     words = "; ".join([*(str(growth) for growth in quoted.growths.values() if growth.state == "bad"), words])
-    if quoted.trial.ended_early and not bad:
-        return f"{quoted.trial.message}: {words}"
+    own_end = next((launch.trial.message for launch in support if launch.trial.ended_early), "")
+    if own_end and not bad:
+        return f"{own_end}: {words}"
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return f"{shown} in {len(bad)} of {len(launches)} trials, and two must agree: needs more trials: {words}"

@@ -142,7 +142,7 @@ def has_step_times(trial: Trial) -> bool:
 
 def is_timed(trial: Trial, steps: Steps) -> bool:
     """Whether the step times are usable: nothing on the machine disturbed them."""
-    return is_clean(trial, steps) and not trial.disturbed and has_step_times(trial)
+    return is_clean(trial, steps) and not trial.disturbed and not trial.beside and has_step_times(trial)
 
 
 def is_in_turn(trial: Trial, steps: Steps) -> bool:
@@ -157,8 +157,8 @@ def _is_whole(trial: Trial, steps: Steps) -> bool:
 
 
 def _is_warm(trial: Trial, steps: Steps) -> bool:
-    """Whether the files were in memory at the start; how the trial went on does not matter."""
-    return trial.measured and not trial.cold and not trial.disturbed and trial.pulled != "awaited"
+    """Whether the files were in memory at the start, and no launch beside it; how it went on does not matter."""
+    return trial.measured and not (trial.cold or trial.disturbed or trial.beside) and trial.pulled != "awaited"
 
 
 def _is_measured(trial: Trial, steps: Steps) -> bool:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from harness import model
 from harness.matrix import values
-from harness.matrix.fields import Duration, Engines, Gpus, Name, Scalar, Size, Text, Truth, Whole
+from harness.matrix.fields import Duration, Engines, Gpus, Name, Parallel, Scalar, Size, Text, Truth, Whole
 from harness.matrix.keys.base import Shape
 from harness.matrix.keys.probes import Largest, Probes
 from harness.matrix.keys.scenario import OWN, AnyMetricLimit, Limits, MetricLimitEntry, ScenarioEntry, StepsFunction
@@ -61,8 +61,10 @@ class HostEntry(Shape):
     gpus: Gpus = "none"
     """none; all (one lane with all GPUs); each (one lane per GPU); or a list by index, UUID, MIG id or name, one
     lane each."""
-    parallel: Truth = False
-    """true: the host's lanes run at the same time; changes of their step times are reported with a warning."""
+    parallel: Parallel = "auto"
+    """auto: launches whose times are not compared run side by side, as many as the host has room for; a number: so many
+    at most; false: one at a time; true: the host's lanes run at the same time, whatever is compared; changes of their
+    step times are reported with a warning."""
     disk: Size | None = None
     """Maximum disk space for pulled images on the host: 60GiB."""
     container: model.ContainerKind | None = None
@@ -70,7 +72,8 @@ class HostEntry(Shape):
     select: SelectEntry | None = None
     """slurm: what the node must have, and on whose account."""
     nodes: Nodes | None = None
-    """slurm: 1, or the names of nodes; each named node is a host of its own, HOST.NODE. Default: 1."""
+    """slurm: how many equal nodes share the rows at a time, or the names of nodes; each named node is a host of its
+    own, HOST.NODE. Default: 1."""
     hold: HoldEntry | None = None
     """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
     images: Text | None = None

@@ -10,7 +10,7 @@ from harness import model
 from harness.matrix.fields import BY_FORM, Duration, Text, Truth, Whole
 from harness.matrix.keys.base import Shape
 
-MOST_NODES = 1000
+MOST_NODES = 64
 
 
 class SelectEntry(Shape):

@@ -111,7 +111,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _lanes(host: HostCheck) -> str:
-    side_by_side = "\nside by side (parallel)" if host.host.parallel and len(host.lanes) > 1 else ""
+    side_by_side = "\nside by side (parallel)" if host.host.parallel is True and len(host.lanes) > 1 else ""
     return "\n".join(map(str, host.lanes)) + side_by_side if host.problem is None else ""
 
 

@@ -1,7 +1,8 @@
-"""The progress of a lane while it runs: its trial, the growth rate so far, and the time that is left."""
+"""The progress of a lane while it runs: its trials, the growth rate so far, and the time that is left."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,9 +25,28 @@ class TrialPace:
 
 
 @dataclass(kw_only=True)
+class Activity:
+    """What one thread does in a lane: it prepares an image (no `steps`), or runs a trial of so many steps at most."""
+
+    text: str = ""
+    steps: int = 0
+    step: int = 0
+    samples: list[tuple[int, float]] = field(default_factory=list)
+
+    def rate_kib_per_step(self) -> float | None:
+        """Return the growth over the last half of the steps so far; None while there are too few steps or samples."""
+        late = [sample for sample in self.samples if sample[0] >= self.step / 2]
+        if self.step < _LEAST_STEPS or len(late) < _LEAST_SAMPLES:
+            return None
+        (first_step, first_kib), (last_step, last_kib) = late[0], late[-1]
+        return None if last_step <= first_step else (last_kib - first_kib) / (last_step - first_step)
+
+
+@dataclass(kw_only=True)
 class LaneState:
     """One lane. `ran` counts the trials of this run; `done`, at most `most`, also counts those of earlier runs. `about`
-    are likely; 0 if nobody knows."""
+    are likely; 0 if nobody knows. Each thread that works in the lane has an activity.
+    """
 
     pace: TrialPace
     most: int = 0
@@ -34,10 +54,7 @@ class LaneState:
     about: int = 0
     done: int = 0
     ran: int = 0
-    activity: str = ""
-    steps: int = 0
-    step: int = 0
-    samples: list[tuple[int, float]] = field(default_factory=list)
+    activities: dict[int, Activity] = field(default_factory=dict)
 
     def plan(self, *, most: int, exact: bool, about: int) -> None:
         self.most, self.exact, self.about, self.done, self.ran = most, exact, about, 0, 0
@@ -50,29 +67,37 @@ class LaneState:
         likely = f"about {self.about:,}, " if self.done < self.about < self.most else ""
         return f"launch {self.done}, {likely}at most {self.most:,}"
 
+    @property
+    def newest(self) -> Activity:
+        """Return what began last and goes on."""
+        return next(reversed(self.activities.values()), Activity())
+
+    @property
+    def activity(self) -> str:
+        """Return what goes on, in words: the trial, or how many side by side and all of them, else what is prepared."""
+        trials = [each.text for each in self.activities.values() if each.steps]
+        if len(trials) > 1:
+            return f"{len(trials)} side by side: {', '.join(trials)}"
+        return trials[0] if trials else self.newest.text
+
     def begin_trial(self, activity: str, *, steps: int) -> None:
-        self.activity, self.steps, self.step = activity, steps, 0
-        self.samples = []
+        """Begin a trial in this thread, or what prepares one (no `steps`)."""
+        self.activities.pop(threading.get_ident(), None)
+        trials = {key: each for key, each in self.activities.items() if each.steps}
+        self.activities = {**trials, threading.get_ident(): Activity(text=activity, steps=steps)}
 
     def sample(self, step: int, rss_kib: float | None) -> None:
-        self.step = step
+        own = self.activities.setdefault(threading.get_ident(), Activity())
+        own.step = step
         if rss_kib is not None:
-            self.samples.append((step, rss_kib))
+            own.samples.append((step, rss_kib))
 
     def end_trial(self, *, reused: bool, twin: bool = False) -> None:
         """Count a trial, but not one of an A/A replicate (`twin`), which is not among the planned ones."""
         self.done += not twin
         self.ran += not (reused or twin)
         self.most = max(self.most, self.done)
-        self.begin_trial("", steps=0)
-
-    def rate_kib_per_step(self) -> float | None:
-        """Return the growth over the last half of the steps so far; None while there are too few steps or samples."""
-        late = [sample for sample in self.samples if sample[0] >= self.step / 2]
-        if self.step < _LEAST_STEPS or len(late) < _LEAST_SAMPLES:
-            return None
-        (first_step, first_kib), (last_step, last_kib) = late[0], late[-1]
-        return None if last_step <= first_step else (last_kib - first_kib) / (last_step - first_step)
+        self.activities.pop(threading.get_ident(), None)
 
     def left_s(self) -> float | None:
         """Return the time left, in seconds, at the rate so far; None before the first trial of this run has ended."""

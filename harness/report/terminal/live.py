@@ -121,16 +121,17 @@ class LiveProgress:
 
     @staticmethod
     def _row(name: str, state: LaneState) -> _Row:
-        rate = state.rate_kib_per_step()
+        newest = state.newest
+        rate = newest.rate_kib_per_step()
         seen = [
-            f"step {state.step:,}/{state.steps:,}" if state.steps else "",
+            f"step {newest.step:,}/{newest.steps:,}" if newest.steps else "",
             "" if rate is None else numbers.rate(rate),
         ]
         return _Row(
             name=name,
             bar=_bar(state),
             count=state.count,
-            activity=state.activity or "",
+            activity=state.activity,
             seen=" · ".join(filter(None, seen)),
             left=_left(state),
         )

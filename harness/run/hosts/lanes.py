@@ -9,13 +9,18 @@ from __future__ import annotations
 import random
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.model import Image, ProgressListener, Trial, Trials
 from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
+from harness.run.hosts import doubts
+from harness.run.hosts.beside import NO_LOAD, load_of
+from harness.run.hosts.gate import Gate, Visit
 from harness.run.hosts.gpus import mismatch
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review, Rows, Turn
@@ -29,7 +34,11 @@ INFRASTRUCTURE_TRIES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class HostRun:
-    """Runs rows on one connection to an engine. `worker`: its name among those that share the rows."""
+    """Runs rows on one connection to an engine. `worker`: its name among those that share the rows.
+
+    Several of them, each with its own `engine`, can work on the rows of one host side by side: they have one name, one
+    `gate`, and all else in common.
+    """
 
     worker: str
     engine: Engine
@@ -44,6 +53,9 @@ class HostRun:
     stopped: Callable[[], bool]
     finished: Callable[[BlockRun], None]
     reuse: bool = True
+    gate: Gate = field(default_factory=Gate)
+    peers: Mapping[str, list[Trial]] = field(default_factory=lambda: defaultdict(list))
+    """The launches of this run by scenario: what they took tells what others will."""
     cold: set[str] = field(default_factory=set)
     """The digests of images that were pulled, built or installed in this run and have not been launched since."""
     had: set[Image] = field(default_factory=set)
@@ -56,16 +68,25 @@ class HostRun:
         Raises Interrupted when `stopped()` turns true, EngineUnreachable when the engine is lost, InfrastructureError
         when another harness took over the host.
         """
-        self._look_ahead(rows.ahead(self.worker))
+        self.look_ahead(rows)
         try:
-            while (turn := rows.take(self.worker)) is not None:
-                self.images.expect([[run.cell for run in each.cells] for each in rows.ahead(self.worker)])
-                self._run_turn(turn, rows)
+            self.work(rows)
         finally:
             self.images.close()
 
-    def _look_ahead(self, blocks: Sequence[BlockRun]) -> None:
+    def work(self, rows: Rows) -> None:
+        """Run rows until none is left, as `run`; the pulls were started, and are ended, by whoever shares them."""
+        try:
+            while (turn := rows.take(self.worker, self._is_ready)) is not None:
+                self.images.expect([[run.cell for run in each.cells] for each in rows.ahead(self.worker)])
+                self._run_turn(turn, rows)
+        except BaseException:
+            rows.abandon(self.worker)
+            raise
+
+    def look_ahead(self, rows: Rows) -> None:
         """Start the pulls of what the rows need."""
+        blocks = rows.ahead(self.worker)
         wanted = [run.cell for block in blocks if not block.scheduler.lazy for run in block.cells]
         every = [cell for cell in wanted if self.oracle.cannot_run(cell, None) is None]
         self.had.update(image for image in {cell.image for cell in every} if self.engine.at_hand(image))
@@ -74,9 +95,11 @@ class HostRun:
 
     def _run_turn(self, turn: Turn, rows: Rows) -> None:
         if turn.batch is None:
-            self._prepare_block(turn.block)
+            with self.gate.entered(NO_LOAD):
+                self._prepare_block(turn.block)
         elif turn.batch.runs:
-            self._run_batch(turn, turn.batch, rows)
+            with self._entered(turn, turn.batch) as visit:
+                self._run_batch(turn, turn.batch, rows, visit)
         else:
             self._log(turn.block, turn.batch, [])
             for run in turn.block.cells:
@@ -85,6 +108,17 @@ class HostRun:
             rows.close(turn.block)
             return
         rows.put_back(turn.block)
+
+    def _entered(self, turn: Turn, batch: Batch) -> AbstractContextManager[Visit]:
+        """Let the turn of a row through the gate: a single launch beside others, all that is launched else alone."""
+        if batch.only_known:
+            return self.gate.entered(NO_LOAD)
+        if not turn.single or any(run.alone for run in batch.runs):
+            return self.gate.entered(None)
+        cell = batch.runs[0].cell
+        row = [trial for run in turn.block.cells for trial in run.measured]
+        others = list(self.peers[cell.variant.scenario.name])
+        return self.gate.entered(load_of(cell, row, others, share_bytes=self.gate.share_bytes))
 
     def _prepare_block(self, block: BlockRun) -> None:
         """Build or install the block's images before anything is measured: that occupies the machine's processors.
@@ -100,7 +134,7 @@ class HostRun:
             if run.at_hand if block.scheduler.lazy else not self.images.is_coming(run.cell):
                 self._prepare(run)
 
-    def _run_batch(self, turn: Turn, batch: Batch, rows: Rows) -> None:
+    def _run_batch(self, turn: Turn, batch: Batch, rows: Rows, visit: Visit) -> None:
         """Launch a batch; other rows may use the time of a pull. Once the sweep is to stop, nothing more of it is."""
         if batch.only_known:
             for run in batch.runs:
@@ -108,13 +142,13 @@ class HostRun:
             return
         begun = [run.launched for run in batch.runs]
         awaited = any(self._is_awaited(run) for run in batch.runs)
-        for run in self._in_turn(batch.runs, turn.block, rows):
-            self._run_one(run, batch, awaited=awaited)
+        for run in self._in_turn(batch.runs, turn, rows):
+            self._run_one(run, batch, visit, awaited=awaited)
         launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
         if launched:
             self._log(turn.block, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why})
 
-    def _in_turn(self, runs: Sequence[CellRun], block: BlockRun, rows: Rows) -> Iterator[CellRun]:
+    def _in_turn(self, runs: Sequence[CellRun], turn: Turn, rows: Rows) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first.
 
         Images that are already there go before images that are still being pulled; those follow in the order of their
@@ -126,16 +160,19 @@ class HostRun:
         self.rng.shuffle(waiting)
         before = _known(runs)
         while waiting and not rows.stopped():
-            if len(waiting) < len(runs) and rows.gives_way(block):
+            if len(waiting) < len(runs) and rows.gives_way(turn.block):
                 return
             ready = [run for run in waiting if not self._is_awaited(run)]
             if not ready and _known(runs) > before:
                 return
-            if not ready and self._run_early(block, rows):
+            if not ready and not turn.single and self._run_early(turn.block, rows):
                 continue
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
+
+    def _is_ready(self, run: CellRun) -> bool:
+        return not self._is_awaited(run)
 
     def _is_awaited(self, run: CellRun) -> bool:
         return run.prepared is None and self.images.is_coming(run.cell)
@@ -151,13 +188,14 @@ class HostRun:
             if self.images.is_here(batch.runs[0].cell)
         ]
         for batch, block in sorted(here, key=lambda each: each[0].round):
-            if not rows.claim(block, self.worker):
+            if block is not present and not rows.claim(block, self.worker):
                 continue
             run = batch.runs[0]
-            self._run_one(run, batch, awaited=True)
+            self._run_one(run, batch, Visit(load=None), awaited=True)
             if run.launched:
                 self._log(block, batch, [run])
-            rows.again(block)
+            if block is not present:
+                rows.again(block)
             return True
         return False
 
@@ -225,7 +263,7 @@ class HostRun:
 
     # ------------------------------------------------------------ trials
 
-    def _run_one(self, run: CellRun, batch: Batch, *, awaited: bool) -> None:
+    def _run_one(self, run: CellRun, batch: Batch, visit: Visit, *, awaited: bool) -> None:
         """Run one trial, in its turn or while images are `awaited`.
 
         A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If preparing
@@ -242,17 +280,26 @@ class HostRun:
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
         reviewed, said = self._reviewed_launch(run, run.prepared, batch, number=number)
-        trial = reviewed.trial
+        trial = replace(reviewed.trial, beside=visit.others)
         trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
         if trial.measured:
             self.cold.discard(run.prepared.digest)
         if self.images.busy_since(begun_s):
             trial = replace(trial, pulled="awaited" if awaited else "beside")
-        run.trials.append(trial)
-        self.journal.write_trial(trial, cell)
+        for told in self._settled(run, trial):
+            self.journal.write_trial(told, cell)
+        trial = run.trials[-1]
+        if trial.end != reviewed.trial.end:
+            said = self.oracle.describe(cell, trial)
+        self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._tell_end(run, trial, said, reused=False)
         self._count_failure(run, trial)
         self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
+
+    def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
+        """Add a trial to its run, and return every trial of the run that is new or known better by it."""
+        slows = bool(trial.beside) and trial.measured and self.oracle.slows(run.cell, trial)
+        return doubts.settled(run, trial, slows=slows)
 
     def _reviewed_launch(
         self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int

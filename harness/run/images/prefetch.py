@@ -23,7 +23,8 @@ POLL_S = 0.1
 
 @dataclass(kw_only=True)
 class HostImages:
-    """The state of each image: ready, or the message why it is unavailable.
+    """The state of each image: ready, or the message why it is unavailable. Those who launch side by side share it, and
+    take turns in using `engine`.
 
     `open_another` opens a second connection to the same engine, for the pulls that run beside trials.
     """
@@ -41,6 +42,7 @@ class HostImages:
     _late: set[Name] = field(default_factory=set)
     """Images that do not fit on the disk until they are launched."""
     _noted: set[str] = field(default_factory=set)
+    _engine_lock: threading.RLock = field(default_factory=threading.RLock)
     _thread: threading.Thread | None = None
     _news: threading.Event = field(default_factory=threading.Event)
     """Set whenever an image has arrived, or has failed."""
@@ -64,8 +66,9 @@ class HostImages:
         name = name_of(cell.image)
         if name in self._queued:
             self._wait_for(name)
-        if name not in self._known:
-            self._known[name] = self._get(self.engine, cell)
+        with self._engine_lock:
+            if name not in self._known:
+                self._known[name] = self._get(self.engine, cell)
         return self._known[name]
 
     def is_coming(self, cell: Cell) -> bool:
@@ -89,7 +92,9 @@ class HostImages:
         with self.disk.in_use(cell.image):
             newest = self._known.get(name_of(cell.image))
             present = newest if isinstance(newest, Prepared) else prepared
-            yield present if self.engine.holds(present) else self._again(cell, prepared)
+            with self._engine_lock:
+                present = present if self.engine.holds(present) else self._again(cell, prepared)
+            yield present
 
     def expect(self, blocks: Sequence[Sequence[Cell]]) -> None:
         """Set which cells will run from now on, block by block: the image that is needed last makes room first."""

@@ -14,7 +14,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import EngineUnreachable, InfrastructureError
@@ -26,8 +26,9 @@ from harness.run.tail import BoundedTail
 from harness.run.waiting import BEAT_S
 
 HOLD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST $SLURM_JOB_CPUS_PER_NODE"; exec cat'
-ASK_EVERY_S = 2.0
-"""Seconds between two questions to the queue for the reason of the wait."""
+ASK_EVERY_S, ASK_AT_LEAST_EVERY_S = 2.0, 30.0
+"""Seconds between two questions to the queue for the reason of the wait; the nodes of a pool ask more rarely, so that
+many of them are no burden to slurmctld."""
 ENDS_S = 10.0
 GONE_NODE_S = 300.0
 """Seconds that the harness waits for a node that is down."""
@@ -53,8 +54,11 @@ class Allocation:
     until_s: float
     environ: Mapping[str, str]
     holder: subprocess.Popen[bytes]
+    gpus: str = ""
     checked: set[str] = field(default_factory=set)
     """What was found to be there on the node."""
+    before_close: list[Callable[[], object]] = field(default_factory=list)
+    """What is to be removed from the node before it is given back."""
 
     def is_there(self) -> bool:
         return self.holder.poll() is None
@@ -71,18 +75,28 @@ class Allocation:
 
     def close(self) -> None:
         """Give the node back."""
+        if self.before_close and not self.why_gone():
+            for remove in self.before_close:
+                with contextlib.suppress(InfrastructureError):  # the next run removes it
+                    remove()
         end_holder(self.holder)
         quietly(["scancel", "--quiet", self.job], environ=self.environ)
 
 
 def allocate(
-    request: SlurmRequest, *, place: object, environ: Mapping[str, str], say: Say, node: str | None = None
+    request: SlurmRequest,
+    *,
+    place: object,
+    environ: Mapping[str, str],
+    say: Say,
+    node: str | None = None,
+    without: Sequence[str] = (),
 ) -> Allocation:
-    """Wait in the queue and return a node; `node`: that one alone.
+    """Wait in the queue and return a node; `node`: that one alone; `without`: none of these.
 
     Raises InfrastructureError, and what `say` raises.
     """
-    command = ["salloc", *options(request, node=node or request.node), "sh", "-c", HOLD]
+    command = ["salloc", *options(request, node=node or request.node, without=without), "sh", "-c", HOLD]
     try:
         holder = subprocess.Popen(
             command,
@@ -102,9 +116,11 @@ def allocate(
         raise
 
 
-def options(request: SlurmRequest, *, node: str | None) -> list[str]:
+def options(request: SlurmRequest, *, node: str | None, without: Sequence[str] = ()) -> list[str]:
     """Return the options of salloc."""
     chosen = dict(request.select)
+    if without:
+        chosen["exclude"] = ",".join(filter(None, [chosen.get("exclude", ""), *without]))
     seconds = int(request.time_s)
     whole = [] if not request.exclusive else ["--exclusive", *([] if "mem" in chosen else ["--mem=0"])]
     return [
@@ -164,7 +180,8 @@ class _Waiting:
     def _ask(self) -> None:
         """Ask the queue why it takes so long. Raises InfrastructureError if it takes too long, or for ever."""
         now_s = time.monotonic()
-        if now_s - self.asked_s < ASK_EVERY_S or self.job is None:
+        every_s = min(ASK_EVERY_S * max(1, self.request.place), ASK_AT_LEAST_EVERY_S)
+        if now_s - self.asked_s < every_s or self.job is None:
             return
         self.asked_s = now_s
         with contextlib.suppress(InfrastructureError):  # the queue is busy: the reason of before stands

@@ -46,7 +46,8 @@ ENROOT_SETTINGS = {
 class Start:
     """A container to start. `gpus`: UUIDs, or `all` alone. `ulimits`: those that the node can set.
 
-    `names_capabilities`: the image says which parts of the driver it uses (NVIDIA_DRIVER_CAPABILITIES).
+    `names_capabilities`: the image says which parts of the driver it uses (NVIDIA_DRIVER_CAPABILITIES). `unpacked`: the
+    container on the node that pyxis made of the image.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Start:
     ulimits: tuple[tuple[str, int, int], ...] = ()
     memory_bytes: int | None = None
     names_capabilities: bool = True
+    unpacked: str = "NAME"
 
 
 def docker(start: Start) -> list[str]:
@@ -117,13 +119,45 @@ def apptainer(start: Start) -> list[str]:
     ]  # fmt: skip
 
 
+def pyxis(start: Start) -> list[str]:
+    """Return the options of srun by which pyxis starts a container, and the command in it.
+
+    The container is one that was unpacked before, is read-only, and is started anew for each trial: what a trial writes
+    goes to a file system in memory.
+    """
+    entrypoint = "--container-entrypoint" if start.keep_entrypoint else "--no-container-entrypoint"
+    return [
+        f"--container-image={start.image}", f"--container-name={start.unpacked}:no_exec", "--container-readonly",
+        "--container-mounts=tmpfs:/tmp", "--container-workdir=/tmp", "--no-container-mount-home",
+        "--no-container-remap-root", entrypoint, f"--container-env={','.join(pyxis_variables(start))}",
+        "sh", "-c", INSIDE, start.text,
+    ]  # fmt: skip
+
+
+def pyxis_variables(start: Start) -> dict[str, str]:
+    """Return the variables of srun from which enroot's hook learns the GPUs."""
+    given = {"NVIDIA_VISIBLE_DEVICES": ",".join(start.gpus) or "void"}
+    if start.gpus and not start.names_capabilities:
+        given["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
+    return given
+
+
 COMMANDS: Mapping[str, Callable[[Start], list[str]]] = {
-    "docker": docker, "podman": podman, "enroot": enroot, "apptainer": apptainer
+    "docker": docker, "podman": podman, "enroot": enroot, "apptainer": apptainer, "pyxis": pyxis
 }  # fmt: skip
-WITH_FILES = ("enroot", "apptainer")
+WITH_FILES = ("enroot", "apptainer", "pyxis")
 """Those whose images are files in a folder that this machine and the nodes share."""
-VERSIONS = {"enroot": ("enroot", "version"), "apptainer": ("apptainer", "--version")}
+VERSIONS = {"enroot": ("enroot", "version"), "apptainer": ("apptainer", "--version"), "pyxis": ("enroot", "version")}
 """What tells the version of the program, which is part of each trial's key."""
+
+
+OUTSIDE = (
+    r"(SLURM|SLURMD|SBATCH|SALLOC|SRUN|SPANK|PMI|PMIX|OMPI|PRTE|UCX|ENROOT|PYXIS)_.*|PMI\w*|TMPDIR|HOSTNAME|PWD|OLDPWD"
+    r"|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
+    r"|RANK|LOCAL_RANK|NODE_RANK|GROUP_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
+)
+"""Variables that Slurm, pyxis and the hooks of enroot set: with those of the last line a framework would look for other
+processes of a job."""
 
 
 def visible_gpus(container: str, gpus: Sequence[str]) -> dict[str, str]:

@@ -21,7 +21,8 @@ from harness.run.hosts.gpus import PROBE_S, parse
 from harness.run.images.disk_budget import total_bytes
 from harness.run.process import leftovers
 from harness.run.process.store import EnvironmentStore
-from harness.run.slurm import commands, hold, left_behind, steps
+from harness.run.retrying import unavailable
+from harness.run.slurm import commands, hold, left_behind, steps, unpacked
 from harness.run.slurm.allocation import Allocation
 from harness.run.slurm.containers import NODE_FOLDER, WITH_FILES
 from harness.run.slurm.image_files import ImageFiles, check_folder
@@ -39,7 +40,7 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
     say("asking Slurm")
     engine = SlurmEngine(host, environ=environ)
     try:
-        engine.set_version(commands.asked(["sinfo", "--version"], environ=environ, place=host.where).strip())
+        engine.set_version(commands.version(environ=environ, place=host.where))
         commands.asked(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
     except BaseException as error:
         engine.close()
@@ -63,7 +64,7 @@ class SlurmEngine:
         assert host.slurm is not None
         self._host, self._request, self._environ = host, host.slurm, environ
         self._place = str(host.where)
-        if self._request.container in WITH_FILES:
+        if self._request.container not in ("docker", "podman"):
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ)
         self._images = _images_of(host.slurm, self._hold, environ=environ)
@@ -82,7 +83,14 @@ class SlurmEngine:
     # ------------------------------------------------------------ images
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        return self._images.prepare(image, say)
+        prepared = self._images.prepare(image, say)
+        if self._request.container == "pyxis":
+            try:
+                self._trials.unpacked(self._node(say), prepared, say)
+            except InfrastructureError as error:
+                told = f"{image.where}: {image.version}: cannot be unpacked: {error}"
+                raise unavailable(told, cause=str(error)) from error
+        return prepared
 
     def at_hand(self, image: Image) -> bool:
         return self._images.at_hand(image)
@@ -113,8 +121,9 @@ class SlurmEngine:
         prepared = self._any(images, say)
         name, payload = leftovers.new_name(), Payload(job={}, files=agent_files())
         given = steps.order(payload, root=None, environment={}, only=False, arguments=["gpus"])
-        command = [*steps.command_of(allocation, name=name), *self._trials.probe(name, prepared)]
-        with steps.started(allocation, command, first=given, place=place) as session:
+        probe, variables = self._trials.probe(allocation, name, prepared)
+        command = [*steps.command_of(allocation, name=name), *probe]
+        with steps.started(allocation, command, first=given, place=place, variables=variables) as session:
             output = _all_of(session, limit_s=PROBE_S, place=place, say=say)
         visible = self._trials.on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
         return ours(parse(output, place=place) or (), visible.strip(), place=place)
@@ -167,7 +176,9 @@ class SlurmEngine:
             return jobs
         if isinstance(self._images, NodeImages):
             return jobs + left_behind.remove_containers(allocation, self._request.container, place=self._place)
-        return jobs + left_behind.remove_folders(allocation, NODE_FOLDER, place=self._place)
+        unpacked_there = self._request.container == "pyxis"
+        containers = unpacked.remove_dead(allocation, place=self._place) if unpacked_there else 0
+        return jobs + containers + left_behind.remove_folders(allocation, NODE_FOLDER, place=self._place)
 
     def condition(self, say: Say) -> HostCondition:
         if isinstance(self._images, NodeImages):  # only the node knows which images it has

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import InfrastructureError
@@ -24,12 +24,15 @@ from harness.run.slurm.containers import VERSIONS, options_of
 from harness.run.waiting import BEAT_S, Beat
 
 LOOK = (
-    "uname -rm; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo;"
+    'echo "GPUs $SLURM_STEP_GPUS/$CUDA_VISIBLE_DEVICES";'
+    " uname -rm; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo;"
     " sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1"
 )
 TELL = 'command -v "$0" >/dev/null || { echo "no $0 on the PATH of this node" >&2; exit 1; }; "$0" "$@"'
 LOOK_S = 60.0
 LIMITS_MEMORY = re.compile(r"^ConstrainRAMSpace\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
+PREFERRED_S = 20.0
+"""Seconds that the node is waited for that measured rows before; then any other one will do."""
 LEAST_LEFT_S = 30.0
 """Seconds that an allocation must still have for another trial."""
 
@@ -49,6 +52,8 @@ class Hold:
     users: int = 0
     allocation: Allocation | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    gpus: str | None = None
+    """The GPUs that Slurm gave first, as it names them: those of another allocation may be others' now."""
     limits_memory: bool = False
     """Whether Slurm limits the memory of steps."""
     refused_ulimits: set[str] = field(default_factory=set)
@@ -86,8 +91,7 @@ class Hold:
             return self.allocation
 
     def _allocate(self, say: Say, *, node: str | None = None) -> None:
-        found = allocate(self.request, place=self.place, environ=self.environ, say=say, node=node)
-        self.allocation = found
+        found = self.allocation = self._preferred(say) if node is None else self._asked(say, node=node)
         facts = _facts(found, self.request, version=self.version, place=self.place, say=say)
         if self.facts and facts != self.facts:
             different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
@@ -95,9 +99,40 @@ class Hold:
                 f"{self.place}: node {found.node} is not what it was before ({different}); sweep again: trials on it"
                 " are kept apart from those before"
             )
-        self.facts = facts
+        if self.gpus not in (None, found.gpus):
+            raise InfrastructureError(
+                f"{self.place}: Slurm gave other GPUs of node {found.node} than before; sweep again: trials on them are"
+                " kept apart from those before"
+            )
+        self.facts, self.gpus = facts, found.gpus
         config = asked(["scontrol", "show", "config"], environ=self.environ, place=self.place)
         self.limits_memory = LIMITS_MEMORY.search(config) is not None
+
+    def _preferred(self, say: Say) -> Allocation:
+        """Return the node that measured rows before, if it can be had soon, else any."""
+        if self.request.preferred is not None:
+            with contextlib.suppress(InfrastructureError):  # it is in use, down, or not of this cluster any more
+                soon = replace(self.request, wait_s=min(PREFERRED_S, self.request.wait_s))
+                return self._asked(say, node=self.request.preferred, request=soon)
+        return self._asked(say)
+
+    def _asked(self, say: Say, *, node: str | None = None, request: SlurmRequest | None = None) -> Allocation:
+        """Return a node of the queue. One that is not exclusive may be that of another place of this pool: it is given
+        back, and another one is asked for.
+        """
+        taken: tuple[str, ...] = ()
+        while True:
+            found = allocate(request or self.request, place=self.place, environ=self.environ, say=say, node=node,
+                             without=taken)  # fmt: skip
+            with _LOCK:
+                pool = [each for each in _HOLDS.values() if each.place == self.place and each is not self]
+                taken = tuple(sorted({each.allocation.node for each in pool if each.allocation is not None}))
+                if found.node not in taken:
+                    self.allocation = found
+                    return found
+            found.close()
+            if node is not None:
+                raise InfrastructureError(f"{self.place}: node {node} is one of this pool already")
 
 
 @contextlib.contextmanager
@@ -117,9 +152,10 @@ def _facts(allocation: Allocation, request: SlurmRequest, *, version: str, place
         allocation, ["sh", "-c", LOOK], name=leftovers.new_name(), limit_s=LOOK_S, place=place,
         beat=lambda: say(f"asking node {allocation.node}"),
     ).splitlines()  # fmt: skip
+    allocation.gpus = lines[0] if lines else ""
     container = _container(allocation, request.container, place=place)
     try:
-        machine, cpus, memory_kib, *cpu = lines
+        _, machine, cpus, memory_kib, *cpu = lines
         kernel, architecture = machine.split()
         return {
             "engine": f"{version}, container: {container}",

@@ -9,20 +9,36 @@ meant for the agent: nothing of that is read here.
      "files": [["start.py", 1234, false], …],    path, bytes, whether any user may execute it
      "environment": {"LANG": "C.UTF-8"},         what the agent gets; HOME and TMPDIR are the folder if `only`
      "only": true,                               nothing else is in its environment
+     "without": null or {"names": "RANK|SLURM_.*", "values": {"HOME": "/root"}, "kept": ["RANK"]},
+                                                 what is taken out of it, by a pattern, or by name and value; the
+                                                 image's own is `kept`. HOME is the folder then, unless it is told
+     "alone": true,                              in a network of its own, where only the loopback interface is up
      "data_limit_bytes": null or 123,            RLIMIT_DATA, where nothing else limits memory
      "arguments": ["gpus"]}                      of start.py
 
 The folder is removed when the agent has ended, or when this process is asked to end.
 """
 
+import fcntl
 import json
 import os
+import re
 import resource
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+
+try:
+    import ctypes
+except ImportError:  # a Python that was built without it
+    ctypes = None
+
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+SIOCSIFFLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
 def taken(size):
@@ -57,7 +73,35 @@ def environment(order, root):
     wanted = dict(order["environment"])
     if order["only"]:
         return dict({"HOME": root, "TMPDIR": root}, **wanted)
-    return dict(os.environ, **wanted)
+    without = order.get("without")
+    if not without:
+        return dict(os.environ, **wanted)
+    kept = {name: value for name, value in os.environ.items() if not is_outside(name, value, without)}
+    return dict(dict(kept, HOME=root), **wanted)
+
+
+def is_outside(name, value, without):
+    """Whether a variable is the node's or Slurm's, and not the image's."""
+    if name in without["kept"]:
+        return False
+    return re.match("(?:%s)$" % without["names"], name) is not None or without["values"].get(name) == value
+
+
+def be_alone():
+    """Enter a network of one's own, as unprivileged users can: within a user namespace of one's own."""
+    user, group = ("{0} {0} 1".format(number) for number in (os.getuid(), os.getgid()))
+    maps = (("setgroups", "deny"), ("uid_map", user), ("gid_map", group))
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        for name, text in maps:
+            with open("/proc/self/" + name, "w") as file:
+                file.write(text)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            fcntl.ioctl(probe, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", UP_AND_RUNNING))
+    except (AttributeError, OSError) as error:
+        sys.exit("harness: no network of its own can be had here (%s): write network: true in the scenario" % error)
 
 
 def ended(number, frame):
@@ -68,6 +112,8 @@ def main():
     signal.signal(signal.SIGTERM, ended)
     order = header()
     contents = [taken(size) for _, size, _ in order["files"]]
+    if order.get("alone"):
+        be_alone()
     if order["root"]:
         root = order["root"]
         os.mkdir(root, 0o700)

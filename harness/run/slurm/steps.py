@@ -58,6 +58,8 @@ def order(
     only: bool,
     data_limit_bytes: int | None = None,
     arguments: Sequence[str] = (),
+    without: Mapping[str, object] | None = None,
+    alone: bool = False,
 ) -> bytes:
     """Return what `inside.py` reads: its header and the content of the files. Raises InfrastructureError."""
     files = {**payload.files, "job.json": json.dumps(payload.job).encode()}
@@ -71,14 +73,26 @@ def order(
         "only": only,
         "data_limit_bytes": data_limit_bytes,
         "arguments": list(arguments),
+        "without": without,
+        "alone": alone,
     }
     return b"".join([json.dumps(header).encode(), b"\n", *files.values()])
 
 
 def printed(
-    allocation: Allocation, command: Sequence[str], *, name: str, limit_s: float, place: object, beat: Beat
+    allocation: Allocation,
+    command: Sequence[str],
+    *,
+    name: str,
+    limit_s: float,
+    place: object,
+    beat: Beat,
+    variables: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a command on the node and return what it prints. Raises InfrastructureError, and what `beat` raises."""
+    """Run a command on the node and return what it prints. `variables`: beside what steps inherit.
+
+    Raises InfrastructureError, and what `beat` raises.
+    """
     until_s = time.monotonic() + limit_s
 
     def watched() -> None:
@@ -88,7 +102,7 @@ def printed(
 
     whole = [*command_of(allocation, name=name), *command]
     try:
-        done = run_command(whole, environment=environment(allocation.environ), beat=watched)
+        done = run_command(whole, environment={**environment(allocation.environ), **(variables or {})}, beat=watched)
     except FileNotFoundError as error:
         raise missing("srun", place=place) from error
     if done.returncode != 0:
@@ -145,8 +159,16 @@ class StepSession(ProcessSession):
 
 
 @contextlib.contextmanager
-def started(allocation: Allocation, command: Sequence[str], *, first: bytes, place: object) -> Iterator[StepSession]:
-    """Yield the session of a step that has been sent `first`. On leaving, the step has ended.
+def started(
+    allocation: Allocation,
+    command: Sequence[str],
+    *,
+    first: bytes,
+    place: object,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[StepSession]:
+    """Yield the session of a step that has been sent `first`. On leaving, the step has ended. `variables`: beside what
+    steps inherit.
 
     Raises InfrastructureError if it cannot be started, or if Slurm ended it from outside: then the scenario died by a
     signal of Slurm's, and not by a fault of its own.
@@ -154,7 +176,7 @@ def started(allocation: Allocation, command: Sequence[str], *, first: bytes, pla
     try:
         process = subprocess.Popen(
             list(command),
-            env=environment(allocation.environ),
+            env={**environment(allocation.environ), **(variables or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

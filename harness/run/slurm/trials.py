@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import InfrastructureError
 from harness.model import Host, Scenario
 from harness.run.docker.containers import MEMORY_SHARE, refused_default_ulimit
-from harness.run.engine import LaunchRequest, Prepared, Session
+from harness.run.engine import LaunchRequest, Prepared, Say, Session
 from harness.run.process import environments, leftovers
 from harness.run.process.store import EnvironmentStore
-from harness.run.slurm import steps
+from harness.run.slurm import steps, unpacked
 from harness.run.slurm.allocation import Allocation
-from harness.run.slurm.containers import COMMANDS, INSIDE, NODE_FOLDER, Start, visible_gpus
+from harness.run.slurm.commands import environment
+from harness.run.slurm.containers import (
+    COMMANDS,
+    INSIDE,
+    NODE_FOLDER,
+    OUTSIDE,
+    Start,
+    pyxis_variables,
+    visible_gpus,
+)
 from harness.run.slurm.hold import Hold
 from harness.run.slurm.image_files import ImageFiles
 from harness.run.slurm.node_images import NodeImages
@@ -43,14 +52,14 @@ class NodeTrials:
         run = self._in_environment if isinstance(self.images, EnvironmentStore) else self._in_container
         return run(allocation, launch)
 
-    def probe(self, name: str, prepared: Prepared) -> list[str]:
-        """Return the command that runs `inside.py` with all GPUs."""
+    def probe(self, allocation: Allocation, name: str, prepared: Prepared) -> tuple[list[str], Mapping[str, str]]:
+        """Return the command that runs `inside.py` with all GPUs, and the variables that srun needs for it."""
         if isinstance(self.images, EnvironmentStore):
-            return _python(prepared)
+            return _python(prepared), {}
         scenario = Scenario(name="gpus", where=self.host.where, shm_bytes=64 << 20)
         start = Start(name=name, image=prepared.reference, text=steps.INSIDE.read_text(), scenario=scenario,
-                      gpus=("all",), keep_entrypoint=False)  # fmt: skip
-        return COMMANDS[self.container](start)
+                      gpus=("all",), keep_entrypoint=False, unpacked=self.unpacked(allocation, prepared))  # fmt: skip
+        return COMMANDS[self.container](start), self._variables(start)
 
     def on_node(self, allocation: Allocation, *command: str) -> str:
         """Return what a short command prints on the node. Raises InfrastructureError."""
@@ -105,6 +114,8 @@ class NodeTrials:
             environment={**chosen, **dict(image.environment), **dict(scenario.environment)},
             only=False,
             data_limit_bytes=None if self.hold.limits_memory else limit_bytes,
+            without=self._without(allocation, launch) if self.container == "pyxis" else None,
+            alone=self.container == "pyxis" and not scenario.network,
         )
         start = Start(
             name=name,
@@ -116,14 +127,34 @@ class NodeTrials:
             ulimits=self._ulimits(allocation, launch) if isinstance(self.images, NodeImages) else (),
             memory_bytes=int(self.hold.facts["memory_bytes"] * MEMORY_SHARE),
             names_capabilities="NVIDIA_DRIVER_CAPABILITIES" in launch.prepared.environment,
+            unpacked=self.unpacked(allocation, launch.prepared),
         )
         srun = steps.command_of(allocation, name=name, memory_bytes=limit_bytes)
         command = [*srun, *COMMANDS[self.container](start)]
         with (
             self._protected(launch.prepared),
-            steps.started(allocation, command, first=given, place=self.hold.place) as session,
+            steps.started(
+                allocation, command, first=given, place=self.hold.place, variables=self._variables(start)
+            ) as session,
         ):
             yield session
+
+    def unpacked(self, allocation: Allocation, prepared: Prepared, say: Say = lambda text: None) -> str:
+        """Return the container that pyxis made of the image, "" for other programs. Raises InfrastructureError."""
+        if self.container != "pyxis":
+            return ""
+        return unpacked.unpack(allocation, prepared.reference, prepared.digest, place=self.hold.place, say=say)
+
+    def _variables(self, start: Start) -> Mapping[str, str]:
+        return pyxis_variables(start) if self.container == "pyxis" else {}
+
+    def _without(self, allocation: Allocation, launch: LaunchRequest) -> Mapping[str, object]:
+        """Return what pyxis hands on to the container although it is not the image's."""
+        return {
+            "names": OUTSIDE,
+            "values": environment(allocation.environ),
+            "kept": sorted({*launch.prepared.environment, "PATH"}),
+        }
 
     def _protected(self, prepared: Prepared) -> contextlib.AbstractContextManager[None]:
         """Nobody removes the image meanwhile."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from tests.slurm.doubles.common import IMAGE_ENVIRONMENT, check_image, interfaces, log, refuse, run, write_image
+from tests.slurm.doubles.common import IMAGE_ENVIRONMENT, STATE, check_image, interfaces, log, refuse, run, write_image
 
 MAGIC = b"hsqs"
 URI = re.compile(r"docker://[^/#\s]+#[a-z0-9/._-]+@sha256:[0-9a-f]{64}")
@@ -26,6 +26,11 @@ def main(arguments: list[str]) -> None:
         write_image(Path(rest[1]), MAGIC)
     elif verb == "start":
         start(rest)
+    elif (verb, rest) == ("list", []):
+        print("\n".join(path.name for path in (STATE / "containers").glob("*")))
+    elif verb == "remove" and rest[0] == "--force":
+        for name in rest[1:]:
+            (STATE / "containers" / name).unlink()
     else:
         refuse(f"usage: {arguments}")
 

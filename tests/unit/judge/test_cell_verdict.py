@@ -85,6 +85,12 @@ def test_a_program_that_ends_before_its_budget_is_never_good(steps):
     assert more(short) is None, "another launch would end in the same way"
 
 
+def test_the_program_s_own_end_is_the_reason_although_another_launch_was_stopped_before_it():
+    """The advice was to raise `timeout`, which changes nothing."""
+    short = [trial_of(0, steps=2000), by_itself(1, steps=2100), by_itself(2, steps=2100)]
+    assert cell_of(short).why.startswith("the program ended by itself after 2100 of 4000 steps")
+
+
 def test_a_program_that_ends_early_can_still_be_bad():
     assert cell_of([by_itself(number, steps=2000, rate=12.0) for number in range(3)]).verdict == "leak"
 

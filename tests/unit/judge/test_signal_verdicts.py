@@ -53,6 +53,15 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     assert "--trials" in seen.why
 
 
+def test_a_version_whose_program_never_trained_has_no_tick() -> None:
+    """The size of its image was known, so that start-up was ticked beside `untested`."""
+    trials = [[replace(one, image_bytes=10**9) for one in version] for version in block()]
+    trials[1] = [replace(one, end="setup", trace=None, last_step=0) for one in trials[1]]
+    cells = told(trials)
+    assert (cells[0].signals["image_size"].seen, cells[1].verdict) == ("good", "untested")
+    assert {signal.seen for signal in cells[1].signals.values()} == {"none"}
+
+
 def test_one_launch_and_one_version_tell_nothing_and_say_so() -> None:
     assert told(block(launches=1))[0].signals["step_time"].seen == "blind"
     assert told(block(versions=1))[0].signals["step_time"].seen == "none"

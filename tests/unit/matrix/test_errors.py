@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.matrix.reading import MOST_BYTES, MOST_LEVELS
+from harness.matrix.text.reading import MOST_BYTES, MOST_LEVELS
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
 # (what is replaced in GOOD, by what, the beginning of the message after "matrix.yaml:")
@@ -36,13 +36,18 @@ SHAPE = [
     ("engine: docker", "engine: docker, gpus: []", "14: hosts.here.gpus: is empty"),
     ("engine: docker", "engine: docker, disk: 60", "14: hosts.here.disk: 60 is not a size; write one such as 8GiB"),
     ("engine: docker", "engine: docker, disk: 60G", "14: hosts.here.disk: '60G' is not a size"),
-    ("engine: docker", "engine: docker, parallel: yes", "14: hosts.here.parallel: true or false is wanted, not 'yes'"),
+    ("engine: docker", "engine: docker, parallel: yes", "14: hosts.here.parallel: auto, true, false or a number"),
     ("engine: docker", "engine: docker, nodes: 2", "14: hosts.here.nodes: is for engine: slurm, not docker; remove it"),
-    ("engine: docker", "engine: slurm, nodes: 2", "14: hosts.here.nodes: more than one node at a time needs their"),
+    ("engine: docker", "engine: slurm, nodes: 65", "14: hosts.here.nodes: 65 is too large; at most 64"),
+    (
+        "engine: docker",
+        "engine: slurm, nodes: 2, gpus: [GPU-1]",
+        "14: hosts.here.gpus[0]: 'GPU-1' is in one machine, a",
+    ),
     ("engine: docker", "engine: slurm, nodes: 0", "14: hosts.here.nodes: 0 is too small; at least 1"),
     ("engine: docker", 'engine: slurm, nodes: ["a[1-3]"]', "14: hosts.here.nodes[0]: 'a[1-3]' is no name of a node"),
     ("engine: docker", "engine: slurm, nodes: [a, a]", "14: hosts.here.nodes[1]: a is listed twice; keep one"),
-    ("engine: docker", "engine: slurm, parallel: true", "14: hosts.here.parallel: is not for engine: slurm; name"),
+    ("engine: docker", "engine: slurm, parallel: true", "14: hosts.here.parallel: is not for engine: slurm; ask"),
     ("engine: docker", "engine: slurm, select: {gers: x}", "14: hosts.here.select.gers: unknown key; did you mean 'gr"),
     ("engine: docker", 'engine: slurm, select: {qos: "a b"}', "14: hosts.here.select.qos: 'a b' has characters that"),
     ("engine: docker", "engine: slurm, hold: {time: 1s}", "14: hosts.here.hold.time: '1s' is too small; at least 60"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
 from harness.matrix.keys import Limits, MatrixFile, ScenarioEntry
-from harness.matrix.packages import RUNNING_PYTHON
+from harness.matrix.series.packages import RUNNING_PYTHON
 from harness.model import Build, Install, Matrix, Pull, Variant
 from harness.plan import make_plan
 from tests.nightly import SUPPRESSED, many

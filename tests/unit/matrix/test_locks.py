@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.matrix.locks import requirements
+from harness.matrix.series.locks import requirements
 from harness.model import Install
 
 COMPILED = """\

@@ -163,7 +163,7 @@ def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> N
     state = LaneState(pace=TrialPace(clock=clock), most=4)
     for step in range(1, 20):
         state.sample(step, 1000.0 * step)
-    assert state.rate_kib_per_step() is None
+    assert state.newest.rate_kib_per_step() is None
     state.end_trial(reused=True)
     assert state.left_s() is None
     clock.now_s = 10
@@ -239,3 +239,23 @@ def test_many_threads_lose_no_line(*, live: bool) -> None:
         for thread in threads:
             thread.join(30)
     assert stream.getvalue().count("leak 7.84 KiB/step") == 8
+
+
+def test_launches_side_by_side_are_all_named() -> None:
+    """One bar for several launches must not look as if the others had vanished."""
+    state, begun, checked = LaneState(pace=TrialPace(clock=Clock())), threading.Event(), threading.Event()
+
+    def other() -> None:
+        state.begin_trial("b #1", steps=10)
+        begun.set()
+        checked.wait(10)
+        state.end_trial(reused=False)
+
+    state.begin_trial("a #1", steps=10)
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert begun.wait(10)
+    assert state.activity == "2 side by side: a #1, b #1"
+    checked.set()
+    thread.join(10)
+    assert state.activity == "a #1"

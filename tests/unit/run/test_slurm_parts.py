@@ -17,6 +17,7 @@ from harness.run.slurm import commands, containers, steps
 from harness.run.slurm.allocation import options
 from harness.run.slurm.containers import COMMANDS, INSIDE, Start, options_of, visible_gpus
 from harness.run.slurm.image_files import IMPORT
+from harness.run.slurm.inside import is_outside
 from harness.run.slurm.visible_gpus import ours
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
@@ -60,6 +61,14 @@ def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) ->
     assert told in line
     assert "\n" not in line
     assert "salloc: error" not in line
+
+
+@pytest.mark.parametrize("told", ["slurm 20.02.7", "slurm-wlm 18.08.5"])
+def test_a_slurm_that_is_too_old_is_told_before_anything_is_asked(told: str, tmp_path: Path) -> None:
+    (tmp_path / "sinfo").write_text(f"#!/bin/sh\necho {told}\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    with pytest.raises(InfrastructureError, match=rf"^here: {told} is too old: .* 20\.11 or later$"):
+        commands.version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
 
 
 def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
@@ -181,6 +190,25 @@ def test_enroot_gets_the_lane_s_gpus_and_the_parts_of_the_driver_that_cuda_needs
     assert "NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2" in named
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" not in named
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in unnamed
+
+
+def test_pyxis_gets_no_home_no_rights_and_nothing_of_the_last_trial() -> None:
+    """`no_exec`: a trial that joined a container which still runs would see its processes' files."""
+    line = COMMANDS["pyxis"](start(gpus=("GPU-1",), unpacked="ours", names_capabilities=False))
+    assert {"--container-readonly", "--no-container-mount-home", "--no-container-remap-root"} < set(line)
+    assert "--container-name=ours:no_exec" in line
+    assert "--container-entrypoint" in line
+    assert "--container-env=NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES" in line
+    assert "--no-container-entrypoint" in COMMANDS["pyxis"](start(keep_entrypoint=False))
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PMIX_RANK", "CUDA_VISIBLE_DEVICES", "RANK", "MASTER_ADDR", "TMPDIR"])
+def test_nothing_of_slurm_reaches_a_trial_by_pyxis_but_what_is_the_image_s(name: str) -> None:
+    without = {"names": containers.OUTSIDE, "values": {"HOME": "/root"}, "kept": []}
+    assert is_outside(name, "0", without)
+    assert not is_outside(name, "0", {**without, "kept": [name]})
+    assert not is_outside("RANKING", "0", without)
+    assert (is_outside("HOME", "/root", without), is_outside("HOME", "/", without)) == (True, False)
 
 
 def test_apptainer_is_as_confined_as_it_can_be() -> None:

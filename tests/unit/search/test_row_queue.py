@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,7 +126,7 @@ def test_rows_of_a_later_group_wait() -> None:
 
 def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_those_of_others() -> None:
     """A row of six launches of 20 s was finished while eleven rows of 1 s waited for their first look."""
-    dear = wide("dear", 6)
+    dear = one_round("dear", 6)
     rows = queue([dear])
     preparing = rows.take("one")
     assert preparing is not None
@@ -145,7 +146,7 @@ def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_tho
     assert following.block is cheap
 
 
-def wide(name: str, versions: int) -> BlockRun:
+def one_round(name: str, versions: int) -> BlockRun:
     cells = tuple(block(name, 1).cells[0] for _ in range(versions))
     return BlockRun(cells=cells, scheduler=OneRound(cells))
 
@@ -163,3 +164,99 @@ class OneRound:
 
     def early(self) -> tuple[Batch, ...]:
         return ()
+
+
+def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
+    """The longest come first: one that is begun last would keep one machine at work while the others are idle."""
+    rows = queue([block(name, 2) for name in ("long", "middle", "short")])
+    rows.most = 1
+    worker = Worker("gpu1", rows)
+    while worker.turn():
+        pass
+    assert worker.began == ["long", "middle", "short"]
+
+
+# ---------------------------------------------------------------- launches side by side
+
+
+@dataclass
+class WideRounds:
+    """Asks for so many rounds of all versions of a row."""
+
+    runs: tuple[CellRun, ...]
+    rounds: int
+    lazy: bool = False
+
+    def next(self) -> Batch:
+        done = min(len(run.trials) for run in self.runs)
+        assert {len(run.trials) for run in self.runs} == {done}, "a round is complete before the next is asked for"
+        asked = () if done == self.rounds else self.runs
+        return Batch(runs=asked, round=done, record={"kind": "round" if asked else "done"})
+
+    def early(self) -> tuple[Batch, ...]:
+        return ()
+
+
+def wide(name: str, rounds: int, versions: int) -> BlockRun:
+    runs = tuple(block(name, 0).cells[0] for _ in range(versions))
+    return BlockRun(cells=runs, scheduler=WideRounds(runs, rounds))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=4),
+    st.integers(1, 4),
+    st.integers(0, 99),
+)
+def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
+    asked: list[tuple[int, int, bool]], hands: int, seed: int
+) -> None:
+    """Two launches of one version at a time would be one trial with two results; a lost one, a row without an end."""
+    blocks = [wide(f"row{place}", rounds, versions) for place, (rounds, versions, _) in enumerate(asked)]
+    beside = {id(each): splits for each, (_, _, splits) in zip(blocks, asked, strict=True)}
+    shared = RowQueue(
+        standing=lambda block: Standing(), recall=lambda block: None, splits=lambda block: beside[id(block)]
+    )
+    for each in blocks:
+        shared.add(each)
+    rng, at_work = random.Random(seed), set[int]()
+    lock = threading.Lock()
+
+    def work() -> None:
+        try:
+            while (turn := shared.take("one")) is not None:
+                assert not turn.single or (turn.batch is not None and len(turn.batch.runs) == 1)
+                assert turn.single == (beside[id(turn.block)] and turn.batch is not None and bool(turn.batch.runs))
+                for run in turn.batch.runs if turn.batch else ():
+                    with lock:
+                        assert id(run) not in at_work
+                        at_work.add(id(run))
+                    threading.Event().wait(rng.random() / 5000)
+                    run.trials.append(Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed"))
+                    with lock:
+                        at_work.remove(id(run))
+                if turn.batch is not None and not turn.batch.runs:
+                    shared.close(turn.block)
+                else:
+                    shared.put_back(turn.block)
+        except BaseException as error:
+            failures.append(error)
+            shared.abandon("one")
+            raise
+
+    failures: list[BaseException] = []
+    threads = [threading.Thread(target=work) for _ in range(hands)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not failures
+    assert [{len(run.trials) for run in each.cells} for each in blocks] == [{rounds} for rounds, _, _ in asked]
+
+
+def test_nobody_waits_for_a_hand_that_is_gone() -> None:
+    """An error in one of the threads must end the sweep, not leave it hanging."""
+    shared = RowQueue(standing=lambda block: Standing(), recall=lambda block: None, splits=lambda block: True)
+    shared.add(wide("row", 1, 1))
+    assert shared.take("one") is not None
+    shared.abandon("one")
+    assert shared.take("one") is None

@@ -1,0 +1,1 @@
+"""The GPUs of the image, asked through the driver's own library."""

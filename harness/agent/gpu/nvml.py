@@ -1,0 +1,273 @@
+"""The driver's own library, libnvidia-ml, by ctypes. The container toolkit puts it into every container with a GPU.
+
+These calls do not start CUDA. Functions and structures change with driver versions: of several names the newest that
+works is used, and anything that the driver does not report is None. Only `load` raises.
+"""
+
+from .. import libc
+
+NAME = "libnvidia-ml.so.1"
+SUCCESS = 0
+GPU_IS_LOST = 15
+ERRORS = {
+    2: "an argument is not valid",
+    4: "no permission",
+    9: "the driver is not loaded",
+    12: "the library of the driver was not found",
+    15: "the GPU is lost",
+    17: "the operating system blocks the GPU",
+    18: "driver and library have different versions",
+    999: "unknown error",
+}
+NOT_TOLD = (1 << 64) - 1
+MOST_DEVICES = 64
+MOST_PROCESSES = 192
+ROOM = 256  # rows: drivers 535.43 to 535.86 write 32 bytes per process instead of 24, in their _v3
+XID = 8
+TEXT_BYTES = 96
+
+
+class Unavailable(Exception):
+    """The library exists, but reports no GPU: the text says why."""
+
+
+def load(name=NAME):
+    """Return the library, initialised; None if it does not exist. Raises Unavailable."""
+    if libc.ctypes is None:
+        return None
+    try:
+        library = libc.ctypes.CDLL(name)
+    except OSError:
+        return None
+    code = _call(library, ("nvmlInit_v2", "nvmlInit"))
+    if code != SUCCESS:
+        raise Unavailable("NVML does not start: %s" % words(code))
+    return Library(library)
+
+
+def words(code):
+    return "it lacks the function" if code is None else ERRORS.get(code, "error %d" % code)
+
+
+def _call(library, names, *arguments):
+    """Return the code of the first of `names` that succeeds, else of the last that exists; None if none does."""
+    code = None
+    for name in names:
+        function = getattr(library, name, None)
+        if function is not None:
+            code = function(*arguments)
+            if code == SUCCESS:
+                break
+    return code
+
+
+class Asked(object):
+    """Base of library and device: calls that return one value, or None."""
+
+    def __init__(self, library, *first):
+        self._library = library
+        self._first = first
+        self.lost = False
+
+    def _done(self, names, *arguments):
+        code = _call(self._library, names, *(self._first + arguments))
+        self.lost = self.lost or code == GPU_IS_LOST
+        return code == SUCCESS
+
+    def _number(self, names, kind, *arguments):
+        value = kind()
+        return value.value if self._done(names, *arguments, libc.ctypes.byref(value)) else None
+
+    def _unsigned(self, name, *arguments):
+        return self._number((name,), libc.ctypes.c_uint, *arguments)
+
+    def _pair(self, name):
+        """Return the first of the two values of a setting: the current one; the second is the pending one."""
+        now, pending = libc.ctypes.c_int(), libc.ctypes.c_int()
+        done = self._done((name,), libc.ctypes.byref(now), libc.ctypes.byref(pending))
+        return (now.value, pending.value) if done else None
+
+    def _text(self, *names):
+        buffer = libc.ctypes.create_string_buffer(TEXT_BYTES)
+        if not self._done(names, buffer, libc.ctypes.c_uint(TEXT_BYTES)):
+            return None
+        return buffer.value.decode("utf-8", "replace")
+
+    def _device(self, names, index):
+        handle = libc.ctypes.c_void_p()
+        done = self._done(names, libc.ctypes.c_uint(index), libc.ctypes.byref(handle))
+        return Device(self._library, handle) if done and handle.value else None
+
+
+class Library(Asked):
+    """NVML itself."""
+
+    def driver(self):
+        """Return the driver's version: `535.104.05`."""
+        return self._text("nvmlSystemGetDriverVersion")
+
+    def cuda(self):
+        """Return the CUDA version of the driver's (or a compatibility package's) libcuda: `12.2`."""
+        number = self._number(
+            ("nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion"), libc.ctypes.c_int
+        )
+        return "%d.%d" % (number // 1000, number % 1000 // 10) if number and number > 0 else None
+
+    def devices(self):
+        """Return the visible devices, with their index, in the order of their PCI addresses."""
+        count = self._number(("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"), libc.ctypes.c_uint) or 0
+        names = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
+        found = [(index, self._device(names, index)) for index in range(min(count, MOST_DEVICES))]
+        return [(index, device) for index, device in found if device is not None]
+
+    def xids(self, devices):
+        """Return a function that gives the next Xid error or None without waiting; None if unsupported."""
+        events = libc.ctypes.c_void_p()
+        if not self._done(("nvmlEventSetCreate",), libc.ctypes.byref(events)):
+            return None
+        told = [device.register(XID, events) for device in devices]
+        return EventReader(self._library, events).next_xid if any(told) else None
+
+
+class EventReader(Asked):
+    """Events of devices, in order."""
+
+    def __init__(self, library, events):
+        Asked.__init__(self, library, events)
+        self._event = _event()
+
+    def next_xid(self):
+        wait = ("nvmlEventSetWait_v2", "nvmlEventSetWait")
+        done = self._done(wait, libc.ctypes.byref(self._event), libc.ctypes.c_uint(0))
+        return int(self._event.data) if done and self._event.kind == XID else None
+
+
+class Device(Asked):
+    """One GPU, or one MIG instance of it."""
+
+    def __init__(self, library, handle):
+        Asked.__init__(self, library, handle)
+        self._memory = ((("nvmlDeviceGetMemoryInfo_v2",), _memory(2)), (("nvmlDeviceGetMemoryInfo",), _memory(1)))
+        self._processes = (
+            (("nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3"), _processes(2)),
+            (("nvmlDeviceGetComputeRunningProcesses",), _processes(1)),
+        )
+        self._busy = _utilization()
+
+    def uuid(self):
+        return self._text("nvmlDeviceGetUUID")
+
+    def name(self):
+        return self._text("nvmlDeviceGetName")
+
+    def compute_capability(self):
+        """Return the compute capability: `8.9`."""
+        pair = self._pair("nvmlDeviceGetCudaComputeCapability")
+        return pair and "%d.%d" % pair
+
+    def ecc(self):
+        pair = self._pair("nvmlDeviceGetEccMode")
+        return pair and bool(pair[0])
+
+    def mig(self):
+        """Whether the card is in MIG mode; None if it has no such mode."""
+        pair = self._pair("nvmlDeviceGetMigMode")
+        return pair and bool(pair[0])
+
+    def instances(self):
+        """Return the MIG instances of a card."""
+        count = self._unsigned("nvmlDeviceGetMaxMigDeviceCount") or 0
+        names = ("nvmlDeviceGetMigDeviceHandleByIndex",)
+        found = [self._device(names, index) for index in range(min(count, MOST_DEVICES))]
+        return [device for device in found if device is not None]
+
+    def power_limit_w(self):
+        for name in ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"):
+            milliwatts = self._unsigned(name)
+            if milliwatts:
+                return milliwatts / 1000.0
+        return None
+
+    def power_w(self):
+        milliwatts = self._unsigned("nvmlDeviceGetPowerUsage")
+        return None if milliwatts is None else milliwatts / 1000.0
+
+    def temperature_c(self):
+        return self._unsigned("nvmlDeviceGetTemperature", libc.ctypes.c_uint(0))
+
+    def clock_mhz(self):
+        """Return the current clock of the streaming multiprocessors."""
+        return self._unsigned("nvmlDeviceGetClockInfo", libc.ctypes.c_uint(1))
+
+    def busy_percent(self):
+        """Return the percentage of the driver's last sampling period in which a kernel ran."""
+        done = self._done(("nvmlDeviceGetUtilizationRates",), libc.ctypes.byref(self._busy))
+        return self._busy.gpu if done else None
+
+    def reasons(self):
+        """Return the bits of the reasons why the clock is not higher."""
+        names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+        return self._number(names, libc.ctypes.c_ulonglong)
+
+    def memory_bytes(self):
+        """Return (used, total), or None. Memory reserved by the driver is not used, if reported separately."""
+        for names, memory in self._memory:
+            if self._done(names, libc.ctypes.byref(memory)) and 0 < memory.total < NOT_TOLD:
+                return min(memory.used, memory.total), memory.total
+        return None
+
+    def processes(self):
+        """Return pid -> bytes of the computing processes (None if the driver does not report it); None if unsupported.
+
+        The pids are the machine's, which differ from those inside a container.
+        """
+        for names, rows in self._processes:
+            count = libc.ctypes.c_uint(MOST_PROCESSES)
+            if self._done(names, libc.ctypes.byref(count), rows):
+                told = rows[: min(count.value, MOST_PROCESSES)]
+                return {row.pid: None if row.used == NOT_TOLD else row.used for row in told}
+        return None
+
+    def register(self, kind, events):
+        """Add events of a kind to a set. Return False if the device does not support them."""
+        return self._done(("nvmlDeviceRegisterEvents",), libc.ctypes.c_ulonglong(kind), events)
+
+
+# ---------------------------------------------------------------- structures of nvml.h
+
+
+def _structure(name, *fields):
+    return type(name, (libc.ctypes.Structure,), {"_fields_": list(fields)})
+
+
+def _memory(version):
+    number = libc.ctypes.c_ulonglong
+    if version == 1:
+        return _structure("Memory", ("total", number), ("free", number), ("used", number))()
+    fields = [(field, number) for field in ("total", "reserved", "free", "used")]
+    memory = _structure("MemoryV2", ("version", libc.ctypes.c_uint), *fields)()
+    memory.version = libc.ctypes.sizeof(memory) | 2 << 24
+    return memory
+
+
+def _processes(version):
+    fields = [("pid", libc.ctypes.c_uint), ("used", libc.ctypes.c_ulonglong)]
+    if version == 2:
+        fields += [("gpu_instance", libc.ctypes.c_uint), ("compute_instance", libc.ctypes.c_uint)]
+    return (_structure("Process", *fields) * ROOM)()
+
+
+def _utilization():
+    return _structure("Utilization", ("gpu", libc.ctypes.c_uint), ("memory", libc.ctypes.c_uint))()
+
+
+def _event():
+    number = libc.ctypes.c_uint
+    return _structure(
+        "Event",
+        ("device", libc.ctypes.c_void_p),
+        ("kind", libc.ctypes.c_ulonglong),
+        ("data", libc.ctypes.c_ulonglong),
+        ("gpu_instance", number),
+        ("compute_instance", number),
+    )()

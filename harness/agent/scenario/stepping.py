@@ -1,0 +1,200 @@
+"""The step loop: calls the step, times it and samples, without affecting the measurement.
+
+Nothing here may retain memory from one step to the next. The overhead is a few µs per step.
+"""
+
+import functools
+import numbers
+import os
+import time
+
+from .. import samples
+from ..probes import cpu
+
+# A probe may cost this share of the step that it follows, or the floor if a step is too short for that. Every verdict
+# on memory needs the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
+SHARE = 0.0005
+FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
+
+
+CALIBRATIONS = 1000
+LARGEST = 1e30  # a larger number is not a measurement: the harness treats it as missing
+
+
+LEAST_S = 1e-9  # lower bound of a step's duration
+
+
+class CameBack(Exception):
+    """A process that the scenario forked returned into the agent, where it would make steps in its parent's name."""
+
+
+class Stepper(object):
+    """Makes steps and fills rows. `steps` counts those made; `busy_s` is the time spent in them."""
+
+    def __init__(self, step, table, readers):
+        self.steps = 0
+        self.busy_s = 0.0
+        self.cpu = cpu.Meter()  # of the steps after the first
+        self.metrics = Metrics(table)
+        self._step = step
+        self._table = table
+        self._row_busy_s = 0.0
+        self._forked = []  # filled in a process that was forked
+        if hasattr(os, "register_at_fork"):  # Python 3.7
+            os.register_at_fork(after_in_child=functools.partial(self._forked.append, True))
+        self._clock_s = clock_cost_s()
+        self.probes = []
+        self._probes = []
+        for name, read in readers.items():
+            if read is not None:
+                self.add(name, read)
+
+    def add(self, name, read):
+        """Sample another column from the next step on. `probes` then holds its name too."""
+        self.probes.append(name)
+        self._probes.append(thinned(read, self._table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
+
+    def run(self, start, stop, most_s=float("inf")):
+        """Make the steps from start to stop (0-based); fewer if they take `most_s`, or if the supervisor ends them."""
+        self.cpu.resume()
+        began = time.perf_counter()
+        busy_s = self._loop(start, stop, most_s)
+        header = self._table.header
+        overhead_s = time.perf_counter() - began - busy_s
+        if start:
+            self.cpu.pause(overhead_s / (busy_s + overhead_s))
+        header[samples.OVERHEAD_S] += overhead_s
+        header[samples.BUSY_S] += busy_s
+        self.busy_s += busy_s
+
+    def _loop(self, start, stop, most_s):
+        header, step_s, stride = self._table.header, self._table.column(0), self._table.stride
+        step, probes, metrics, clock = self._step, self._probes, self.metrics, time.perf_counter
+        forked, clock_s = self._forked, self._clock_s
+        last_row, row, row_busy_s, busy_s = self._table.rows - 1, start // stride, self._row_busy_s, 0.0
+        row_end = (row + 1) * stride
+        for number in range(start + 1, stop + 1):
+            header[samples.STARTED] = started = clock()
+            result = step()
+            took_s = clock() - started - clock_s
+            if took_s < LEAST_S:  # noqa: PLR1730 (a call of max takes as long as some steps)
+                took_s = LEAST_S
+            if forked:
+                raise CameBack()
+            busy_s += took_s
+            row_busy_s += took_s
+            if result is not None:
+                metrics.record(row, number, result)
+                result = None  # do not keep the scenario's objects alive into the next step
+            if number == row_end and row <= last_row:
+                step_s[row] = row_busy_s / stride
+                for probe in probes:
+                    probe(row, row_busy_s)
+                row_busy_s = 0.0
+                row += 1
+                row_end += stride
+            header[samples.STEPS] = number
+            if header[samples.STOP] or busy_s >= most_s:
+                break
+        self.steps = int(header[samples.STEPS])
+        self._row_busy_s = row_busy_s
+        return busy_s
+
+    def aside(self, look):
+        """Do something that is not a step; its begin is recorded for the supervisor, as for a step."""
+        self._table.header[samples.STARTED] = time.perf_counter()
+        return look()
+
+
+def clock_cost_s(clock=time.perf_counter):
+    """Return the time between two readings of the clock: 0.1 us, which matters for a step of 0.3 us."""
+    header, least_s = memoryview(bytearray(8)).cast("d"), 1.0
+    for _ in range(CALIBRATIONS):
+        header[0] = started = clock()
+        took_s = clock() - started
+        least_s = min(least_s, took_s)
+    return least_s
+
+
+def thinned(read, column, floor_s, clock=time.perf_counter):
+    """Return a probe that limits its own cost: after a sample of cost c it pauses until its share of later steps
+    amounts to c.
+
+    The smaller of the last two costs counts, so that one interruption does not pause it for long.
+    """
+    due, last_cost_s = 0.0, 0.0
+
+    def probe(row, busy_s):
+        nonlocal due, last_cost_s
+        if row < due:
+            return
+        started = clock()
+        column[row] = read()
+        cost_s = clock() - started
+        due = row + min(cost_s, last_cost_s) / max(SHARE * busy_s, floor_s)
+        last_cost_s = cost_s
+
+    return probe
+
+
+def as_float(number):
+    """Return a float, NaN for a number that no float can hold: a step's return value must not make it fail."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("nan")
+
+
+class Metrics(object):
+    """The scenario's own numbers: a dict that step returns, or one number, `items`. The first result names them.
+
+    Values that are not finite or exceed LARGEST are counted in the table's header, which survives a crash.
+    """
+
+    def __init__(self, table):
+        self._table = table
+        self._columns = None
+
+    def record(self, row, number, result):
+        """Record the result of step `number`, which belongs to `row`."""
+        if self._columns is None:
+            self._learn(result)
+        for place, (name, column) in enumerate(self._columns):
+            value = result.get(name) if isinstance(result, dict) else result
+            if isinstance(value, numbers.Real):
+                value = as_float(value)
+                if not -LARGEST <= value <= LARGEST:
+                    self._note(samples.NOT_FINITE + 2 * place, number)
+                if row < self._table.rows:
+                    column[row] = value
+
+    def _note(self, place, number):
+        header = self._table.header
+        if not header[place]:
+            header[place + 1] = number
+        header[place] += 1
+
+    def settle(self):
+        """Return the names after the first step, in the order of their columns; no more are added."""
+        if self._columns is None:
+            self._columns = []
+        return [name for name, _ in self._columns]
+
+    def _learn(self, result):
+        """Take the names from the first result: at most MOST_METRICS, none of the agent's own. A result that is
+        neither a dict nor a number has no metrics."""
+        if isinstance(result, dict):
+            names = [name for name in result if isinstance(name, str)]
+        else:
+            names = ["items"] if isinstance(result, numbers.Real) else []
+        self.take(names)
+
+    def take(self, names):
+        """Add a column for each name that has none, as long as there are columns; return the names added."""
+        self._columns = self._columns or []
+        known = {name for name, _ in self._columns} | {*samples.COLUMNS, "step"}
+        added = [name for name in names if name not in known][: samples.MOST_METRICS - len(self._columns)]
+        first = len(samples.COLUMNS) + len(self._columns)
+        self._table.clear(first, len(added))
+        self._columns = self._columns + [(name, self._table.column(first + at)) for at, name in enumerate(added)]
+        return added

@@ -1,0 +1,95 @@
+"""The steps of an unmodified program: the hooks (hooks/) call `mark` after each, and the time between two marks is the
+step. What the agent does at a mark is not counted.
+
+Nothing here may retain memory from one step to the next. The overhead is a few µs per step.
+"""
+
+import os
+import threading
+import time
+
+from .. import samples
+from . import stepping
+
+
+class Ended(BaseException):
+    """Ends the program at the boundary of a step. It is no Exception, so that `except Exception` does not stop it."""
+
+
+class Ticker(stepping.Stepper):
+    """Fills the rows of a program's steps. `steps` counts them.
+
+    `begin(ticker)` is called after the first one, `look(ticker)` where one of `comings` is due or the supervisor
+    requests an end; it returns whether the program goes on.
+    """
+
+    def __init__(self, table, readers, comings, **calls):
+        stepping.Stepper.__init__(self, None, table, readers)
+        self.kind = None  # the hook whose calls are the steps: the first that marked
+        self.ended = False
+        self._comings = comings
+        self._begin, self._look, self._leave = calls["begin"], calls["look"], calls["leave"]
+        self._owner = os.getpid()
+        self._thread = None
+        self._look_step, self._look_s = 1, float("inf")
+        self._since = 0.0
+        self._step_s = table.column(0)
+        self._overhead_s = self._busy_before_s = 0.0
+
+    def mark(self, kind):
+        """Count one step, of the hook `kind`. Raises Ended where the program shall end."""
+        now = time.perf_counter()
+        if os.getpid() != self._owner:
+            self._table.header[samples.ELSEWHERE] += 1  # a process that the program forked: shared memory
+            return
+        if self._thread is None:
+            self.kind, self._thread = kind, threading.get_ident()
+        elif kind != self.kind or threading.get_ident() != self._thread:
+            return
+        if self.ended:
+            self._leave()
+        number = self.steps + 1
+        self._record(number, now)
+        self.steps = number
+        header = self._table.header
+        header[samples.STEPS] = number
+        if number >= self._look_step or self.busy_s >= self._look_s or header[samples.STOP]:
+            self._pause(number)
+        header[samples.STARTED] = self._since = ended = time.perf_counter()
+        self._overhead_s += ended - now
+
+    def _record(self, number, now):
+        """Fill the row of a step. The first has no duration: when it began is not known."""
+        if number == 1:
+            return
+        took_s = max(now - self._since - self._clock_s, stepping.LEAST_S)
+        self.busy_s += took_s
+        self._row_busy_s += took_s
+        row, rest = divmod(number, self._table.stride)
+        if not rest and row <= self._table.rows:
+            self._step_s[row - 1] = self._row_busy_s / self._table.stride
+            for probe in self._probes:
+                probe(row - 1, self._row_busy_s)
+            self._row_busy_s = 0.0
+
+    def _pause(self, number):
+        """Do what is due between this step and the next; its time counts as no one's."""
+        began = time.perf_counter()
+        self.settle()
+        if number == 1:
+            self._begin(self)
+        elif not self._look(self):
+            self.ended = True
+            raise Ended("the trial has its steps")
+        self._look_step, self._look_s = self._comings.step, self._comings.busy_s
+        self.cpu.resume()
+        self._overhead_s = began - time.perf_counter()  # `mark` adds the whole pause
+
+    def settle(self):
+        """Account for the steps since the last pause: processor time, and what the agent took."""
+        busy_s = self.busy_s - self._busy_before_s
+        if busy_s > 0:
+            self.cpu.pause(self._overhead_s / (busy_s + self._overhead_s))
+        self._table.header[samples.OVERHEAD_S] += self._overhead_s
+        self._table.header[samples.BUSY_S] = self.busy_s
+        self._overhead_s, self._busy_before_s = 0.0, self.busy_s

@@ -1,0 +1,84 @@
+"""Counts what a trial holds besides memory, at intervals and from outside, so that it costs the steps nothing.
+
+A row is taken after the first step, at every look (the scenario stands still: exact), when the trial ends, and between
+looks every 50 ms, or less often if that would take more than 1 % of the time. Counting files means walking through
+folders, so they are counted at a pace of their own. At most MOST_PACED rows between looks are kept: beyond that, every
+second one is dropped, and from then on rows are taken half as often.
+"""
+
+import time
+
+from .. import wire
+from ..gpu.monitor import Pace
+from ..probes import holdings
+
+COUNTED = (*holdings.COUNTED, "shm", "disk")
+PERIOD_S = 0.05
+SHARE = 0.005  # of the time, for each of the two paces
+MOST_PACED = 256
+
+
+class Census(object):
+    """Counts the tree of process `pid` and the files in `places`. `steps()` returns the number of steps so far."""
+
+    def __init__(self, pid, places, steps, clock=time.perf_counter):
+        self._pid = pid
+        self._places = places
+        self._steps = steps
+        self._clock = clock
+        self._pace, self._files_pace = Pace(PERIOD_S, clock, SHARE), Pace(PERIOD_S, clock, SHARE)
+        self._rows = []  # (step, counts, whether it is never dropped)
+        self._is_new = False
+
+    def beat_s(self, now, otherwise_s):
+        """Return the maximum number of seconds until `tick` should be called."""
+        return min(self._pace.left_s(now), otherwise_s) if self._rows else otherwise_s
+
+    def look(self):
+        """Count after the first step, or at a look."""
+        self._take(self._steps(), with_files=True, kept=True)
+
+    def tick(self, now):
+        """Count if a count is due and steps were made since the last one."""
+        if not self._rows or not self._pace.due(now):
+            return
+        step = self._steps()
+        if step > self._rows[-1][0]:
+            self._take(step, with_files=self._files_pace.due(now), kept=False)
+            self._thin()
+        self._pace.spent(now)
+
+    def end(self):
+        """Count once more if steps were made since: after the process has ended there is nothing left to count."""
+        step = self._steps()
+        if self._rows and step > self._rows[-1][0]:
+            self._take(step, with_files=True, kept=True)
+
+    def columns(self):
+        """Return all rows so far, as columns; {} if there are none since the last call."""
+        if not self._is_new:
+            return {}
+        self._is_new = False
+        columns = {name: [wire.tidy(counts.get(name)) for _, counts, _ in self._rows] for name in COUNTED}
+        columns["step"] = [step for step, _, _ in self._rows]
+        return columns
+
+    def _take(self, step, with_files, kept):
+        counts = holdings.count(self._pid)
+        if counts is None:
+            return  # the process has ended
+        if with_files:
+            began = self._clock()
+            counts.update(self._places.count())
+            self._files_pace.spent(began)
+        if self._rows and self._rows[-1][0] == step:
+            self._rows.pop()
+        self._rows.append((step, counts, kept))
+        self._is_new = True
+
+    def _thin(self):
+        paced = [row for row in self._rows if not row[2]]
+        if len(paced) > MOST_PACED:
+            gone = {row[0] for row in paced[::2]}
+            self._rows = [row for row in self._rows if row[2] or row[0] not in gone]
+            self._pace.slow_down()

@@ -1,0 +1,300 @@
+"""The supervisor's side of a script scenario: starts the scenario process (scenario.py) and handles its events."""
+
+import json
+import os
+import re
+import sys
+import time
+
+from .. import ending, libc, samples, wire, wrapping
+from ..probes import tree
+from . import unseen
+from .watch import Watch
+
+AFTER_END_S = 30.0
+AFTER_FAILURE_S = 10.0
+STACKS_S = 2.0
+STACKS_PAUSE_S = 0.1
+COMMAND_LINE_TURNS = 25
+COMMAND_LINE_PAUSE_S = 0.002
+LOST = (
+    "after step %d: the scenario closed the agent's own file descriptors, so nothing can be heard of it; it may close "
+    "what it opened, but none from %d on"
+)
+PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python", "gpu_pool_kib": "gpu pool"}
+
+
+class ScriptWatch(Watch):
+    """Watches a script that runs in an interpreter of its own and samples itself into shared memory."""
+
+    def __init__(self, job, root, outbox, gpus):
+        Watch.__init__(self, job, root, outbox, gpus)
+        self._table_fd = libc.raised(samples.shared_file("samples", samples.size_bytes(self.rows)))
+        self._stacks_fd = libc.raised(samples.shared_file("stacks", 0))
+        self.measure_in(samples.Table(self._table_fd, self.rows, self.stride))
+        self.columns = {name: place for place, name in enumerate(samples.COLUMNS[: samples.ALWAYS])}
+        self._events_fd = None
+        self._lowest_fd = None
+        self._answers_fd = None
+        self._lines = wire.Lines()
+        self._verdict = None  # (end, message), as the scenario process reported it
+        self._made_its_steps = False
+        self._failed_at_exit = False
+        self._metrics = []
+        self._leave_by = None
+        self._setup_s = 0.0
+        self._told_to_end = False
+        self._replaced = False  # its end of the pipe was closed while it lived: it became another program
+        self._hooked = {}
+        self._unseen_at = None  # when a program should have made a step
+        self._starting_s = 0.0  # how long it was seen to import and compile by then
+        self._program = job.get("program")
+
+    def open(self):
+        self._events_fd, events = os.pipe()
+        answers, self._answers_fd = os.pipe()
+        os.set_blocking(self._events_fd, False)
+        events, answers = libc.raised(events), libc.raised(answers)
+        inherited = (events, answers, self._table_fd, self._stacks_fd)
+        self._lowest_fd = min(inherited)
+        start = os.path.join(self.root, "start.py")
+        # -u: output before a segmentation fault must not be lost in a buffer.
+        command = [sys.executable, "-B", "-u", start] + [str(fd) for fd in inherited]
+        try:
+            self.start(command, inherited)
+        except wrapping.Missing as error:
+            self.end("setup", str(error))
+        os.close(events)
+        os.close(answers)
+        if self._program is not None and self._program["steps_are"] == "auto":
+            self._unseen_at = self.clock() + unseen.WAIT_S
+        self.listen(self._events_fd, self._events)
+
+    # -------------------------------------------------------------- events of the scenario process
+
+    def _events(self):
+        data = wire.read_available(self._events_fd)
+        if data == b"":
+            self.mute(self._events_fd)
+            self._replaced = self._replaced or self._is_another_program()
+        self.output.told += len(data or b"")
+        for line in self._lines.feed(data or b""):
+            event = json.loads(line.decode("ascii"))
+            getattr(self, "_on_" + event.pop("type"))(**event)
+        return bool(data)
+
+    def _is_another_program(self):
+        """Return whether the living process runs another program than the agent started. While it becomes one, or
+        ends, it has no words for a moment."""
+        for _ in range(COMMAND_LINE_TURNS):
+            words = tree.command_line(self.child.pid)
+            if words:
+                return os.fsencode(os.path.join(self.root, "start.py")) not in words
+            time.sleep(COMMAND_LINE_PAUSE_S)
+        return False
+
+    def drain(self):
+        Watch.drain(self)
+        while self._events():
+            continue
+
+    def _on_ready(self, setup_s, first_step_s, probes, metrics):
+        self._setup_s = setup_s or 0.0
+        self._metrics = metrics
+        Watch.drain(self)  # the scenario waits, so this is its complete output so far
+        first = len(samples.COLUMNS)
+        self.columns = {"step_s": 0}
+        self.columns.update((name, samples.COLUMNS.index(name)) for name in probes)
+        self.columns.update((name, first + place) for place, name in enumerate(metrics))
+        self.ready(setup_s, first_step_s, [PROBES[name] for name in probes])
+        self.answered("go")
+
+    def _on_look(self, step, look, last):
+        self.look(step, look, last)
+        if last:
+            self.answered("stop")  # it waited, so that its GPU memory was not yet released
+
+    def _on_failed(self, **event):
+        self._leave(ending.of_failure(event, self.oom_killed()))
+
+    def _on_ended(self, end, cut=False):
+        """`cut`: a program was ended before its own end, so that how it ends after that is no one's fault."""
+        late = self.table.header[samples.STOP]
+        self._made_its_steps = self._verdict is None and not cut
+        message = "time limit reached after %d steps" % self.steps() if late and end == "stopped" else ""
+        if self._program is not None and not cut:
+            message = unseen.SHORT % (self.steps(), self.job["looks"][-1])
+        self._leave((end, message))
+
+    def _on_hooked(self, hook, module, changed):
+        self._hooked[hook] = self._hooked.get(hook, True) and changed
+
+    def _on_metric(self, name):
+        if name not in self._metrics:
+            self._metrics.append(name)
+            self.columns[name] = len(samples.COLUMNS) + len(self._metrics) - 1
+
+    def _on_unseen(self, others):
+        self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)))
+
+    def _why_unseen(self, others):
+        elsewhere = int(self.table.header[samples.ELSEWHERE])
+        return unseen.words(self._program["steps_are"], self._hooked, elsewhere, others)
+
+    def _on_teardown(self, **event):
+        if self.wrapper is not None:
+            self.notes.append(event["message"].splitlines()[-1])
+        elif self._made_its_steps:
+            self._failed_at_exit = True
+            self._verdict = ending.of_failure(dict(event, setup=False), self.oom_killed())
+
+    def _on_file(self, name, text):
+        self.file(name, text)
+
+    def _leave(self, verdict):
+        """Record how the scenario ended. Only the first report counts: after a failure in a process that it forked,
+        the parent may still report a good end."""
+        if self._verdict is not None:
+            return
+        self._verdict = verdict
+        self._leave_by = self.clock() + self._ending_s()
+
+    def _ending_s(self):
+        """Return the seconds for its threads, children and teardown to end. Under another program all of that is
+        slow, but hardly slower than setup was."""
+        limit_s = AFTER_END_S if self._made_its_steps else AFTER_FAILURE_S
+        return limit_s if self.wrapper is None else max(limit_s, self._setup_s)
+
+    # -------------------------------------------------------------- end
+
+    def answered(self, answer):
+        try:
+            os.write(self._answers_fd, answer.encode("ascii") + b"\n")
+        except BrokenPipeError:
+            return  # it died while it waited, which will be noticed next
+
+    def tick(self, now):
+        if self._unseen_at is not None and now > self._unseen_at:
+            self._miss_a_step(now)
+        if self.done is not None or self._leave_by is None or now <= self._leave_by:
+            return
+        late = "the process did not end within %.0f s" % self._ending_s()
+        if self._made_its_steps and not self._failed_at_exit and self.wrapper is None:
+            stacks = self._ask_stacks()
+            self.end("hang", "%s: %s%s" % (ending.AT_EXIT, late, self._place(stacks)), stacks=stacks, at_exit=True)
+            return
+        late += " of its last step"
+        if self.wrapper is not None and not self._told_to_end:
+            self._told_to_end = True
+            self._leave_by = now + min(self.wrapper.after_end_s, max(AFTER_END_S, self.job["timeout_s"]))
+            self.notes.append(late + ": ended by SIGTERM, so that what wraps it can report")
+            self.child.terminate()
+            return
+        self.notes.append((late if self.wrapper is None else "nor by SIGTERM") + ": killed")
+        self.end(*self._verdict, at_exit=self._failed_at_exit)
+
+    def _miss_a_step(self, now):
+        """End a program that made no step so far, unless it still imports or compiles."""
+        self._unseen_at = None
+        if self.done is not None or self._verdict is not None or not self._in_setup():
+            return
+        stacks = "" if self._replaced else self._ask_stacks()
+        if unseen.is_starting(stacks):
+            self._starting_s += unseen.WAIT_S
+            self._unseen_at = now + unseen.WAIT_S
+            self._forget_stacks()
+        else:
+            self._end_unseen(self._starting_s + unseen.WAIT_S, stacks, unseen.LONGER)
+
+    def _end_unseen(self, waited_s, stacks, more=""):
+        if self._replaced:
+            self.end("setup", unseen.REPLACED)
+            return
+        others = len(tree.descendants(os.getpid())) > 1
+        starting = " (it imported or compiled for %g s of them)" % self._starting_s if self._starting_s else ""
+        why = "; ".join(filter(None, (self._why_unseen(others), more)))
+        message = "no step was seen in %g s%s%s: %s" % (waited_s, starting, self._place(stacks), why)
+        self.end("setup", message, stacks=stacks)
+
+    def died(self, death):
+        if self._verdict is None:
+            self._died_without_a_word(death)
+            return
+        if self._made_its_steps and not self._failed_at_exit and self.wrapper is None and ending.is_bad(death):
+            end, message = ending.of_death(death, ending.AT_EXIT, False, self.oom_killed())
+            stacks = self._stacks()
+            self.end(end, message + self._place(stacks), death=death, stacks=stacks, at_exit=True)
+            return
+        if death.signal is not None and not self._told_to_end:
+            self.notes.append("after its last step: killed by %s" % ending.signal_name(death.signal))
+        self.end(*self._verdict, at_exit=self._failed_at_exit)
+
+    def _died_without_a_word(self, death):
+        if self.table.header[samples.LOST]:
+            self.end("infrastructure", LOST % (self.steps(), self._lowest_fd), death=death)
+            return
+        if self._program is not None and self._replaced and death.signal is None:
+            self.end("setup", unseen.REPLACED, death=death)
+            return
+        place = "setup" if self._in_setup() else "step %d" % (self.steps() + 1)
+        end, message = ending.of_death(death, place, self._in_setup(), self.oom_killed())
+        stacks = self._stacks()
+        self.end(end, message + self._place(stacks), death=death, stacks=stacks)
+
+    def overdue(self, now):
+        """Handle the time limit: end the scenario between two steps if it makes any, else find where it hangs."""
+        if self._verdict is not None:
+            return
+        limit_s = self.job["timeout_s"]
+        if self._in_setup():
+            stacks = "" if self._replaced else self._ask_stacks()
+            if self._program is not None:
+                self._end_unseen(limit_s, stacks)
+            else:
+                self.end("setup", "setup did not finish in %g s" % limit_s + self._place(stacks), stacks=stacks)
+            return
+        self.table.header[samples.STOP] = 1
+        if self.stuck(now):
+            message = "no progress in step %d at the time limit of %g s" % (self.steps() + 1, limit_s)
+            stacks = self._ask_stacks()
+            self.end("hang", message + self._place(stacks), stacks=stacks)
+
+    def _in_setup(self):
+        return self.table.header[samples.STARTED] == 0
+
+    def about_output(self):
+        pairs = [(name, samples.NOT_FINITE + 2 * place) for place, name in enumerate(self._metrics)]
+        counts = [(name, [int(number) for number in self.table.header[at : at + 2]]) for name, at in pairs]
+        return dict(Watch.about_output(self), not_finite={name: told for name, told in counts if told[0]})
+
+    def resident(self):
+        return self.table.last(samples.COLUMNS.index("rss_kib"))
+
+    # -------------------------------------------------------------- stacks
+
+    def _ask_stacks(self):
+        """Request the stacks of all threads, which faulthandler writes even if the process is stuck in C."""
+        os.kill(self.child.pid, ending.STACKS_SIGNAL)
+        until = self.clock() + STACKS_S
+        text = ""
+        while self.clock() < until:
+            time.sleep(STACKS_PAUSE_S)
+            before, text = text, self._stacks()
+            if text and text == before:
+                break
+        return text
+
+    def _forget_stacks(self):
+        os.ftruncate(self._stacks_fd, 0)
+        os.lseek(self._stacks_fd, 0, os.SEEK_SET)  # where the scenario process writes, too: one open file
+
+    def _stacks(self):
+        """Return what faulthandler wrote, without the agent's own frames."""
+        text = os.pread(self._stacks_fd, wire.TAIL_BYTES, 0).decode("utf-8", "replace")
+        ours = ('File "%s/harness_agent/' % self.root, 'File "%s/start.py"' % self.root)
+        return "".join(line for line in text.splitlines(True) if not line.strip().startswith(ours))
+
+    def _place(self, stacks):
+        """Return ` (file:line in function)` of the innermost frame in the user's files, or ""."""
+        frame = re.search(r'File "%s/scenario/(.+?)", line (\d+) in (\S+)' % re.escape(self.root), stacks)
+        return " (%s:%s in %s)" % frame.groups() if frame else ""

@@ -1,0 +1,31 @@
+"""The supervisor: reads the job, sends `hello`, and watches one trial to its end."""
+
+import json
+import os
+import sys
+
+from .. import libc, wire
+from ..gpu import devices
+from ..probes import cgroup
+from . import child, hello
+from .command import CommandWatch
+from .script import ScriptWatch
+
+
+def main(root):
+    """Run ROOT/job.json; return 0 if `done` could be sent, else 1."""
+    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
+        job = json.load(file)
+    child.set_oom_score(-500)
+    libc.adopt_orphans()
+    outbox = wire.Outbox(1, job["marker"])
+    gpus = devices.find()
+    if devices.visible(gpus.cards, os.environ):
+        # Otherwise TensorFlow reserves nearly all GPU memory at once, and its figures mean nothing.
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    outbox.send("hello", **dict(hello.facts(job["environment"], os.environ, cgroup.find()), **gpus.facts()))
+    watch = (CommandWatch if job["command"] else ScriptWatch)(job, root, outbox, gpus)
+    watch.run()
+    if outbox.pending:
+        sys.stderr.write("the harness did not take what the agent had to say\n")
+    return 1 if outbox.pending else 0

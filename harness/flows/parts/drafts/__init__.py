@@ -1,0 +1,1 @@
+"""Matrix files that are written for a user: by `try`, `init` and `narrow`."""

@@ -1,0 +1,97 @@
+"""A matrix file that is written for somebody, from a series and a job."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.flows.parts.drafts.draft_job import DraftJob
+from harness.flows.parts.drafts.draft_series import DraftSeries
+
+LOCAL = ("docker", "process")
+TRIALS = {"least": 3, "most": 6}
+BUDGET, LEAST_BUDGET = 4000, 64
+LOOKS = 8
+"""The first look at a launch is after this part of its budget."""
+SETUP_S = 600.0
+"""Time for setup beside the time in steps: images may compile before their first step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What becomes a matrix file. `made_by`: the command that wrote it; `more`: further keys of its scenario."""
+
+    made_by: Sequence[str]
+    series: DraftSeries
+    job: DraftJob
+    engine: str | None = None
+    gpus: str = "auto"
+    step_time_s: float = 60.0
+    """The longest time in steps of a launch of a program."""
+    budget: int = BUDGET
+    """The most steps of a launch of a program."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def text(draft: Draft, *, name: str) -> str:
+    """Return the text of the matrix file."""
+    engine = draft.engine or ("docker" if draft.series.needs_containers else "process")
+    scenario = {**draft.job.entry, **draft.more}
+    if "command" not in scenario:
+        first = max(LEAST_BUDGET, draft.budget // LOOKS)
+        scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
+        scenario["timeout"] = f"{draft.step_time_s + SETUP_S:g}s"
+    lines = [
+        f"# Written by: {_plain(draft.made_by)}",
+        "# Every key: docs/matrix.md. Edit it, and run it with harness sweep.",
+        "version: 1",
+        f"name: {name}",
+        "series:",
+        f"  {draft.series.name}:  # oldest first",
+        *_lines(draft.series.entry),
+        "hosts:",
+        f"  local: {_value({'engine': engine, 'gpus': _gpus(draft.gpus, engine)})}",
+        "scenarios:",
+        f"  {draft.job.name}:",
+        *_lines(scenario),
+        f"trials: {_value(TRIALS)}  # launches of each version",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _gpus(asked: str, engine: str) -> str | list[str]:
+    if asked == "auto":
+        return "all" if engine in LOCAL and has_gpus() else "none"
+    return asked if asked in ("none", "all", "each") else asked.split(",")
+
+
+def has_gpus() -> bool:
+    """Return whether this machine has the driver's device."""
+    return Path("/dev/nvidiactl").exists()
+
+
+def _lines(entry: Mapping[str, Any]) -> list[str]:
+    return [f"    {key}: {_value(value)}" for key, value in entry.items()]
+
+
+def _value(value: Any) -> str:
+    """Return a value as JSON, which is YAML, too; a $ is doubled, because a matrix file fills in variables."""
+    return json.dumps(_doubled(value), ensure_ascii=False)
+
+
+def _doubled(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("$", "$$")
+    if isinstance(value, Mapping):
+        return {key: _doubled(inner) for key, inner in value.items()}
+    return [_doubled(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(words: Sequence[str]) -> str:
+    """Return a command in one line, for a comment."""
+    line = " ".join(shlex.join(words).split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line)[:500]

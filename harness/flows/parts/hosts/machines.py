@@ -1,0 +1,132 @@
+"""A machine as it was found, and what is told of the machines of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.model import Cell, Host, HostState, Image, Lane, Plan
+from harness.plan import MachineSeen
+from harness.run.engine import Engine
+
+
+@dataclass(kw_only=True)
+class OpenHost:
+    """One machine as it was found: with an engine, or with the one line that says why it cannot be used.
+
+    `host`: the machine, which is that of the plan or one of its pool (`part_of`). `lanes`: those that its GPUs make, if
+    it was asked.
+    """
+
+    host: Host
+    part_of: Host
+    engine: Engine | None = None
+    lanes: tuple[Lane, ...] = ()
+    problem: str | None = None
+    opened_s: float | None = None
+    """When it was open, by the monotonic clock."""
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it is a node of a pool that the queue has not given yet."""
+        return self.engine is None and self.problem is None and self.host.slurm is not None
+
+    @property
+    def seen(self) -> MachineSeen:
+        """Return what makes it equal to the others of its pool."""
+        return MachineSeen(
+            name=self.host.machine, facts=self.facts, gpus=tuple(gpu for lane in self.lanes for gpu in lane.gpus)
+        )
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {} if self.engine is None else self.engine.facts
+
+    @property
+    def usable(self) -> bool:
+        return self.engine is not None and self.problem is None
+
+    @property
+    def name(self) -> str:
+        """Return the machine as messages name it: `old`, or `farm, gpu3`."""
+        return f"{self.host.name}, {self.host.machine}" if self.host.machine else self.host.name
+
+    def own(self, cell: Cell) -> Cell:
+        """Return a cell of the plan as this machine runs it: with the machine's own address and GPUs."""
+        if not self.host.machine:
+            return cell
+        lanes = {lane.gpu: lane for lane in self.lanes}
+        return replace(cell, lane=lanes.get(cell.lane.gpu, replace(cell.lane, host=self.host)))
+
+    def await_another(self) -> None:
+        """Let its place ask the queue for another node."""
+        assert self.host.slurm is not None
+        self.host = self.part_of.machines[self.host.slurm.place - 1]
+        self.engine, self.lanes, self.opened_s = None, (), None
+
+    def close(self) -> None:
+        """Close its engine. A node of a cluster goes back to the queue."""
+        if self.engine is not None:
+            self.engine.close()
+
+
+def leave_out(each: OpenHost, difference: str) -> None:
+    """Leave a machine out of its pool; a node of a cluster goes back to the queue."""
+    remedy = "make it equal, or a host of its own"
+    if each.host.slurm is not None:
+        remedy = "let `select` name equal nodes alone, or name this one in `nodes` of another host"
+        each.close()
+    text = f"{each.host.machine} is left out of the pool: it differs in {difference}; {remedy}"
+    each.problem = f"{each.host.where}: {text}"
+
+
+def first_usable(machines: Sequence[OpenHost]) -> OpenHost:
+    """Return the first machine that can be used; the first of all if none can."""
+    return next((each for each in machines if each.usable), machines[0])
+
+
+def states_of(machines: Sequence[OpenHost]) -> tuple[HostState, ...]:
+    """Return the hosts of the plan as they were found: a pool can be used if one of its machines can."""
+    hosts = dict.fromkeys(each.part_of for each in machines)
+    return tuple(_state(host, [each for each in machines if each.part_of == host]) for host in hosts)
+
+
+def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
+    known = first_usable(machines)
+    if not host.pool or known.usable:
+        return HostState(host=host, problem=known.problem, facts=known.facts)
+    told = "; ".join(f"{each.host.machine}: {_alone(each)}" for each in machines if each.problem is not None)
+    return HostState(host=host, problem=f"{host.where}: no machine of the pool can be used: {told}")
+
+
+def _alone(each: OpenHost) -> str:
+    """Return the machine's problem without its place, which is that of all of them."""
+    return str(each.problem).removeprefix(f"{each.host.where}: ")
+
+
+def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:
+    """Return the problems of single machines in pools that were used all the same."""
+    used = {each.part_of for each in machines if each.usable}
+    return tuple(
+        each.problem for each in machines if each.part_of.pool and each.part_of in used and each.problem is not None
+    )
+
+
+def lanes_of(machines: Sequence[OpenHost]) -> dict[str, tuple[Lane, ...]]:
+    """Return the lanes by host, of those whose GPUs are known; those of a pool are the first equal machine's."""
+    found: dict[str, tuple[Lane, ...]] = {}
+    for each in machines:
+        if each.lanes and (each.usable or not each.part_of.pool):
+            found.setdefault(each.part_of.name, tuple(replace(lane, host=each.part_of) for lane in each.lanes))
+    return found
+
+
+def hosts_of(plan: Plan) -> list[Host]:
+    return list({block.lane.host.name: block.lane.host for block in plan.blocks}.values())
+
+
+def images_on(plan: Plan, host: Host) -> list[Image]:
+    """Return what will run there, once each: a container engine asks for its GPUs in one of them."""
+    cells = [cell for cell in plan.cells if cell.lane.host == host and not cell.excluded]
+    return list({(cell.image.series, cell.image.version): cell.image for cell in cells}.values())

@@ -1,0 +1,129 @@
+"""The hosts of a sweep: opened side by side, and asked which GPUs they have."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from harness.errors import HarnessError, Interrupted
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts.machines import OpenHost, hosts_of, images_on, leave_out
+from harness.flows.parts.hosts.threads import side_by_side
+from harness.model import Host, Image, Plan
+from harness.plan import choose_lanes, odd_ones
+from harness.run.engine import Engine, Say
+
+GATHER_S = 10.0
+"""How long a pool of a cluster waits for more nodes once it has one, before it is used; the others join it later."""
+
+
+@contextmanager
+def using_hosts(
+    plan: Plan, context: RunContext, *, one: bool = False, homes: Mapping[tuple[str, str, str], str] | None = None
+) -> Iterator[list[OpenHost]]:
+    """Yield every machine of the plan, in its order; what is wrong with one is in its `problem`. Their engines are
+    closed on leaving, and where opening one of them raises.
+
+    Once `context` is stopped, some may have neither an engine nor a problem. Nodes of a pool that the queue does not
+    give soon are `awaited`. `one`: of such a pool, a single node is enough. `homes`: the machine that measured a row
+    in an earlier run, by the row's place; those nodes are asked for first.
+    """
+    found = [
+        OpenHost(host=_preferring(machine, place, _nodes_of(host, homes or {})), part_of=host)
+        for host in hosts_of(plan)
+        for place, machine in enumerate(host.machines[:1] if one and host.slurm is not None else host.machines)
+    ]
+
+    def opener(each: OpenHost) -> Callable[[], None]:
+        others = [other for other in found if other.part_of == each.part_of and other is not each]
+        return lambda: _open_unless_late(each, others, images_on(plan, each.part_of), context)
+
+    try:
+        side_by_side([opener(each) for each in found], context.stopped)
+        for host in hosts_of(plan):
+            _leave_out_odd_ones([each for each in found if each.part_of == host], context)
+        yield found
+    finally:
+        for each in found:
+            each.close()
+
+
+def _leave_out_odd_ones(machines: Sequence[OpenHost], context: RunContext) -> None:
+    """Use only equal machines of a pool; every other one gets the difference as its problem."""
+    if not machines[0].part_of.pool:
+        return
+    usable = {each.host.machine: each for each in machines if each.usable}
+    for name, difference in odd_ones([each.seen for each in usable.values()]).items():
+        leave_out(usable[name], difference)
+    for each in machines:
+        if each.problem is not None:
+            context.progress.note(each.problem)
+
+
+class _Late(Exception):
+    """The rest of the pool is there, and does not wait for this node any longer."""
+
+
+def _open_unless_late(each: OpenHost, others: Sequence[OpenHost], images: Sequence[Image], context: RunContext) -> None:
+    """Open a machine; a node of a pool is awaited no longer than GATHER_S after the first one was there."""
+
+    def is_late() -> bool:
+        opened = [other.opened_s for other in others if other.opened_s is not None]
+        late = each.part_of.slurm is not None and opened and time.monotonic() > min(opened) + GATHER_S
+        if late and each.opened_s is None:
+            raise _Late
+        return context.stopped.is_set()
+
+    with suppress(_Late):
+        open_machine(each, images, context, over=is_late)
+
+
+def open_machine(each: OpenHost, images: Sequence[Image], context: RunContext, *, over: Callable[[], bool]) -> None:
+    """Open a machine; what is wrong with it is in its `problem`. Raises Interrupted once `over`."""
+
+    def say(text: str) -> None:
+        if over():
+            raise Interrupted("interrupted")
+        context.progress.preparing(lane=each.name, image="engine", text=text)
+
+    engine = None
+    try:
+        engine = context.open_engine(each.host, environ=context.environ, say=say)
+        if each.host.machine:
+            _name_machine(each, engine, images, say)
+        if each.host.gpus != "none":
+            each.lanes = choose_lanes(each.host, engine.gpus(images, say))
+        each.engine, each.opened_s = engine, time.monotonic()
+    except HarnessError as error:  # the other hosts go on, and what is known is reported
+        if isinstance(error, Interrupted):
+            raise
+        each.engine, each.problem = engine, str(error)
+    finally:
+        if engine is not None and each.engine is None:
+            engine.close()
+
+
+def _name_machine(each: OpenHost, engine: Engine, images: Sequence[Image], say: Say) -> None:
+    """Add the machine to the engine's facts, so that it is in the record and the key of every trial: a row that is
+    taken up again takes over no trials of another machine. A node has its name as soon as the queue has given it.
+    """
+    cpu = engine.cpu(images, say)
+    if each.host.slurm is not None:
+        each.host = replace(each.host, machine=str(engine.facts["name"]))
+    engine.facts = {**engine.facts, "machine": each.host.machine, "cpu": cpu}
+
+
+def _nodes_of(host: Host, homes: Mapping[tuple[str, str, str], str]) -> list[str]:
+    """Return the nodes of a pool that measured rows before, the one with the most rows first."""
+    lanes = [machine for (_, lane, _), machine in homes.items() if lane.partition("/")[0] == host.name]
+    return [name for name, _ in Counter(lanes).most_common()]
+
+
+def _preferring(machine: Host, place: int, nodes: Sequence[str]) -> Host:
+    """Return a machine that asks the queue for the node that measured rows before."""
+    if machine.slurm is None or place >= len(nodes) or not machine.machine:
+        return machine
+    return replace(machine, slurm=replace(machine.slurm, preferred=nodes[place]))

@@ -1,0 +1,1 @@
+"""The `scenarios:` of a matrix file: scripts, programs and commands, checked without running them."""

@@ -1,0 +1,163 @@
+"""Reads a scenario's program: an unmodified file or module, its arguments, and what its steps are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness import model
+from harness.matrix import keys
+from harness.matrix.context import Context
+from harness.matrix.problems import KeyPath, did_you_mean, listed, shown
+from harness.matrix.scenarios.scripts import Script, ScriptProblem, parsed, top_level
+
+DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+FUNCTION = re.compile(rf"({DOTTED.pattern}):({DOTTED.pattern})")
+
+MOST_PRINTED = 16
+"""A trial has columns for so many metrics."""
+
+
+def read_program(entry: keys.ScenarioEntry, context: Context) -> model.Program | None:
+    """Return the scenario's program, None if it has none."""
+    if entry.program is None and entry.module is None:
+        return None
+    return model.Program(
+        path=context.folder / entry.program if entry.program else None,
+        module=entry.module,
+        args=tuple(entry.args),
+        steps_are=_steps_are(entry),
+        printed=tuple(entry.printed.items()),
+    )
+
+
+def _steps_are(entry: keys.ScenarioEntry) -> str:
+    asked = entry.steps_are or "auto"
+    return asked.function if isinstance(asked, keys.StepsFunction) else asked
+
+
+def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
+    """Return the parsed program; None for a module that is not among the files. Problems are added to the context."""
+    for name in ("step_pattern", "judge"):
+        if getattr(entry, name) is not None:
+            context.problems.add((*key, name), "is for a command; the steps of a program are counted from inside")
+    _check_printed(entry, key, context)
+    tree, found = None, None
+    if entry.program is not None:
+        tree = _tree(entry.program, (*key, "program"), context)
+    elif entry.module is not None:
+        _check_module(entry, (*key, "module"), context)
+        found = _file_of(entry.module, entry, context.folder)
+        tree = _tree(str(found), (*key, "module"), context) if found else None
+    _check_function(entry, tree, key, context)
+    if tree is None:
+        return None
+    title = (ast.get_docstring(tree) or "").strip().split("\n")[0]
+    return Script(name=str(entry.program or found), title=title)
+
+
+def _check_printed(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
+    for name, pattern in entry.printed.items():
+        if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip():
+            text = f"{shown(pattern)}: write what stands beside the number, and {{}} in its place, such as 'loss: {{}}'"
+            context.problems.add((*key, "printed", name), text)
+    if len(entry.printed) > MOST_PRINTED:
+        context.problems.add((*key, "printed"), f"{len(entry.printed)} metrics; at most {MOST_PRINTED}")
+
+
+def _tree(text: str, key: KeyPath, context: Context) -> ast.Module | None:
+    path = context.existing(text, key)
+    if path is not None and not path.is_file():
+        context.problems.add(key, f"{shown(text)} is no file; name the Python file that starts the training")
+        return None
+    source = context.text_of(path, key) if path else None
+    try:
+        return None if source is None else parsed(text, source)
+    except ScriptProblem as error:
+        context.problems.add(key, str(error))
+        return None
+
+
+def _check_module(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
+    module = entry.module or ""
+    if not DOTTED.fullmatch(module):
+        context.problems.add(key, f"{shown(module)} is no name of a module; such as mypkg.train")
+        return
+    top = module.split(".")[0]
+    beside = [name for name in (top, f"{top}.py") if (context.folder / name).exists()]
+    if beside and not any(Path(text).name == beside[0] for text in entry.files):
+        text = f"{beside[0]} lies beside the matrix, but is not copied; add it: files: [{beside[0]}]"
+        context.problems.add(key, text)
+
+
+def _file_of(module: str, entry: keys.ScenarioEntry, folder: Path) -> Path | None:
+    """Return the module's file among the scenario's files, None if it must be in the image."""
+    first, *rest = module.split(".")
+    homes = [Path(entry.program).parent] if entry.program else []
+    homes += [Path(text).parent for text in entry.files if Path(text).name in (first, f"{first}.py")]
+    for home in homes:
+        place = home.joinpath(first, *rest)
+        for found in (place.with_name(f"{place.name}.py"), place / "__main__.py", place / "__init__.py"):
+            if (folder / found).is_file():
+                return found
+    return None
+
+
+def _check_function(entry: keys.ScenarioEntry, own: ast.Module | None, key: KeyPath, context: Context) -> None:
+    """Check the named function, if the file that should define it is at hand."""
+    if not isinstance(entry.steps_are, keys.StepsFunction):
+        return
+    place: KeyPath = (*key, "steps_are", "function")
+    written = entry.steps_are.function
+    match = FUNCTION.fullmatch(written)
+    if match is None:
+        context.problems.add(place, f"{shown(written)} is no function; write module:name, such as mypkg.loop:train_one")
+        return
+    module, names = match[1], match[3].split(".")
+    stem = Path(entry.program).stem if entry.program else entry.module
+    if module in ("__main__", stem):
+        tree, name = own, str(entry.program or entry.module)
+    else:
+        found = _file_of(module, entry, context.folder)
+        tree, name = (_tree(str(found), place, context) if found else None), str(found)
+    if tree is not None and (problem := _missing(tree.body, names, name)):
+        context.problems.add(place, problem)
+
+
+def _missing(body: list[ast.stmt], names: Sequence[str], where: str) -> str | None:
+    """Return why the file does not define the function, or None. A name that it imports or assigns may be one."""
+    for place, name in enumerate(names):
+        known = {one: statement for statement in top_level(body) for one in _bound(statement)}
+        if name not in known and any(isinstance(one, ast.ImportFrom) and one.names[0].name == "*" for one in body):
+            return None
+        if name not in known:
+            there = sorted(one for one, statement in known.items() if isinstance(statement, _DEFINES))
+            hint = did_you_mean(name, known=there)
+            return f"{where} has no {'.'.join(names[: place + 1])}{hint} it has: {listed(there)}"
+        statement = known[name]
+        if not isinstance(statement, ast.ClassDef):
+            return _unfit(statement, where)
+        body = statement.body
+    return f"{'.'.join(names)} is a class; name a function or a method"
+
+
+_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _unfit(statement: ast.stmt, where: str) -> str | None:
+    if isinstance(statement, ast.AsyncFunctionDef):
+        return f"{where}:{statement.lineno}: {statement.name} is async, so a call of it runs none of it; name another"
+    return None
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, _DEFINES):
+        yield statement.name
+    elif isinstance(statement, ast.Assign):
+        yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        yield statement.target.id
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name for alias in statement.names)

@@ -1,0 +1,101 @@
+"""Reads `locks:` series and requirement files: each file is one version, with everything that it installs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from harness import model
+from harness.matrix import keys
+from harness.matrix.context import Context, Entry
+from harness.matrix.problems import KeyPath, shown
+from harness.matrix.series.packages import RUNNING_PYTHON, check_python
+from harness.safe_files import read_regular
+
+MOST_BYTES = 4 << 20
+OPTION = re.compile(r"\s--(hash|config-settings?|global-option)[= ]\S+")
+COMMENT = re.compile(r"(^|\s)#.*")
+HELP = "give a requirement or lock file, such as `pip freeze` or `uv pip compile` writes"
+SLIM = "python:{python}-slim-bookworm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockReader:
+    context: Context
+
+    def read(self, entry: keys.Locks, key: KeyPath) -> list[Entry]:
+        """Return an image for each file, in the order in which they are written; problems are added to the context."""
+        problem = check_python(entry.python)
+        if problem:
+            self.context.problems.add((*key, "python"), problem)
+            return []
+        return [
+            Entry(version=name, key=(*key, "locks", name), source=source)
+            for name, text in entry.locks.items()
+            if (source := self._source(entry, text, (*key, "locks", name))) is not None
+        ]
+
+    def _source(self, entry: keys.Locks, text: str, key: KeyPath) -> model.Install | None:
+        path = self.context.existing(text, key)
+        if path is None:
+            return None
+        try:
+            return install_of(path, python=entry.python, base=entry.base or self.context.default_base)
+        except ValueError as error:
+            self.context.problems.add(key, str(error))
+            return None
+
+
+def install_of(path: Path, *, python: str | None, base: str | None) -> model.Install:
+    """Return what a requirement or lock file installs. Raises ValueError with the file and the line."""
+    packages = tuple(dict.fromkeys(requirements(path)))
+    if not packages:
+        raise ValueError(f"{path}: names no requirement; {HELP}")
+    image = base or SLIM.format(python=python or RUNNING_PYTHON)
+    return model.Install(base=image, python=python, packages=packages)
+
+
+def requirements(path: Path) -> Iterator[str]:
+    """Yield the requirements of a file; hashes are left out. Raises ValueError with the file and the line."""
+    try:
+        text = read_regular(path.resolve(), most_bytes=MOST_BYTES).decode()
+    except OSError as error:
+        raise ValueError(
+            f"{path}: cannot be read: {error.strerror or error}; give a requirement or lock file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: is no text; {HELP}") from error
+    for number, line in _lines(text):
+        words = OPTION.sub("", COMMENT.sub("", line)).strip()
+        if not words or words.startswith(("--hash", "--only-binary", "--no-binary", "--prefer-binary")):
+            continue
+        if words.startswith("-"):
+            raise ValueError(
+                f"{path}:{number}: {shown(words)} is an option; give one whole list, as `pip freeze` "
+                "writes it, and the index in UV_INDEX_URL or PIP_INDEX_URL"
+            )
+        yield _requirement(words, f"{path}:{number}")
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number; one that ends with a backslash goes on with the next."""
+    begun, whole = 0, ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        begun = begun or number
+        whole += line.removesuffix("\\")
+        if not line.endswith("\\"):
+            yield begun, whole
+            begun, whole = 0, ""
+    if whole:
+        yield begun, whole
+
+
+def _requirement(words: str, place: str) -> str:
+    try:
+        return str(Requirement(words))
+    except InvalidRequirement:
+        raise ValueError(f"{place}: {shown(words)} is no requirement; write one such as numpy==1.26.4") from None

@@ -1,0 +1,1 @@
+"""The text of a matrix file: YAML with positions and variables."""

@@ -1,0 +1,184 @@
+"""Reads the text of a matrix file into plain data, with the line of every key path.
+
+It follows YAML 1.2, where PyYAML follows 1.1: only `true` and `false` are booleans (`on`, `yes` are text), dates are
+text, 010 is ten. Numbers keep their written form, so that a version 1.10 stays "1.10".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.errors import MatrixError
+from harness.matrix.problems import Document, KeyPath, Problems
+from harness.matrix.text.substitute import substitute
+from harness.matrix.text.yaml_words import plain_words
+from harness.matrix.values import FloatAsWritten, IntAsWritten
+
+MOST_BYTES = 1 << 20
+MOST_VALUES = 100_000  # with aliases expanded: a page of nested aliases can expand to billions of values
+MOST_LEVELS = 32
+MOST_DIGITS = 64
+
+TAG = "tag:yaml.org,2002:"
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own; filled below, per class
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"null|Null|NULL|~|", "nN~"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("merge", r"<<", "<"),
+):
+    _Loader.add_implicit_resolver(TAG + _tag, re.compile(rf"^(?:{_pattern})$"), [*_first, *([""] * (_tag == "null"))])
+
+
+def read(path: Path, *, environ: Mapping[str, str]) -> Document:
+    """Return the file's data with the line of every key path. Raises MatrixError, one line per problem."""
+    file = str(path)
+    node = _compose(file, _text(path))
+    lines: dict[KeyPath, int] = {(): 1}
+    problems = Problems(file=file, lines=lines)
+    data = _Builder(environ, lines, problems).value(node, (), ())
+    problems.raise_if_any()
+    return Document(file=file, data=data, lines=lines)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise MatrixError(f"{path}: cannot be read: {reason}; name a matrix file") from error
+    if len(raw) > MOST_BYTES:
+        raise MatrixError(f"{path}:1: is larger than 1 MiB; a matrix file is a few pages")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise MatrixError(f"{path}:{line}: is not UTF-8 text; save the file as UTF-8") from error
+
+
+def _compose(file: str, text: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, _Loader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise MatrixError(f"{file}:{line}: has a character that YAML does not allow: {error.reason}") from error
+    except yaml.MarkedYAMLError as error:
+        line, words = plain_words(error)
+        raise MatrixError(f"{file}:{line}: is not YAML: {words}") from error
+    except RecursionError as error:
+        raise MatrixError(f"{file}:1: is nested too deeply; at most {MOST_LEVELS} levels") from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # "\UFFFFFFFF" is an OverflowError of chr()
+        raise MatrixError(
+            f"{file}:1: is not YAML: {error!r:.100}; see an escape such as \\U in a quoted text"
+        ) from error
+
+
+class _Builder:
+    """Turns nodes into values, and records the line of each path in `lines`."""
+
+    def __init__(self, environ: Mapping[str, str], lines: dict[KeyPath, int], problems: Problems) -> None:
+        self.environ = environ
+        self.lines = lines
+        self.problems = problems
+        self.count = 0
+
+    def value(self, node: yaml.Node | None, path: KeyPath, above: tuple[yaml.Node, ...]) -> Any:
+        """Return the node's data. `above` are the nodes that contain it: one inside itself is an endless alias."""
+        if node is None:
+            return None
+        line = node.start_mark.line + 1
+        self.lines.setdefault(path, line)
+        self._bound(node, path, above)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, (*above, node))
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, i), (*above, node)) for i, item in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _bound(self, node: yaml.Node, path: KeyPath, above: tuple[yaml.Node, ...]) -> None:
+        self.count += 1
+        if self.count > MOST_VALUES:
+            self.problems.fail(path, f"more than {MOST_VALUES} values, aliases expanded; write fewer")
+        if any(node is outer for outer in above):
+            self.problems.fail(path, "an alias (*) to something that it is itself part of; write the value out")
+        if len(above) >= MOST_LEVELS:
+            self.problems.fail(path[:4], f"is nested too deeply; at most {MOST_LEVELS} levels")
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == TAG + "merge":
+                merged = {**self._merged(value_node, path, above), **merged}
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.problems.add(path, "a key is a list or a mapping; keys are plain text", line=line)
+                continue
+            key = key_node.value
+            if key in own:
+                first = self.lines[(*path, key)]
+                self.problems.add((*path, key), f"is there twice, first on line {first}; keep one", line=line)
+                continue
+            self.lines[(*path, key)] = line
+            own[key] = self.value(value_node, (*path, key), above)
+        return {**merged, **own}
+
+    def _merged(self, node: yaml.Node, path: KeyPath, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
+        """Return what `<<` brings in: a mapping, or a list of mappings, of which the first has precedence."""
+        items = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        result: dict[str, Any] = {}
+        for item in items:
+            value = self.value(item, path, above)
+            if not isinstance(value, dict):
+                self.problems.add(path, "<< takes a mapping, such as *defaults", line=item.start_mark.line + 1)
+                continue
+            result = {**value, **result}
+        return result
+
+    def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
+        kind, text = node.tag.removeprefix(TAG), node.value
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return text.lower() == "true"
+        if kind in ("int", "float"):
+            return self._number(kind, text, path)
+        if kind not in ("str", "merge"):
+            self.problems.add(path, f"the YAML tag !{kind} is not used here; write the value plainly")
+            return None
+        return self._string(text, path)
+
+    def _number(self, kind: str, text: str, path: KeyPath) -> Any:
+        if len(text) > MOST_DIGITS:
+            self.problems.add(path, f"a number of more than {MOST_DIGITS} characters; quote it if it is text")
+            return None
+        try:
+            return IntAsWritten(text) if kind == "int" else FloatAsWritten(text)
+        except ValueError:  # an explicit tag, as in `!!int x`
+            self.problems.add(path, f"{text!r} is not a number")
+            return None
+
+    def _string(self, text: str, path: KeyPath) -> str:
+        try:
+            result = substitute(text, self.environ)
+        except ValueError as error:
+            self.problems.add(path, str(error))
+            return ""
+        if CONTROL.search(result):
+            self.problems.add(path, "has a control character; only printable text is allowed")
+            return ""
+        return result

@@ -1,0 +1,85 @@
+"""What may run beside what on one host: pure rules, from a scenario's limits and from what launches took so far.
+
+A launch whose times are compared runs alone. Others run side by side, as far as the host's processors, its memory and
+its GPUs go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.model import TIMES, Cell, End, Host, Scenario, Trial
+
+MOST = 16
+"""Most launches at the same time."""
+MEMORY_SHARE = 0.8
+"""Share of the host's memory that launches side by side may take."""
+MARGIN = 4.0
+"""Of a row that had no launch yet: how many times the memory of its scenario's other rows it may need."""
+DOUBTED: frozenset[End] = frozenset({"crash", "oom", "hang", "setup"})
+"""Ends that launches beside it may have caused: they take memory, processors, ports and files."""
+
+
+def compares_times(scenario: Scenario) -> bool:
+    """Return whether any time of the scenario's launches is compared with those of other versions."""
+    return not scenario.judge_exit and any(scenario.limits.of(name) is not None for name in TIMES)
+
+
+def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
+    """Return how many launches a host can have at the same time: at most its processors, MOST, what `parallel` says,
+    and one for each of the GPUs (UUIDs) that its launches use, if they use any.
+
+    1 for a host whose lanes run at the same time whatever is compared (`parallel: true`), for a machine of a pool, and
+    for a node of a cluster.
+    """
+    if isinstance(host.parallel, bool) or host.machine or host.slurm is not None:
+        return 1
+    processors = facts.get("cpus")
+    most = min(MOST, processors if isinstance(processors, int) and processors > 0 else 1)
+    used = len(set(gpus))
+    return max(1, min(most, used or most, host.parallel if isinstance(host.parallel, int) else most))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What a launch takes of its host. `memory_bytes`: None if nobody knows; then it runs with no other."""
+
+    memory_bytes: float | None = 0.0
+    gpus: frozenset[str] = frozenset()
+
+
+NO_LOAD = Load()
+
+
+def load_of(cell: Cell, row: Iterable[Trial], others: Iterable[Trial], *, share_bytes: float) -> Load:
+    """Return what a launch of a cell will take, by the peaks of the launches so far: of its `row`, or MARGIN times that
+    of the `others` of its scenario, and `share_bytes` at least.
+    """
+    gpus, limit = frozenset(gpu.uuid for gpu in cell.lane.gpus), cell.variant.scenario.memory_bytes
+    known, elsewhere = peak_bytes(row), peak_bytes(others)
+    if known is None and elsewhere is not None:
+        known = max(MARGIN * elsewhere, share_bytes)
+    if limit is not None:
+        known = limit if known is None else min(known, limit)
+    return Load(memory_bytes=known, gpus=gpus)
+
+
+def peak_bytes(trials: Iterable[Trial]) -> float | None:
+    """Return the most memory that any of these launches took, in bytes; None if none tells."""
+    return max((1024 * trial.peak_rss_kib for trial in trials if trial.peak_rss_kib is not None), default=None)
+
+
+def fits(new: Load, running: Sequence[Load], *, slots: int, memory_bytes: float | None) -> bool:
+    """Return whether a launch may start beside those that run. `memory_bytes`: what all together may take; None if the
+    host does not tell what it has.
+    """
+    if not running:
+        return True
+    if len(running) >= slots or any(new.gpus & each.gpus for each in running):
+        return False
+    taken = [each.memory_bytes for each in (new, *running)]
+    if any(each is None for each in taken):
+        return False
+    return memory_bytes is None or sum(each or 0.0 for each in taken) <= memory_bytes

@@ -1,0 +1,80 @@
+"""The gate that every launch of a host goes through: alone where times are compared, else beside others."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from harness.errors import Interrupted
+from harness.run.hosts.beside import Load, fits
+
+ASK_S = 0.2
+"""Seconds between two looks whether the run was stopped, while somebody waits."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Visit:
+    """One stay behind the gate. `load`: None if it is to be alone. `others`: the most that were inside with it."""
+
+    load: Load | None
+    others: int = 0
+
+
+@dataclass(kw_only=True)
+class Gate:
+    """Lets launches of one host in, in the order in which they came. Thread-safe.
+
+    One that is to be alone waits until all are out, and nobody who came later goes before it. `slots`: how many may be
+    inside at the same time; `memory_bytes`: what they may take together, None for no limit.
+    """
+
+    slots: int = 1
+    memory_bytes: float | None = None
+    stopped: Callable[[], bool] = lambda: False
+    _inside: list[Visit] = field(default_factory=list)
+    _queue: list[Visit] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def share_bytes(self) -> float:
+        """Return an equal share of the memory, in bytes; 0 without a limit."""
+        return (self.memory_bytes or 0.0) / self.slots
+
+    @contextlib.contextmanager
+    def entered(self, load: Load | None) -> Iterator[Visit]:
+        """Be inside during the block; with no `load`, alone. Raises Interrupted once `stopped`, while it waits."""
+        visit = Visit(load=load)
+        with self._changed:
+            self._queue.append(visit)
+            try:
+                while not self._may_enter(visit):
+                    if self.stopped():
+                        raise Interrupted("interrupted")
+                    self._changed.wait(ASK_S)
+            finally:
+                self._queue.remove(visit)
+                self._changed.notify_all()
+            self._inside.append(visit)
+            for each in self._inside:
+                each.others = max(each.others, len(self._inside) - 1)
+        try:
+            yield visit
+        finally:
+            with self._changed:
+                self._inside.remove(visit)
+                self._changed.notify_all()
+
+    def _may_enter(self, visit: Visit) -> bool:
+        """Return whether it is this one's turn, and there is room. Those who wait for a GPU hold up no other GPU."""
+        before = self._queue[: self._queue.index(visit)]
+        if visit.load is None:
+            return not before and not self._inside
+        if any(each.load is None or not each.load.gpus or not visit.load.gpus for each in before):
+            return False
+        running = [each.load for each in self._inside]
+        if any(each.load is not None and each.load.gpus & visit.load.gpus for each in before) or None in running:
+            return False
+        known = [each for each in running if each is not None]
+        return fits(visit.load, known, slots=self.slots, memory_bytes=self.memory_bytes)

@@ -1,0 +1,212 @@
+"""Launches side by side: what may run beside what, and what a failure beside others is worth."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import Interrupted
+from harness.model import Cell, End, Host, Image, Install, Lane, Limits, Scenario, SlurmRequest, Trial, Variant, Where
+from harness.model.gpus import Gpu
+from harness.run.hosts.beside import MARGIN, MOST, Load, compares_times, fits, load_of, slots_of
+from harness.run.hosts.doubts import settled
+from harness.run.hosts.gate import Gate
+from harness.run.scheduler import CellRun
+
+WHERE = Where(file="matrix.yaml", line=1, key="x")
+NO_TIMES = ("late_step_time", "tail", "cpu_time", "throughput", "setup_time", "first_step")
+MEMORY_ONLY = Limits(step_time=None, others=tuple((name, None) for name in NO_TIMES))
+GIB = float(1 << 30)
+
+
+def host(**more: Any) -> Host:
+    return Host(**{"name": "here", "engine": "process", "gpus": "none", "where": WHERE, **more})
+
+
+def cell(*, gpu: str = "", memory_bytes: int | None = None) -> Cell:
+    gpus = (Gpu(index=0, uuid=gpu, name="card"),) if gpu else ()
+    scenario = Scenario(name="s", where=WHERE, script=Path("s.py"), limits=MEMORY_ONLY, memory_bytes=memory_bytes)
+    source = Install(base="", python=None, packages=())
+    return Cell(
+        image=Image(series="p", version="1", source=source, where=WHERE),
+        lane=Lane(host=host(), gpu=gpu or None, gpus=gpus),
+        variant=Variant(scenario=scenario),
+    )
+
+
+def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib: float | None = None) -> Trial:
+    peak = None if peak_gib is None else peak_gib * (1 << 20)
+    return Trial(cell_id="c", number=number, key="k", end=end, beside=beside, peak_rss_kib=peak, message="why")
+
+
+# ---------------------------------------------------------------- who
+
+
+@pytest.mark.parametrize("name", ["step_time", *NO_TIMES])
+def test_a_scenario_with_one_limited_time_is_measured_alone(name: str) -> None:
+    """A neighbour would make a version look slower than the one before."""
+    own = replace(MEMORY_ONLY, step_time=0.1) if name == "step_time" else replace(
+        MEMORY_ONLY, others=tuple((each, 0.5 if each == name else None) for each in NO_TIMES)
+    )  # fmt: skip
+    assert compares_times(Scenario(name="s", where=WHERE, limits=own))
+    assert not compares_times(Scenario(name="s", where=WHERE, limits=MEMORY_ONLY))
+
+
+def test_a_scenario_that_is_judged_by_its_exit_code_compares_no_times() -> None:
+    assert not compares_times(Scenario(name="s", where=WHERE, command=("x",), judge_exit=True))
+
+
+@pytest.mark.parametrize(
+    ("asked", "facts", "gpus", "wanted"),
+    [
+        (host(), {"cpus": 2}, (), 2),
+        (host(), {"cpus": 64}, (), MOST),
+        (host(), {}, (), 1),
+        (host(parallel=3), {"cpus": 8}, (), 3),
+        (host(parallel=8), {"cpus": 2}, (), 2),
+        (host(parallel=False), {"cpus": 8}, (), 1),
+        (host(parallel=True), {"cpus": 8}, (), 1),
+        (host(), {"cpus": 8}, ("GPU-1", "GPU-2", "GPU-1"), 2),
+        (host(machine="gpu1"), {"cpus": 8}, (), 1),
+        (host(engine="slurm", slurm=SlurmRequest(container="none")), {"cpus": 8}, (), 1),
+    ],
+)
+def test_a_host_has_as_many_launches_as_it_has_room_for(
+    asked: Host, facts: dict[str, int], gpus: tuple[str, ...], wanted: int
+) -> None:
+    assert slots_of(asked, facts, gpus) == wanted
+
+
+def test_what_nobody_knows_the_memory_of_runs_with_no_other() -> None:
+    assert load_of(cell(), [], [], share_bytes=GIB).memory_bytes is None
+    assert load_of(cell(), [trial(peak_gib=2)], [], share_bytes=GIB).memory_bytes == 2 * GIB
+
+
+def test_a_new_row_may_need_more_than_the_rows_that_are_known() -> None:
+    others = [trial(peak_gib=2), trial(peak_gib=3)]
+    assert load_of(cell(), [], others, share_bytes=GIB).memory_bytes == MARGIN * 3 * GIB
+    assert load_of(cell(), [], others, share_bytes=20 * GIB).memory_bytes == 20 * GIB
+
+
+def test_a_launch_takes_no_more_than_its_own_limit() -> None:
+    limited = cell(memory_bytes=1 << 30)
+    assert load_of(limited, [], [], share_bytes=GIB).memory_bytes == GIB
+    assert load_of(limited, [trial(peak_gib=0.5)], [], share_bytes=GIB).memory_bytes == GIB / 2
+
+
+loads = st.builds(
+    Load,
+    memory_bytes=st.none() | st.floats(0, 100),
+    gpus=st.frozensets(st.sampled_from(["a", "b"]), max_size=1),
+)
+
+
+@given(loads, st.lists(loads, max_size=4), st.integers(1, 4), st.none() | st.floats(0, 200))
+def test_what_fits_is_within_every_bound(new: Load, running: list[Load], slots: int, memory: float | None) -> None:
+    if not running:
+        assert fits(new, running, slots=slots, memory_bytes=memory), "a launch alone always starts"
+    elif fits(new, running, slots=slots, memory_bytes=memory):
+        together = [new, *running]
+        assert len(together) <= slots
+        assert not any(new.gpus & each.gpus for each in running)
+        known = [each.memory_bytes for each in together]
+        assert None not in known
+        assert memory is None or sum(each or 0 for each in known) <= memory
+
+
+# ---------------------------------------------------------------- the gate
+
+
+def test_a_timed_turn_is_alone_and_none_is_passed_over() -> None:
+    """Every visitor comes in once, at most `slots` at a time, and one that wants to be alone is."""
+    gate, lock, inside, seen = Gate(slots=3), threading.Lock(), [0, 0], []
+    rng = random.Random(7)
+
+    def visit(alone: bool) -> None:
+        with gate.entered(None if alone else Load(memory_bytes=1.0)) as own:
+            with lock:
+                inside[alone] += 1
+                seen.append((alone, *inside))
+            threading.Event().wait(rng.random() / 500)
+            with lock:
+                inside[alone] -= 1
+        assert own.others <= (0 if alone else 2)
+
+    threads = [threading.Thread(target=visit, args=(number % 4 == 0,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(seen) == 40
+    assert all((timed, beside) == (1, 0) if alone else timed == 0 and beside <= 3 for alone, beside, timed in seen)
+
+
+def test_a_visitor_knows_how_many_were_beside_it() -> None:
+    gate = Gate(slots=2)
+    with gate.entered(Load(memory_bytes=1.0)) as first:
+        assert first.others == 0
+        with gate.entered(Load(memory_bytes=1.0)) as second:
+            pass
+    assert (first.others, second.others) == (1, 1)
+    with gate.entered(Load(memory_bytes=1.0)) as third:
+        assert third.others == 0
+
+
+def test_ctrl_c_ends_the_wait_at_the_gate() -> None:
+    stopped = threading.Event()
+    gate = Gate(slots=2, stopped=stopped.is_set)
+    with gate.entered(None):
+        stopped.set()
+        with pytest.raises(Interrupted), gate.entered(Load()):
+            pass
+    stopped.clear()
+    with gate.entered(None) as last:
+        assert last.others == 0
+
+
+# ---------------------------------------------------------------- failures beside others
+
+
+@pytest.mark.parametrize("end", ["crash", "oom", "hang", "setup"])
+def test_a_failure_beside_others_accuses_no_version(end: End) -> None:
+    """Two launches that want the same port, or more memory than there is, would make two good versions look broken."""
+    run = CellRun(cell=cell())
+    (told,) = settled(run, trial(end=end, beside=1), slows=False)
+    assert told.end == "infrastructure"
+    assert not run.measured
+    assert run.alone
+    assert f"{end} beside 1 other launch," in told.message
+    settled(run, trial(2), slows=False)
+    assert [each.end for each in run.measured] == ["completed"]
+
+
+def test_a_failure_that_comes_alone_too_counts_both_times() -> None:
+    """A version that crashes in a part of its launches must be found as often as without neighbours."""
+    run = CellRun(cell=cell())
+    settled(run, trial(1, end="crash", beside=2), slows=False)
+    told = settled(run, trial(2, end="crash"), slows=False)
+    assert [each.end for each in run.trials] == ["crash", "crash"]
+    assert [each.number for each in told] == [1, 2]
+    assert not run.doubted
+
+
+def test_another_failure_alone_proves_nothing_of_the_first() -> None:
+    run = CellRun(cell=cell())
+    settled(run, trial(1, end="oom", beside=1), slows=False)
+    settled(run, trial(2, end="crash"), slows=False)
+    assert [each.end for each in run.trials] == ["infrastructure", "crash"]
+
+
+def test_a_launch_that_slows_down_beside_others_is_launched_again_alone() -> None:
+    run = CellRun(cell=cell())
+    settled(run, trial(beside=1), slows=False)
+    assert not run.alone
+    settled(run, trial(2, beside=1), slows=True)
+    assert run.alone
