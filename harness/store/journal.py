@@ -10,7 +10,6 @@ A trial file holds everything that was measured, so a run's verdicts can be reac
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import secrets
@@ -22,6 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
 from harness.safe_files import folder_in, read_regular, write_atomically, write_below
@@ -45,7 +45,7 @@ class RunDirectory:
         handle = os.open(self.path, os.O_RDONLY)
         weakref.finalize(self, os.close, handle)
         with suppress(OSError):  # some network file systems lock no folders; the newest run is never removed anyway
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            file_locks.try_lock(handle, shared=True)
 
     @classmethod
     def create(cls, *, out: Path, matrix: str, now: datetime) -> RunDirectory:
@@ -181,14 +181,11 @@ def in_use(run: Path) -> bool:
     """Whether the run in that directory goes on."""
     handle = os.open(run, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not file_locks.try_lock(handle)
     except OSError:  # a file system that locks no folders
         return False
     finally:
         os.close(handle)
-    return False
 
 
 def _read_or_none(path: Path) -> Trial | None:
