@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import harness
+from tests.unit import source
 
 CODE = Path(harness.__file__).parent
 ROOT = CODE.parent
@@ -30,7 +31,7 @@ def classes() -> dict[str, list[str]]:
     found = defaultdict(list)
     for path in sorted(CODE.rglob("*.py")):
         if path.relative_to(CODE).parts[0] != "agent":
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(source.tree(path)):
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     found[node.name].append(str(path.relative_to(CODE)))
     return found

@@ -79,7 +79,7 @@ class Looking:
 
     @contextlib.contextmanager
     def beside(self, name: str) -> Iterator[Looking]:
-        """The same by a connection of its own, to launch in another thread. Raises InfrastructureError."""
+        """Open a second connection, by which another thread can launch. Raises InfrastructureError."""
         engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=lambda text: None)
         try:
             yield replace(self, engine=engine, aside=f" ({name})")
@@ -87,7 +87,7 @@ class Looking:
             engine.close()
 
     def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
-        """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
+        """Make one launch of `steps` steps. Raises InfrastructureError, Interrupted."""
         files = _Files()
         cell, progress = self.cell, self.context.progress
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"

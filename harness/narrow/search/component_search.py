@@ -57,12 +57,12 @@ class ComponentSearch:
 
     @property
     def shams(self) -> tuple[Hybrid, ...]:
-        """Each version with all that can be put into it again from itself."""
+        """Return A and B, each with everything put into it again that can be."""
         swaps = Swaps(self.groups, self.needs)
         return tuple(each for base, *_ in SHAMS if (each := swaps.sham(base, swaps.all)) is not None)
 
     def decide(self, outcomes: Iterable[HybridOutcome]) -> NextHybrids:
-        """What to launch next; nothing once the search is over."""
+        """Return what to launch next; nothing once the search is over."""
         evidence = self._evidence(outcomes)
         found, missing = self._played(evidence, to_the_end=False)
         if found is not None:
@@ -72,7 +72,7 @@ class ComponentSearch:
         return NextHybrids(launch=self._round(missing.hybrid, evidence), kind=missing.kind, reason=missing.reason)
 
     def conclude(self, outcomes: Iterable[HybridOutcome], *, good: str, bad: str) -> Narrowed:
-        """What is known, at any time. `good` and `bad` are the names of A and B."""
+        """Return what is known at any time. `good` and `bad` are the names of A and B."""
         evidence = self._evidence(outcomes)
         found, missing = self._played(evidence, to_the_end=True)
         assert found is not None
@@ -111,7 +111,7 @@ class ComponentSearch:
         return HybridEvidence(outcomes, a=self.a, b=self.b, rules=self.rules)
 
     def _answer(self, ask: Ask, evidence: HybridEvidence) -> HybridResult | None:
-        """The result that is asked for; None if it needs a launch."""
+        """Return the result that is asked for; None if it needs a launch."""
         if ask.hybrid is None:
             return _unresolved(self.a, "neither version can take the groups of the other that it needs")
         if ask.hybrid not in evidence and len(evidence.hybrids) - 2 >= self.rules.most_hybrids:
@@ -188,7 +188,7 @@ class _Play:
         return "A is bad as well" if good.state == "bad" else "B is good now" if bad.state == "good" else ""
 
     def _causes(self) -> Generator[Ask, HybridResult, tuple[list[Culprit], bool]]:
-        """The causes, and whether nothing else can be one."""
+        """Return the causes, and whether nothing else can be one."""
         culprits: list[Culprit] = []
         upper = region = self._swaps.all
         for _ in range(MOST_CAUSES):

@@ -12,13 +12,13 @@ NOT_COMPARED = "Not compared: files that are neither of a distribution nor a lib
 
 
 def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
-    """The line before the search begins, with what one culprit is expected to take."""
+    """Return the line before the search begins, with what one culprit is expected to take."""
     about = f"one culprit among them takes about {hybrids} hybrids, {launches} launches"
     return f"{_counted(groups)}: {about}; more than {most:,} launches are never made"
 
 
 def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
-    """The table of a dry run."""
+    """Return the table of a dry run."""
     rows = [row for group in groups for row in _rows(group)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
@@ -26,7 +26,7 @@ def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, 
 
 
 def result(found: Narrowed) -> str:
-    """The answer, with its proof below it."""
+    """Return the answer, with its proof below it."""
     answer, *rest = narrowed.told(found)
     return "\n".join([answer, *(f"  {line}" for line in rest), ""])
 

@@ -18,19 +18,19 @@ MOST_VALUE = 60
 
 
 def lines(several: Iterable[Narrowed]) -> list[str]:
-    """Every sentence on every narrowing, in the order in which they were made."""
+    """Return every sentence on every narrowing, in the order in which they were made."""
     return [line for narrowed in several for line in told(narrowed)]
 
 
 def told(narrowed: Narrowed) -> list[str]:
-    """The sentences on one narrowing: the answer first, then its proof and what is left."""
+    """Return the sentences on one narrowing: the answer first, then its proof and what is left."""
     about = f"finding {narrowed.finding}: " if narrowed.finding else ""
     answer, *rest = _answers(narrowed)
     return [f"{about}{answer}", *rest, *proof(narrowed), *_left(narrowed)]
 
 
 def headline(narrowed: Narrowed) -> str:
-    """The answer in one sentence."""
+    """Return the answer in one sentence."""
     return _answers(narrowed)[0]
 
 
@@ -67,7 +67,7 @@ def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
 
 
 def _inside(culprit: Culprit, narrowed: Narrowed) -> str:
-    """Why the components of a group are not told apart, and which of them the scenario maps."""
+    """Return why the components of a group are not told apart, and which of them the scenario maps."""
     groups = [narrowed.by_id[each] for each in culprit.groups if each in narrowed.by_id]
     return "".join(_not_apart(each) for each in groups if len(each.components) > 1)
 
@@ -113,7 +113,7 @@ def named_groups(groups: Iterable[str], narrowed: Narrowed) -> str:
 
 
 def group_text(group: str, narrowed: Narrowed) -> str:
-    """A group with its versions: `numpy 1.26.4 → 2.0.0`; one of several components by its name and theirs."""
+    """Return a group with its versions: `numpy 1.26.4 → 2.0.0`; one of several components by its name and theirs."""
     known = narrowed.by_id.get(group)
     if known is None or not known.components:
         return plain(group)
@@ -149,7 +149,7 @@ def value_text(component: Component, value: str | None) -> str:
 
 
 def proof(narrowed: Narrowed) -> list[str]:
-    """A line for each hybrid of the proof."""
+    """Return a line for each hybrid of the proof."""
     ends = [(plain(name), each) for name, each in ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b)) if each]
     cells = [cell for each in narrowed.culprits for cell in each.proof]
     rows = [*ends, *((cell_title(cell, narrowed), cell.result) for cell in (*cells, *narrowed.shams))]
