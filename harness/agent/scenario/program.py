@@ -26,13 +26,13 @@ from .hooks import function, printed
 READS_STDIN = "; its stdin is empty here"
 
 
-class Program(scenario.Scenario):
+class ProgramRun(scenario.ScriptRun):
     """One program, from its start to its end or to its last step."""
 
     def __init__(self, job, root, table, link):
         asked = job["program"]
         path = os.path.join(root, asked["path"]) if asked["path"] else asked["module"]
-        scenario.Scenario.__init__(self, job, path, table, link)
+        scenario.ScriptRun.__init__(self, job, path, table, link)
         self._asked = asked
         self._counts = asked["steps_are"]
         self._readers_made = {}
