@@ -31,7 +31,7 @@ import time
 KIB = {"1.12.0": 24, "1.13.0": 1}
 
 
-def setup(work_us=300):
+def setup(work_us=50):
     version, libc, made = os.environ["PLANTED_VERSION"], ctypes.CDLL(None), [0]
     libc.malloc.restype = ctypes.c_void_p
     kib = KIB.get(version, 0)
@@ -59,7 +59,7 @@ series:
 hosts:
   here: {{engine: {engine}, parallel: {parallel}}}
 scenarios:
-  planted: {{script: planted.py, params: {{work_us: [300, 600]}}, timeout: 2m, limits: {{step_time: none}}}}
+  planted: {{script: planted.py, params: {{work_us: [50, 100]}}, timeout: 2m, limits: {{step_time: none}}}}
 trials: {{least: 3, most: 6}}
 """
 
