@@ -62,8 +62,8 @@ CASES = (
 @dataclass(frozen=True, kw_only=True)
 class NarrowRow:
     """Of `count` searches among `groups`: the cause itself named; a set that holds it, or a part of it with the rest
-    left open; a part as if it were all; an innocent accused; nobody accused. Medians of hybrids and launches, and the
-    most hybrids.
+    left open; a part as if it were all; an innocent accused; nobody accused. Medians of hybrids and of
+    launches, and the most of both.
     """
 
     method: str
@@ -78,6 +78,7 @@ class NarrowRow:
     hybrids: float
     most_hybrids: int
     launches: float
+    most_launches: int
 
 
 Named = tuple[list[Groups], Groups]
@@ -235,14 +236,16 @@ def row(method: str, case: NarrowCase, *, size: int, seed: int, count: int) -> N
     shares = {name: scores.count(name) / count for name in ("right", "holds", "part", "wrong", "nobody")}
     return NarrowRow(
         method=method, case=case.name, groups=size, count=count, hybrids=statistics.median(hybrids),
-        most_hybrids=max(hybrids), launches=statistics.median(launches), **shares,
+        most_hybrids=max(hybrids), launches=statistics.median(launches),
+        most_launches=max(launches), **shares,
     )  # fmt: skip
 
 
 def table(rows: Sequence[NarrowRow]) -> str:
     shown = [
         [each.method, each.case, each.groups, *(f"{100 * share:.1f} %" for share in
-         (each.right, each.holds, each.part, each.wrong, each.nobody)), each.hybrids, each.most_hybrids, each.launches]
+         (each.right, each.holds, each.part, each.wrong, each.nobody)), each.hybrids, each.most_hybrids, each.launches,
+         each.most_launches]
         for each in rows
     ]  # fmt: skip
     names = [
@@ -257,6 +260,7 @@ def table(rows: Sequence[NarrowRow]) -> str:
         "hybrids",
         "most",
         "launches",
+        "most",
     ]
     return tabulate(shown, headers=names, tablefmt="github")
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.pool speed [--steps 2000]      # 4 engines of the lab, 16 rows; some 4 minutes
     python -m benchmarks.pool scale [--machines 64] [--rows 10000]
-    python -m benchmarks.pool kills [--kills 10] [--seed 1]
+    python -m benchmarks.pool kills [--kills 10] [--seed 1]         # those on a cluster: benchmarks/cluster.py
 
 `speed` and `kills` use the lab's engines (docs/lab.md; root, Docker), whose GPUs are doubles. Steps sleep, so that
 engines of one machine take no processor from each other; starting a container does, so the ratio is an upper bound.
@@ -190,6 +190,14 @@ def _one_kill(path: Path, machines: Sequence[Daemon], chance: random.Random) -> 
 
 def _wrong(folder: Path, machines: Sequence[Daemon]) -> Iterator[str]:
     """Yield what is wrong after a sweep with a kill."""
+    yield from rows_wrong(folder)
+    for machine in machines:
+        with closing(machine.client()) as client:
+            yield from (f"{each.name} is left on {machine.name}" for each in client.containers.list(all=True))
+
+
+def rows_wrong(folder: Path) -> Iterator[str]:
+    """Yield which rows of a sweep are not whole on one machine, with two trials of each version."""
     run = folder / "reports/pool/latest"
     cells = json.loads((run / "summary.json").read_text())["cells"]
     for cell in cells:
@@ -202,9 +210,6 @@ def _wrong(folder: Path, machines: Sequence[Daemon]) -> Iterator[str]:
     for cell in cells:
         rows.setdefault(cell["params"]["part"], set()).add(cell["machine"])
     yield from (f"row {row} is of {found}" for row, found in rows.items() if len(found) > 1)
-    for machine in machines:
-        with closing(machine.client()) as client:
-            yield from (f"{each.name} is left on {machine.name}" for each in client.containers.list(all=True))
 
 
 # ---------------------------------------------------------------- simulated time

@@ -25,10 +25,11 @@ from typing import Any
 
 import psutil
 
+from benchmarks.no_engine import EngineAtHand
 from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
-from harness.model import Host, Image
-from harness.run.engine import Exit, LaunchRequest, Prepared, Session
+from harness.model import Host
+from harness.run.engine import Exit, LaunchRequest, Session
 
 CPU_BOUND, MEMORY_BOUND_MIB = 0.02, 32.0
 MATRIX = """\
@@ -82,7 +83,7 @@ def messages(count: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-class Engine:
+class Engine(EngineAtHand):
     """A host whose images are all there and whose trials sleep."""
 
     def __init__(self, *, trial_s: float, steps: int, ended: Callable[[], None]) -> None:
@@ -90,37 +91,10 @@ class Engine:
         self._trial_s, self._ended = trial_s, ended
         self._says = b"".join(b"\n%s %s\n" % (MARKER, json.dumps(one).encode()) for one in messages(steps))
 
-    def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
-        return Prepared(image=image, reference=image.version, digest=f"sha256:{image.version}")
-
-    def at_hand(self, image: Image) -> bool:
-        return True
-
-    def holds(self, prepared: Prepared) -> bool:
-        return True
-
-    def size_bytes(self, prepared: Prepared) -> int | None:
-        return None
-
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         yield Asleep(marker=launch.payload.job["marker"], sleep_s=self._trial_s, says=self._says)
         self._ended()
-
-    @contextlib.contextmanager
-    def lease(self, say: Callable[[str], None], stopped: Callable[[], bool]) -> Iterator[Engine]:
-        yield self
-
-    def check(self) -> None:
-        """The lease holds."""
-
-    def remove_leftovers(self) -> int:
-        return 0
-
-    def close(self) -> None: ...
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a sweep of images that are there does not ask an engine for {name}")
 
 
 class Quiet:

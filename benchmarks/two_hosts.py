@@ -17,22 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.pool import CARD, DRIVER, SCRIPT
 from tests.lab.daemon import Daemon
 
 BOUND = 0.6
 FOLDER = Path("/var/tmp/harness-lab-figures")
-CARD = {
-    "name": "NVIDIA GeForce RTX 3090",
-    "compute_capability": "8.6",
-    "memory_mib": 24576,
-    "power_limit_w": 350,
-}
-DRIVER = {"driver": "535.104.05", "cuda": "12.2"}
-SCRIPT = '''"""A step that sleeps."""
-import time
-def setup(part=0):
-    return lambda: time.sleep(0.004)
-'''
 MATRIX = """\
 version: 1
 series: {{s: {{images: {{one: "{base}"}}}}}}

@@ -57,7 +57,7 @@ class ColumnName:
 
     @property
     def note(self) -> str:
-        """A message about a decimal unit and its binary alternative."""
+        """Return a message about a decimal unit and its binary alternative."""
         base, _, unit = _normal(self.name).rpartition("_")
         other = f"{unit[0]}ib"
         return f"{self.name}: 1 is {_DECIMAL[unit]:,} bytes; if {_BINARY[other]:,} are meant, name it {base}_{other}"

@@ -15,7 +15,10 @@ from typing import BinaryIO
 
 from harness.errors import InfrastructureError
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CLOEXEC, _DIRECTORY, _NOFOLLOW, _NONBLOCK = (
+    getattr(os, name, 0) for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK")
+)  # Windows has none of them
+_FOLDER = os.O_RDONLY | _DIRECTORY | _CLOEXEC
 _CHUNK_BYTES = 1 << 20
 
 
@@ -24,7 +27,7 @@ def opened(path: Path, flags: int, mode: int = 0o666) -> int:
     else lies there.
     """
     try:
-        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+        handle = os.open(path, flags | _NOFOLLOW | _NONBLOCK | _CLOEXEC, mode)
     except OSError as error:
         raise _told(error) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -60,7 +63,7 @@ def folder_in(root: Path, *names: str) -> Iterator[int]:
     try:
         for name in names:
             try:
-                inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+                inner = os.open(name, _FOLDER | _NOFOLLOW, dir_fd=handle)
             except OSError as error:
                 raise _told(error, name, handle) from error
             os.close(handle)
@@ -75,7 +78,7 @@ def replace_whole(folder: int, name: str, content: bytes) -> None:
     one whole. A link of that name makes way for the file; what it points to stays as it is. Raises OSError.
     """
     temporary = f".{name}.{secrets.token_hex(4)}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o666, dir_fd=folder)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)

@@ -7,7 +7,6 @@ and images. The tests of one process run one after the other and share its place
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from tests.contract.world import BASE
 from tests.lab.daemon import Daemon, LabError, run
+from tests.numbering import free_number
 
 ENGINES = Path("/var/tmp/harness-test-engines")
 """Kept between runs: bringing the base image to an engine takes 10 s."""
@@ -57,8 +57,8 @@ def engine_can_be_ours() -> bool:
 @contextlib.contextmanager
 def reserved_engine() -> Iterator[Daemon]:
     """An engine that nobody else uses meanwhile, not started: DOCKER_HOST has its address. Raises LabError."""
-    ENGINES.mkdir(exist_ok=True)
-    with _free_number() as number:
+    taken = LabError(f"{MOST_ENGINES} test processes have an engine each on this machine")
+    with free_number(ENGINES, most=MOST_ENGINES, taken=taken) as number:
         daemon = Daemon(folder=ENGINES / str(number), number=FIRST_NUMBER + number)
         os.environ["DOCKER_HOST"] = daemon.address
         try:
@@ -82,20 +82,6 @@ def started(daemon: Daemon) -> Iterator[None]:
             yield
     finally:
         daemon.stop()
-
-
-@contextlib.contextmanager
-def _free_number() -> Iterator[int]:
-    """A number that no other process of tests on this machine has."""
-    for number in range(1, MOST_ENGINES):
-        with (ENGINES / f"{number}.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield number
-            return
-    raise LabError(f"{MOST_ENGINES} test processes have an engine each on this machine")
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.no_engine import EngineAtHand
 from benchmarks.replayed.histories import History, Made, launch
-from harness.model import Image
-from harness.run.engine import Exit, LaunchRequest, Prepared, Session
+from harness.run.engine import Exit, LaunchRequest, Session
 
 LOOK_S = 0.005
 """What a look takes, with the answer."""
@@ -135,28 +135,13 @@ class Clock(threading.local):
         return time.time()
 
 
-class Engine:
+class Engine(EngineAtHand):
     """A host on which every image is there. `ended` gets each launch, in their order; `clock` is theirs."""
 
     def __init__(self, histories: Mapping[str, History], ended: Callable[[Ended], None], clock: Clock) -> None:
         self._clock = clock
         self.facts = {"engine": "replayed", "cpu": "none", "cpus": 2}
         self._histories, self._ended, self._lock = histories, ended, threading.Lock()
-
-    def prepare(self, image: Image, say: Callable[[str], None]) -> Prepared:
-        return Prepared(image=image, reference=image.version, digest=f"sha256:{image.series} {image.version}")
-
-    def look(self, image: Image, say: Callable[[str], None]) -> Prepared:
-        return self.prepare(image, say)
-
-    def at_hand(self, image: Image) -> bool:
-        return True
-
-    def holds(self, prepared: Prepared) -> bool:
-        return True
-
-    def size_bytes(self, prepared: Prepared) -> int:
-        return 1 << 20
 
     @contextlib.contextmanager
     def launch(self, launch_: LaunchRequest) -> Iterator[Session]:
@@ -170,18 +155,3 @@ class Engine:
         self._clock.agent, self._clock.ended_s = None, self._clock.ended_s + agent.spent_s
         with self._lock:
             self._ended(Ended(cell=cell, number=number, steps=agent.at, seconds=agent.spent_s))
-
-    @contextlib.contextmanager
-    def lease(self, say: Callable[[str], None], stopped: Callable[[], bool]) -> Iterator[Engine]:
-        yield self
-
-    def check(self) -> None:
-        """The lease holds."""
-
-    def remove_leftovers(self) -> int:
-        return 0
-
-    def close(self) -> None: ...
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a sweep of images that are there does not ask an engine for {name}")

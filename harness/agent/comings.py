@@ -16,12 +16,12 @@ class Comings(object):
 
     @property
     def step(self):
-        """The step after which the next look is due at the latest."""
+        """Return the step after which the next look is due at the latest."""
         return self._left[0][0]
 
     @property
     def busy_s(self):
-        """The seconds in steps after which it is due at the latest."""
+        """Return the seconds in steps after which it is due at the latest."""
         return self._left[0][1]
 
     def due(self, step, busy_s):

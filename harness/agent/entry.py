@@ -25,8 +25,8 @@ def main(root, arguments):
         if job.get("program"):
             from .scenario import program
 
-            return program.Program(job, root, table, link).run()
-        return scenario.Scenario(job, os.path.join(root, job["script"]), table, link).run()
+            return program.ProgramRun(job, root, table, link).run()
+        return scenario.ScriptRun(job, os.path.join(root, job["script"]), table, link).run()
     from .supervisor import supervisor
 
     return supervisor.main(root)

@@ -47,13 +47,13 @@ def runs(
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
-    from harness.flows.history import Asked, list_runs
+    from harness.flows.history import HistoryQuery, list_runs
     from harness.report.exports import history as exports
     from harness.report.terminal.history import runs_lines
 
-    asked = Asked(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
+    query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
     with _one_format(as_csv=as_csv, as_json=as_json):
-        found = list_runs(folder, asked, say=say)
+        found = list_runs(folder, query, say=say)
         if as_json:
             _print_json(exports.runs_json(found))
         elif as_csv:
@@ -94,20 +94,20 @@ def history(
 
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
-    from harness.flows.history import Asked, list_histories
+    from harness.flows.history import HistoryQuery, list_histories
     from harness.report.exports import history as exports
     from harness.report.terminal.history import SHOWN, history_lines
 
     if every and last is not None:
         raise UsageError("--all and --last: give one of them")
     is_data = as_csv or as_json
-    asked = Asked(
+    query = HistoryQuery(
         matrix=matrix, series=series, host=host, only=only, since=_age(since), rebuild=rebuild,
         last=None if every or (is_data and last is None) else last or NEWEST,
         signals=signals or (() if is_data else SHOWN),
     )  # fmt: skip
     with _one_format(as_csv=as_csv, as_json=as_json):
-        found = list_histories(folder, asked, say=say)
+        found = list_histories(folder, query, say=say)
         if as_json:
             _print_json(exports.histories_json(found))
         elif as_csv:

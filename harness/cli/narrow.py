@@ -17,6 +17,7 @@ from harness.errors import Interrupted, UsageError
 if TYPE_CHECKING:
     import threading
 
+    from harness.flows.parts.narrow_sides import Contents
     from harness.flows.parts.questions import NarrowQuestion
     from harness.model.narrowed import Narrowed
 
@@ -102,9 +103,11 @@ def _of_files(
     stopped: threading.Event,
 ) -> Narrowed | None:
     from harness.cli.results import run_plan
-    from harness.flows.parts import questions
+    from harness.flows.parts import narrow_sides, questions
+    from harness.flows.parts.context import RunContext
     from harness.flows.sweep import SweepOptions
     from harness.report.bad_ranges import ordered
+    from harness.report.terminal.progress import open_progress
 
     is_script = len(words) == 1 and words[0].endswith(".py")
     files = questions.Files(
@@ -112,15 +115,24 @@ def _of_files(
         python=python,
     )  # fmt: skip
     plan = questions.plan_of_files(files, seed=random.SystemRandom().randrange(2**31))
+    with open_progress(sys.stderr, os.environ) as watching:
+        known = narrow_sides.checked(plan, RunContext(environ=os.environ, progress=watching, stopped=stopped))
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; what is known is in {result.directory}, and the same command goes on")
     question = questions.question_of(result, ordered(result))
-    return _narrow(question, run=result.directory, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+    return _narrow(question, run=result.directory, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped, known=known)
 
 
 def _narrow(
-    question: NarrowQuestion, *, run: Path, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
+    question: NarrowQuestion,
+    *,
+    run: Path,
+    out: Path,
+    dry_run: bool,
+    fresh: bool,
+    stopped: threading.Event,
+    known: Contents | None = None,
 ) -> Narrowed | None:
     from harness.flows import narrow as flow
     from harness.flows.parts.context import RunContext
@@ -129,12 +141,12 @@ def _narrow(
 
     with open_progress(sys.stderr, os.environ) as watching:
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped)
-        with flow.narrowing(question, context) as narrowing:
+        with flow.narrowing(question, context, known=known) as narrowing:
             groups, about = narrowing.coupling.groups, narrowing.expected
             if dry_run:
-                text, found = report.differing(groups, hybrids=about.hybrids, launches=about.launches), None
+                text, found = report.differing(groups, **vars(about)), None
             else:
-                watching.note(report.begun(groups, hybrids=about.hybrids, launches=about.launches))
+                watching.note(report.begun(groups, **vars(about)))
                 found = flow.narrow(narrowing, out=out, fresh=fresh)
                 _keep(found, run)
                 text = report.result(found)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import HarnessError
@@ -12,6 +13,8 @@ from harness.model import Host, Where
 from harness.run import open_engine
 from harness.run.engine import Engine, Say
 
+NODE_S = 60.0
+"""How long each node of a pool is waited for: those that others use now are cleaned another time."""
 HERE = Where(file="harness clean", line=0, key="hosts.local")
 
 
@@ -62,17 +65,39 @@ def clean(
     open_engine: Callable[..., Engine] = open_engine,
 ) -> Iterator[Cleaned]:
     """Remove what dead runs left on each host; with `images` also what the harness pulled, built or installed there.
-    `dry_run`: only tell.
+    `dry_run`: only tell. The nodes of a pool are held until all of them are clean: the queue would give the same one
+    again.
     """
     for host in hosts:
-        try:
-            engine = open_engine(host, environ=environ, say=say)
-            try:
-                yield _clean(host, engine, images=images, dry_run=dry_run, say=say)
-            finally:
-                engine.close()
-        except HarnessError as error:  # the other hosts are cleaned all the same
-            yield Cleaned(host=host.name, problem=str(error).removeprefix(f"{HERE}: "))
+        with contextlib.ExitStack() as opened:
+            for machine in _machines(host, images=images):
+                try:
+                    engine = open_engine(machine, environ=environ, say=say)
+                    opened.callback(engine.close)
+                    yield _clean(machine, engine, images=images, dry_run=dry_run, say=say)
+                except HarnessError as error:  # the other hosts are cleaned all the same
+                    yield Cleaned(host=_name(machine), problem=str(error).removeprefix(f"{HERE}: "))
+
+
+def _machines(host: Host, *, images: bool) -> Sequence[Host]:
+    """Return the machines to clean. Of a cluster, a node is needed for images that are on nodes alone."""
+    asked = host.slurm
+    if asked is None or not host.pool:
+        return host.machines
+    if not images or asked.container not in ("docker", "podman"):
+        return host.machines[:1]
+    return [
+        replace(each, slurm=replace(each.slurm, wait_s=min(NODE_S, asked.wait_s)))
+        for each in host.machines
+        if each.slurm is not None
+    ]
+
+
+def _name(machine: Host, engine: Engine | None = None) -> str:
+    if not machine.machine or (machine.slurm is not None and engine is None):
+        return machine.name
+    node = engine.facts.get("name") if engine is not None and machine.slurm is not None else machine.machine
+    return f"{machine.name}, {node}" if node else machine.name
 
 
 def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say) -> Cleaned:
@@ -81,4 +106,4 @@ def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say)
         engine.remove_leftovers()
     if images:
         gone = tuple(each.name for each in engine.kept()) if dry_run else engine.remove_images(say)
-    return Cleaned(host=host.name, leftovers=left, images=gone, dry_run=dry_run)
+    return Cleaned(host=_name(host, engine), leftovers=left, images=gone, dry_run=dry_run)

@@ -42,7 +42,7 @@ TAKEN_OVER = "measured once: the later run took these trials over from the first
 
 
 def compare_runs(paths: Sequence[Path]) -> Comparison:
-    """The lanes of the first run beside those of the others; of one run, its first lane beside its others.
+    """Compare the lanes of the first run with those of the others; of a single run, its first lane with its others.
 
     Raises UsageError for what is no run, where there is nothing to compare, and where no two cells are comparable.
     """
@@ -99,7 +99,7 @@ def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
 
 
 def _machine(run: StoredRun, lane: Lane) -> str:
-    """Which host and GPU it was, by what its trials say; unknown ones are all different."""
+    """Return which host and GPU it was by what its trials say; unknown ones all differ."""
     for trial in _trials(run, lane):
         gpus = [card.get("uuid") for card in trial.cards]
         return json.dumps([*(trial.fingerprint.get(name) for name in MACHINE), *gpus], default=str)

@@ -54,7 +54,7 @@ def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
 
 
 def _as_written(plan: Any) -> Mapping[str, Any]:
-    """With all its fields, once it is known to be a plan."""
+    """Read the file with all its fields once it is known to be a plan."""
     PlanFile.model_validate(plan)
     return {"scenarios": [], **plan}
 

@@ -12,7 +12,7 @@ from harness.store.saved_run import read_run
 
 
 def settings_of(run: Path) -> tuple[Setting, ...]:
-    """Those of a run's directory. Raises UsageError if it is none, or has none."""
+    """Return the settings of the run in a directory. Raises UsageError if it is none, or has none."""
     stored = read_run(run, keep=lambda trial: replace(trial, trace=None))
     found = settings(stored.cells.values())
     if not found:

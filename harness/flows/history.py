@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class HistoryQuery:
     """What a user asks to see. None, () and False stand for no restriction.
 
     `last` is the number of the newest runs, or of the newest versions of each history. `since` limits runs, and what
@@ -44,57 +44,59 @@ def _now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def list_runs(out: Path, asked: Asked, *, say: Say, now: Callable[[], datetime] = _now) -> list[IndexedRun]:
+def list_runs(out: Path, query: HistoryQuery, *, say: Say, now: Callable[[], datetime] = _now) -> list[IndexedRun]:
     """Return the runs in `out` that were asked for, from old to new. Raises UsageError and InfrastructureError."""
 
     def ask(index: OpenIndex) -> list[IndexedRun]:
-        _check_matrix(index, asked)
-        begins = asked.begins(now())
+        _check_matrix(index, query)
+        begins = query.begins(now())
         found = [
             run
-            for run in index.runs(matrix=asked.matrix)
-            if run.started >= begins and asked.verdict in (None, run.verdict)
+            for run in index.runs(matrix=query.matrix)
+            if run.started >= begins and query.verdict in (None, run.verdict)
         ]
-        return found[-asked.last :] if asked.last is not None else found
+        return found[-query.last :] if query.last is not None else found
 
-    return with_index(out, ask, say=say, rebuild=asked.rebuild)
+    return with_index(out, ask, say=say, rebuild=query.rebuild)
 
 
-def list_histories(out: Path, asked: Asked, *, say: Say, now: Callable[[], datetime] = _now) -> list[HistoryView]:
+def list_histories(
+    out: Path, query: HistoryQuery, *, say: Say, now: Callable[[], datetime] = _now
+) -> list[HistoryView]:
     """Return the histories in `out` that were asked for. Raises UsageError if none fits, with the names that there
     are, and InfrastructureError.
     """
-    for name in asked.signals:
+    for name in query.signals:
         if name not in SIGNALS and not name.startswith(METRIC_PREFIX):
             raise UsageError(f"--signal: no signal {name!r}; give memory, {', '.join(LEVELS[:4])}, … (docs/signals.md)")
 
     def ask(index: OpenIndex) -> list[HistoryView]:
-        _check_matrix(index, asked)
-        chosen = _chosen(index.histories(matrix=asked.matrix, series=asked.series), asked)
+        _check_matrix(index, query)
+        chosen = _chosen(index.histories(matrix=query.matrix, series=query.series), query)
         if not chosen:
-            raise UsageError(_nothing(index, asked))
-        runs = {run.id: run for run in index.runs(matrix=asked.matrix)}
-        begins = asked.begins(now())
-        return [view for group in _by_series(chosen) for view in views_of(index, group, asked, runs, begins=begins)]
+            raise UsageError(_nothing(index, query))
+        runs = {run.id: run for run in index.runs(matrix=query.matrix)}
+        begins = query.begins(now())
+        return [view for group in _by_series(chosen) for view in views_of(index, group, query, runs, begins=begins)]
 
-    return with_index(out, ask, say=say, rebuild=asked.rebuild)
+    return with_index(out, ask, say=say, rebuild=query.rebuild)
 
 
-def _check_matrix(index: OpenIndex, asked: Asked) -> None:
-    if asked.matrix is None:
+def _check_matrix(index: OpenIndex, query: HistoryQuery) -> None:
+    if query.matrix is None:
         return
     names = sorted({run.matrix for run in index.runs()})
-    if asked.matrix not in names:
-        raise UsageError(f"--matrix: no runs of {asked.matrix!r}; there are: {_named(names)}")
+    if query.matrix not in names:
+        raise UsageError(f"--matrix: no runs of {query.matrix!r}; there are: {_named(names)}")
 
 
-def _nothing(index: OpenIndex, asked: Asked) -> str:
-    every = index.histories(matrix=asked.matrix)
+def _nothing(index: OpenIndex, query: HistoryQuery) -> str:
+    every = index.histories(matrix=query.matrix)
     if not every:
         return "no run has measured anything yet; see --in for the folder of the runs"
     names = sorted({history.series for history in every})
-    if asked.series is not None and asked.series not in names:
-        return f"no series {asked.series!r}; there are: {_named(names)}"
+    if query.series is not None and query.series not in names:
+        return f"no series {query.series!r}; there are: {_named(names)}"
     hosts = sorted({history.host for history in every})
     return f"no history fits; hosts: {_named(hosts)}; variants: {_named(sorted({one.variant for one in every}))}"
 
@@ -104,12 +106,12 @@ def _named(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MOST_NAMED]) or 'none'}{more}"
 
 
-def _chosen(histories: Sequence[IndexedHistory], asked: Asked) -> list[IndexedHistory]:
+def _chosen(histories: Sequence[IndexedHistory], query: HistoryQuery) -> list[IndexedHistory]:
     return [
         history
         for history in histories
-        if asked.host in (None, history.host)
-        and (not asked.only or any(matches(_variant(history), pattern) for pattern in asked.only))
+        if query.host in (None, history.host)
+        and (not query.only or any(matches(_variant(history), pattern) for pattern in query.only))
     ]
 
 
@@ -126,14 +128,19 @@ def _by_series(histories: Sequence[IndexedHistory]) -> Iterator[list[IndexedHist
 
 
 def views_of(
-    index: OpenIndex, group: Sequence[IndexedHistory], asked: Asked, runs: dict[int, IndexedRun], *, begins: str = ""
+    index: OpenIndex,
+    group: Sequence[IndexedHistory],
+    query: HistoryQuery,
+    runs: dict[int, IndexedRun],
+    *,
+    begins: str = "",
 ) -> Iterator[HistoryView]:
     """Yield what was asked for of these histories, which are of one series, in runs that began at `begins` or later."""
     versions = index.versions(group[0].matrix, group[0].series)
-    shown = tuple(versions[-asked.last :]) if asked.last is not None else tuple(versions)
+    shown = tuple(versions[-query.last :]) if query.last is not None else tuple(versions)
     ids = [history.id for history in group]
     some = None if len(shown) == len(versions) else shown
-    measured = index.measurements(ids, signals=asked.signals or None, versions=some, since=begins)
+    measured = index.measurements(ids, signals=query.signals or None, versions=some, since=begins)
     lives, drifts = index.lives(ids), index.drifts(ids)
     for history in group:
         own = tuple(one for one in measured if one.history == history.id)

@@ -67,7 +67,7 @@ def _history(run: StoredRun, finding: Finding) -> tuple[CellResult, ...]:
 
 
 def _good(run: StoredRun, finding: Finding) -> CellResult | None:
-    """The good side; of what was bad before as well, the oldest good version."""
+    """Return the good side; if older versions are bad as well, the oldest good version."""
     if finding.kind in ("bad_from_start", "worse"):
         return next((one for one in _history(run, finding) if one.verdict.verdict in GOOD), None)
     version = finding.after if finding.kind == "first_fixed" else finding.before
@@ -82,7 +82,7 @@ def _recipe(run: StoredRun, bad: CellResult) -> tuple[Recipe | None, str]:
 
 
 def _dockerfile(run: StoredRun, source: Source) -> str:
-    """As the run kept it when it began; "" for a run that kept none."""
+    """Return the Dockerfile as the run kept it when it began; "" for a run that kept none."""
     name = run.dockerfiles.get(str(source.context), "") if isinstance(source, Build) else ""
     found, _ = inputs.read({"Dockerfile": name}, run.path)
     return found.get("Dockerfile", b"").decode(errors="replace")
@@ -93,7 +93,7 @@ def _difference(run: StoredRun, finding: Finding, inspect: Inspect | None) -> En
 
 
 def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
-    """The same image with other params, in other scenarios and on other lanes, where that is known."""
+    """Return the cells of the same image with other params, scenarios or lanes that have a verdict."""
     image = (bad.cell.image.series, bad.cell.image.version)
     return tuple(
         one

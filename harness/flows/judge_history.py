@@ -135,7 +135,7 @@ def _inverse(effect: Effect) -> Effect:
 
 
 def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
-    """As `--json` prints it."""
+    """Return the history as `--json` prints it."""
     return {
         "history": found.history,
         "verdict": found.verdict,

@@ -9,22 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
+from harness.flows.parts import narrow_sides
 from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, first_usable
+from harness.flows.parts.hosts.machines import first_usable
 from harness.flows.parts.hosts.opening import using_hosts
-from harness.flows.parts.looking_inside import Looking
 from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Cell, Image, Lane, Trials
 from harness.model.narrowed import Hybrid, Narrowed, Side
-from harness.narrow.components import components
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.expected import SearchCost, expected
 from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
-from harness.narrow.inventory import FILE, Inventory, read_inventory
 from harness.narrow.search import ComponentSearch, NarrowRules
-from harness.run.engine import Engine, Kept, Lease, Prepared
-from harness.run.hosts import other_sweeps
+from harness.run.engine import Engine, Kept, Lease
 from harness.run.hosts.lanes import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun, CellRun
@@ -32,9 +29,6 @@ from harness.schedule import oracle
 from harness.schedule.narrow_launches import is_level
 from harness.schedule.narrow_scheduler import NarrowScheduler, OneRow
 from harness.store import RunDirectory
-
-INSPECTED_STEPS = 50
-"""Steps of the launch that looks which libraries are mapped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,25 +46,26 @@ class Narrowing:
 
     @property
     def expected(self) -> SearchCost:
-        return expected(len(self.coupling.groups), is_level=is_level(self.question.finding))
+        level, most = is_level(self.question.finding), self.rules.most_launches
+        return expected(len(self.coupling.groups), is_level=level, most=most)
 
 
 @contextmanager
-def narrowing(question: NarrowQuestion, context: RunContext) -> Iterator[Narrowing]:
-    """Open and lease the host, make A and B, and look what they consist of.
+def narrowing(
+    question: NarrowQuestion, context: RunContext, *, known: narrow_sides.Contents | None = None
+) -> Iterator[Narrowing]:
+    """Open and lease the host, make A and B, and look what they consist of, unless that is `known`.
 
     Raises UsageError where they do not differ in anything, InfrastructureError, Interrupted.
     """
     with using_hosts(question.plan, context, one=True) as machines:
         opened = first_usable(machines)
-        engine, lane = _opened(opened, question.a.lane, context)
-        with _leased(opened, engine, context) as lease:
+        engine, lane = narrow_sides.opened_engine(opened, question.a.lane, context)
+        with narrow_sides.leased(opened, engine, context) as lease:
             cells: Mapping[Side, Cell] = {"A": replace(question.a, lane=lane), "B": replace(question.b, lane=lane)}
-            had = {side: _prepared(cell, engine, context) for side, cell in cells.items()}
-            looked = {side: _inventory(cell, had[side], engine, context) for side, cell in cells.items()}
-            found = components(looked["A"], looked["B"])
-            if not found:
-                raise UsageError(_equal(question))
+            had = narrow_sides.made(cells, engine, context)
+            looked = known or narrow_sides.looked_into(cells, had, engine, context)
+            found = narrow_sides.differing(cells, looked)
             extras = asked_extras(cells["A"].image.source, cells["B"].image.source)
             coupling = couple(found, a=looked["A"], b=looked["B"], extras=extras)
             images: Mapping[Side, Image] = {side: cell.image for side, cell in cells.items()}
@@ -90,59 +85,6 @@ def narrowing(question: NarrowQuestion, context: RunContext) -> Iterator[Narrowi
             )
 
 
-def _equal(question: NarrowQuestion) -> str:
-    return (
-        f"{question.a.image.version} and {question.b.image.version}: no distribution, mapped library or variable "
-        "differs between them, so there is nothing to swap"
-    )
-
-
-# ---------------------------------------------------------------- the host
-
-
-def _opened(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
-    if context.stopped.is_set():
-        raise Interrupted("interrupted before anything was started")
-    if opened.engine is None or opened.problem is not None:
-        raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
-    lanes = [lane for lane in opened.lanes if lane.gpu == asked.gpu]
-    return opened.engine, lanes[0] if lanes else replace(asked, host=opened.host)
-
-
-@contextmanager
-def _leased(opened: OpenHost, engine: Engine, context: RunContext) -> Iterator[Lease]:
-    host, progress = opened.host, context.progress
-
-    def say(text: str) -> None:
-        progress.preparing(lane=host.name, image="lease", text=text)
-
-    announced = other_sweeps.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
-    with engine.lease(say, context.stopped.is_set) as lease, announced:
-        engine.remove_leftovers()
-        yield lease
-
-
-def _prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
-    """Make the image of a cell. Raises InfrastructureError, Interrupted."""
-
-    def say(text: str) -> None:
-        if context.stopped.is_set():
-            raise Interrupted("interrupted")
-        context.progress.preparing(lane=str(cell.lane), image=cell.image.version, text=text)
-
-    return engine.prepare(cell.image, say)
-
-
-def _inventory(cell: Cell, prepared: Prepared, engine: Engine, context: RunContext) -> Inventory:
-    """Look in one launch what an image consists of. Raises InfrastructureError, Interrupted."""
-    looking = Looking(engine=engine, cell=cell, context=context, prepared=prepared)
-    steps = min(INSPECTED_STEPS, cell.variant.scenario.steps.budget)
-    looked = looking.launch(cell.variant, steps=steps, probe={"name": "components"})
-    if FILE not in looked.files:
-        raise InfrastructureError(f"{cell.image.version}: no launch tells what it consists of: {looked.problem}")
-    return read_inventory(looked.files[FILE], variables={**prepared.environment, **dict(cell.image.environment)})
-
-
 # ---------------------------------------------------------------- the search
 
 
@@ -157,9 +99,10 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         raise UsageError(_nothing_to_swap(narrowing))
     journal = RunDirectory.create(out=out, matrix=question.journal, now=narrowing.context.now())
     made = _scheduler(narrowing, journal)
+    _make_shams(narrowing, made)
     row = OneRow(block=BlockRun(cells=(made.run_of_a(),), scheduler=made))
-    lane, most = str(narrowing.lane), (narrowing.rules.most_hybrids + 2) * narrowing.rules.most
-    narrowing.context.progress.plan(most={lane: most}, exact=False, about={lane: narrowing.expected.launches})
+    lane, cost = str(narrowing.lane), narrowing.expected
+    narrowing.context.progress.plan(most={lane: cost.most}, exact=False, about={lane: cost.launches})
     interrupted = False
     try:
         _host_run(narrowing, journal, reuse=not fresh).run(row)
@@ -169,6 +112,23 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         _remove_hybrids(narrowing, made)
     found = made.search.conclude(made.outcomes(), good=question.a.image.version, bad=question.b.image.version)
     return replace(found, finding=question.number, metric=question.finding.metric)
+
+
+def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
+    """Put each version's own parts into it again before anything is launched: what is gone from an index shows here.
+
+    Raises InfrastructureError where neither version can be made again, Interrupted.
+    """
+    problems = []
+    for sham in made.search.shams:
+        cell = replace(made.like, image=made.image_of(sham))
+        try:
+            narrow_sides.prepared(cell, narrowing.engine, narrowing.context)
+        except ImageUnavailable as error:
+            problems.append(str(error))
+            narrowing.context.progress.note(f"{cell.image.version}: cannot be made: {error}; nor can what takes it")
+    if problems and len(problems) == len(made.search.shams):
+        raise InfrastructureError(f"no hybrid can be made, and nothing was launched for one: {problems[0]}")
 
 
 def _nothing_to_swap(narrowing: Narrowing) -> str:
@@ -198,7 +158,7 @@ def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
     if not narrowing.sides.swapped(hybrid, "library") or run.prepared is None:
         return ""
     try:
-        seen = _inventory(run.cell, run.prepared, narrowing.engine, narrowing.context)
+        seen = narrow_sides.inventory(run.cell, run.prepared, narrowing.engine, narrowing.context)
     except (EngineUnreachable, Interrupted):
         raise
     except InfrastructureError as error:

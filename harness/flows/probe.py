@@ -81,7 +81,7 @@ def _all(plan: Plan, hosts: Sequence[OpenHost], names: Sequence[str], context: R
 
 
 def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: Images) -> Probed:
-    """One probe of a cell, while the host is leased: what it starts would be in the figures of a sweep there."""
+    """Run one probe of a cell while the host is leased: it would disturb the figures of a sweep there."""
 
     def say(text: str) -> None:
         context.progress.preparing(lane=host.host.name, image="lease", text=text)
@@ -158,8 +158,8 @@ def _artifacts(looking: Looking, blank: Probed) -> Probed:
 
 
 def _leaks(looking: Looking, blank: Probed) -> Probed:
-    """The cell, and beside it the same with one step: what is in both is lost once. Valgrind keeps one processor busy
-    and counts blocks, not seconds, so neither disturbs the other.
+    """Run the cell, and beside it the same cell with one step: what both lose is lost once, not in each step. Valgrind
+    keeps one processor busy and counts blocks, not seconds, so neither disturbs the other.
     """
     if blank.variant.scenario.script is None:
         return _leaks_of_command(looking, blank)

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from harness.errors import InfrastructureError, UsageError
-from harness.flows.history import Asked, Say, views_of
+from harness.flows.history import HistoryQuery, Say, views_of
 from harness.index import OpenIndex, with_index
 from harness.model.history import HistoryView, Measurement
 from harness.model.site import Published, SeriesNow, SitePage, SiteSource
@@ -95,7 +95,7 @@ def source_of(index: OpenIndex) -> SiteSource:
 
     def views(matrix: str, series: str) -> list[HistoryView]:
         own = [one for one in histories.values() if (one.matrix, one.series) == (matrix, series)]
-        return list(views_of(index, own, Asked(), runs))
+        return list(views_of(index, own, HistoryQuery(), runs))
 
     def now(matrix: str) -> list[SeriesNow]:
         own = [one for one in histories.values() if one.matrix == matrix]

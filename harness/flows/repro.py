@@ -123,7 +123,9 @@ def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
 
 
 def _ulimits(scenario: Scenario, trial: Trial) -> list[tuple[str, int, int]]:
-    """Those that the trial had, or of which it does not tell: an engine may have refused limits nobody asked for."""
+    """Return the limits that the trial had, and those of which it says nothing. An engine may have refused the
+    others.
+    """
     had = trial.facts.get("rlimits")
     told = had if isinstance(had, dict) else {}
     return [limit for limit in scenario.ulimits if told.get(limit[0]) in (None, f"{limit[1]}:{limit[2]}")]

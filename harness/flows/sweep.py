@@ -68,7 +68,7 @@ def plan_sweep(matrix: Path, options: SweepOptions, environ: Mapping[str, str]) 
 
 
 def explained(plan: Plan, options: SweepOptions) -> Explanation:
-    """What a sweep would do, and what it will probably take if earlier runs tell. Starts nothing."""
+    """Return what a sweep would do and, if earlier runs tell, what it will probably take. Starts nothing."""
     return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan))
 
 
@@ -114,7 +114,7 @@ def _result(
     opened: Sequence[OpenHost],
     directory: Path,
 ) -> RunResult:
-    """What these blocks come to, while the run goes on; `clock`: when it began, by the monotonic clock."""
+    """Return what these blocks come to while the run goes on; `clock`: when it began, by the monotonic clock."""
     judged = findings.find(blocks)
     cells, found = tuple(cell for block in judged.blocks for cell in block.cells), judged.findings
     return RunResult(
@@ -134,16 +134,16 @@ def _result(
 
 
 def with_lanes(plan: Plan, opened: Sequence[OpenHost], options: SweepOptions) -> Plan:
-    """The plan with the lanes that the hosts were found to have."""
+    """Return the plan with the lanes that the hosts were found to have."""
     return replace(options, trials=plan.trials, search=plan.search, stop=plan.stop).plan(
         plan.matrix, seed=plan.seed, lanes=lanes_of(opened)
     )
 
 
 def _deciding(known: Running) -> tuple[Plan, frozenset[str]]:
-    """The cells that would settle an undecided cause, by what is known without a launch; what the matrix leaves out
-    is among them if only that tells, and is left out no longer. One of these may be known already, from the last time:
-    then it counts, and the next one is asked for.
+    """Return the cells that would settle an undecided cause, by what is known without a launch; what the matrix leaves
+    out is among them if only that tells, and is left out no longer. One of these may be known already, from the last
+    time: then it counts, and the next one is asked for.
     """
     known.run()
     if known.context.stopped.is_set():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import stat
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
 from harness.index.filling import refresh
 from harness.index.queries import OpenIndex
@@ -156,7 +156,7 @@ def _set_aside(path: Path, inode: int | None, why: str, *, say: Say) -> None:
     except OSError as error:
         raise InfrastructureError(f"{path.with_name(LOCK)}: cannot be made: {error.strerror}; make room") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        file_locks.lock(handle)
         if inode is not None and _inode(path) == inode:
             say(f"{path}: {why}")
             path.replace(path.with_name(f"{path.name}.old"))

@@ -74,7 +74,7 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """The field in words: `host kernel`."""
+        """Return the field in words: `host kernel`."""
         return NAMES.get(self.field, self.field.replace(".", " ").replace("_", " "))
 
 

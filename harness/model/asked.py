@@ -158,7 +158,7 @@ class Host:
 
     @property
     def machines(self) -> tuple[Host, ...]:
-        """Each machine as a host of its own; a host that is no pool is one machine."""
+        """Return each machine as a host of its own; a host that is no pool is one machine."""
         if not self.pool:
             return (self,)
         if self.slurm is not None:
@@ -305,13 +305,15 @@ StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transfo
 class Program:
     """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
 
-    `steps_are` is a StepsAre, or a function as `module:name`.
+    `steps_are` is a StepsAre, or a function as `module:name`. `printed` maps the name of a metric to a pattern of the
+    lines that print it.
     """
 
     path: Path | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
     steps_are: str = "auto"
+    printed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +349,7 @@ class Scenario:
 
     @property
     def file(self) -> Path | None:
-        """The Python file that is started; None for a command, and for a program that is a module."""
+        """Return the Python file that is started; None for a command, and for a program that is a module."""
         return self.program.path if self.program else self.script
 
 
@@ -360,12 +362,12 @@ class Variant:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The scenario's command with `{name}` filled in for every param; empty for a script or a program."""
+        """Return the scenario's command with `{name}` filled in for every param; empty for a script or a program."""
         return self._filled(self.scenario.command)
 
     @property
     def program_args(self) -> tuple[str, ...]:
-        """The program's arguments, filled in likewise; empty without a program."""
+        """Return the program's arguments, filled in likewise; empty without a program."""
         return self._filled(self.scenario.program.args if self.scenario.program else ())
 
     def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class HostCheck:
 
     @property
     def name(self) -> str:
-        """The host as messages name it: `old`, or `farm, gpu3` for a machine of a pool."""
+        """Return the host as messages name it: `old`, or `farm, gpu3` for a machine of a pool."""
         return f"{self.host.name}, {self.host.machine}" if self.host.machine else self.host.name
 
 

@@ -39,9 +39,9 @@ class Gpu:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What must be equal for two trials to measure the same thing: all fields except PASSING."""
+        """Return what must be equal for two trials to measure the same thing: all fields except PASSING."""
         return {name: value for name, value in asdict(self).items() if name not in PASSING}
 
     def __str__(self) -> str:
-        """The GPU as messages name it: `0 NVIDIA GeForce RTX 4090 (GPU-…)`."""
+        """Return the GPU as messages name it: `0 NVIDIA GeForce RTX 4090 (GPU-…)`."""
         return f"{self.index} {self.name} ({self.uuid})"

@@ -107,7 +107,7 @@ class CellVerdict:
 
     @property
     def state(self) -> CellState:
-        """The state over all signals: good only if nothing is bad, undecided or provisional."""
+        """Return the state over all signals: good only if nothing is bad, undecided or provisional."""
         seen = {one.seen for one in self.signals.values()}
         if self.verdict in BAD:
             return "bad"
@@ -119,19 +119,23 @@ class CellVerdict:
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """The signals that are blind."""
+        """Return the signals that are blind."""
         return tuple(name for name, one in self.signals.items() if one.seen == "blind")
 
     @property
     def step_level(self) -> tuple[float | None, Interval | None]:
-        """The step time in ms that reports show, with its confidence interval: the compared one if there is one."""
+        """Return the step time in ms that reports show, with its confidence interval: the compared one if there is
+        one.
+        """
         if self.compared_step_ms is None:
             return self.step_ms, self.step_ms_ci
         return self.compared_step_ms, self.compared_step_ms_ci
 
     @property
     def peak_level(self) -> tuple[float | None, Interval | None]:
-        """The peak memory in MiB that reports show, with its confidence interval: the compared one if there is one."""
+        """Return the peak memory in MiB that reports show, with its confidence interval: the compared one if there is
+        one.
+        """
         if self.compared_peak_mib is None:
             return self.peak_rss_mib, None
         return self.compared_peak_mib, self.compared_peak_mib_ci
@@ -249,7 +253,7 @@ class Episode:
 
     @property
     def finding(self) -> Finding:
-        """The finding that gives the size of the effect."""
+        """Return the finding that gives the size of the effect."""
         found = self.begins or self.ends
         assert found is not None, "an episode has a begin or an end"
         return found

@@ -121,7 +121,7 @@ class Trace:
 
     @property
     def metrics(self) -> Mapping[str, Floats]:
-        """The columns that the scenario returned."""
+        """Return the columns that the scenario returned."""
         return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
@@ -187,7 +187,7 @@ class Trial:
 
     @property
     def unsteady(self) -> str:
-        """Why a rise of its step time may come from outside; "" if nothing disturbed it."""
+        """Return why a rise of its step time may come from outside; "" if nothing disturbed it."""
         if self.beside and not self.disturbed:
             return "other launches ran beside it"
         return self.disturbed or ("an image was pulled beside it" if self.pulled else "")
@@ -214,11 +214,11 @@ class Trial:
 
     @property
     def machine(self) -> str:
-        """The machine that it ran on, where its host is a pool; else ""."""
+        """Return the machine that it ran on, where its host is a pool; else ""."""
         return str(self.fingerprint.get("machine") or "")
 
     @property
     def cards(self) -> tuple[Mapping[str, Any], ...]:
-        """The GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
+        """Return the GPUs of its fingerprint; () if the field is malformed, as in a directory that was edited."""
         told = self.fingerprint.get("gpus")
         return tuple(card for card in told if isinstance(card, Mapping)) if isinstance(told, list | tuple) else ()

@@ -138,8 +138,7 @@ class Culprit:
 
     `parts`: the groups that it takes, by their ids; several groups in one part were not separated: it is one of them.
     `part_of_it`: it reaches only `share` of the effect (with its 95 % interval), which is surely not all of it.
-    `partners`: for what is `needed` or a `switch`, the groups among which a partner would be. `within`: the
-    components that it was narrowed down to inside its groups, by name; () if that was not tried or did not succeed.
+    `partners`: for what is `needed` or a `switch`, the groups among which a partner would be.
     """
 
     kind: CulpritKind
@@ -149,7 +148,6 @@ class Culprit:
     share: float | None = None
     share_ci: Interval | None = None
     partners: tuple[str, ...] = ()
-    within: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[str, ...]:

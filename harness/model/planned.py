@@ -27,7 +27,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """A name for files and labels: readable, unique, stable. `[A-Za-z0-9._-]`, at most 105 characters."""
+        """Return a name for files and labels: readable, unique, stable. `[A-Za-z0-9._-]`, at most 105 characters."""
         identity = json.dumps(
             [self.image.series, self.image.version, str(self.lane), self.variant.scenario.name, self.variant.params]
         )

@@ -134,7 +134,7 @@ class Probed:
 
     @property
     def largest(self) -> int | None:
-        """The largest size that fitted."""
+        """Return the largest size that fitted."""
         return max((each.size for each in self.tries if each.fits), default=None)
 
     def lost(self, kind: str) -> tuple[int, int, float]:

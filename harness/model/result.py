@@ -34,7 +34,7 @@ class CellResult:
 
     @property
     def machine(self) -> str:
-        """The machine of a pool that ran it; "" where the host is one machine, or it never ran."""
+        """Return the machine of a pool that ran it; "" where the host is one machine, or it never ran."""
         return ", ".join(dict.fromkeys(trial.machine for trial in self.trials if trial.machine))
 
 

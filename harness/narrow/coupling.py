@@ -22,6 +22,10 @@ from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid
 from harness.narrow.components import BASE
 from harness.narrow.inventory import Inventory
 
+Key = tuple[str, str]
+"""The kind and the name of a component."""
+Tied = tuple[Key, Key, str]
+"""Two components that are only swapped together, and why, as a clause."""
 MOST_NAMED = 3
 CUDNN = ("libcudnn", "nvidia-cudnn")
 VERSION = re.compile(r"\d+(\.\d+)*")
@@ -47,7 +51,7 @@ class Coupling:
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
         """(x, y) where group x cannot be from B without group y."""
-        group = {component.name: each.id for each in self.groups for component in each.components}
+        group = {each.name: one.id for one in self.groups for each in one.components if _is_installed(each)}
         found = {
             (group[need.name], group[need.other]) if need.side == "B" else (group[need.other], group[need.name])
             for need in self.needs
@@ -56,11 +60,15 @@ class Coupling:
 
     def refused(self, hybrid: Hybrid) -> str:
         """Return why no installer would make this hybrid; "" if nothing speaks against it."""
-        side = {component.name: _side(group, hybrid) for group in self.groups for component in group.components}
+        side = {each.name: _side(one, hybrid) for one in self.groups for each in one.components if _is_installed(each)}
         for need in self.needs:
             if side[need.name] == need.side and side[need.other] != need.side:
                 return need.why
         return ""
+
+
+def _is_installed(component: Component) -> bool:
+    return component.kind == "distribution"
 
 
 def _side(group: ComponentGroup, hybrid: Hybrid) -> Side:
@@ -70,15 +78,26 @@ def _side(group: ComponentGroup, hybrid: Hybrid) -> Side:
 def couple(found: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]) -> Coupling:
     """Return the groups of components. `extras`: those that the user asked for, by distribution."""
     needs = tuple(_needs(found, a=a, b=b, extras=extras))
-    names = [each.name for each in found]
-    follows = {name: _follows(name, needs) for name in names}
-    for one, other in (*_sharing(found, a=a, b=b), *_families(found), *_with_base(found, a=a, b=b)):
+    follows = {_key(each): set[Key]() for each in found}
+    for need in needs:
+        one, other = ("distribution", need.name), ("distribution", need.other)
+        first, then = (one, other) if need.side == "B" else (other, one)
+        follows[first].add(then)
+    pairs = (*_sharing(found, a=a, b=b), *_families(found), *_with_base(found, a=a, b=b))
+    for one, other, _ in pairs:
         follows[one].add(other)
         follows[other].add(one)
-    members = _strong(names, follows)
-    by_name = {each.name: each for each in found}
-    groups = [_group([by_name[name] for name in one], needs, a=a, b=b) for one in members]
+    by_key = {_key(each): each for each in found}
+    members = [[by_key[key] for key in one] for one in _strong(list(follows), follows)]
+    why = [*(({("distribution", need.name), ("distribution", need.other)}, need.why) for need in needs),
+           *(({one, other}, why) for one, other, why in pairs)]  # fmt: skip
+    groups = [_group(one, _id(one, found), _together(one, why), a=a, b=b) for one in members]
     return Coupling(groups=tuple(_ordered(groups, follows)), needs=needs)
+
+
+def _key(component: Component) -> Key:
+    """A variable may have the name of a distribution."""
+    return component.kind, component.name
 
 
 # ---------------------------------------------------------------- what refuses what
@@ -126,16 +145,10 @@ def _why(own: Inventory, name: str, requirement: Requirement, other: Inventory) 
     return f"{name} {own.distributions[name].version} requires {target}{requirement.specifier}, and {instead}"
 
 
-def _follows(name: str, needs: Sequence[Need]) -> set[str]:
-    """Return what has to be from B as well if `name` is."""
-    own = {need.other for need in needs if need.name == name and need.side == "B"}
-    return own | {need.name for need in needs if need.other == name and need.side == "A"}
-
-
 # ---------------------------------------------------------------- what goes together
 
 
-def _sharing(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[tuple[str, str]]:
+def _sharing(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
     """Yield distributions that have a file in common with other content: one would overwrite the other's."""
     names = {each.name for each in found if each.kind == "distribution"}
     owners: dict[str, dict[str, str]] = {}
@@ -143,49 +156,45 @@ def _sharing(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Itera
         for name in sorted(names & side.distributions.keys()):
             for path, digest in side.distributions[name].files.items():
                 known = owners.setdefault(path, {})
-                yield from ((name, other) for other, theirs in known.items() if other != name and theirs != digest)
+                for other in [each for each, theirs in known.items() if each != name and theirs != digest]:
+                    yield ("distribution", name), ("distribution", other), f"{name} and {other} both have {path}"
                 known[name] = digest
 
 
-def _families(found: Sequence[Component]) -> Iterator[tuple[str, str]]:
+def _families(found: Sequence[Component]) -> Iterator[Tied]:
     """Yield libraries that are parts of one: cuDNN's check each other's versions when they are loaded."""
-    parts = [each.name for each in found if each.kind == "library" and each.name.startswith(CUDNN)]
-    yield from pairwise(parts)
+    parts = [_key(each) for each in found if each.kind == "library" and each.name.startswith(CUDNN)]
+    yield from ((one, other, "the libraries of cuDNN check each other's versions") for one, other in pairwise(parts))
 
 
-def _with_base(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[tuple[str, str]]:
+def _with_base(found: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
     """Yield what cannot go without its base: a distribution is installed for one Python and one kind of C library."""
     if a.installs_for != b.installs_for:
-        yield from ((BASE, each.name) for each in found if each.kind == "distribution")
+        why = "a distribution is installed for one minor version of Python and one kind of C library"
+        yield from ((("files", BASE), _key(each), why) for each in found if _is_installed(each))
 
 
-def _group(members: Sequence[Component], needs: Sequence[Need], *, a: Inventory, b: Inventory) -> ComponentGroup:
+def _group(members: Sequence[Component], name: str, together: str, *, a: Inventory, b: Inventory) -> ComponentGroup:
     is_base = any(each.kind == "files" for each in members)
-    return ComponentGroup(
-        id=_id_of_base(members) if is_base else _id(members),
-        components=tuple(members),
-        together=_together(members, needs, is_base=is_base) if len(members) > 1 else "",
-        swaps=frozenset() if is_base else _swaps(members, a=a, b=b),
-    )
+    swaps = frozenset[Side]() if is_base else _swaps(members, a=a, b=b)
+    return ComponentGroup(id=name, components=tuple(members), together=together, swaps=swaps)
 
 
-def _id(members: Sequence[Component]) -> str:
-    names = [each.name for each in members]
-    if len(names) <= MOST_NAMED + 1:
-        return " + ".join(names)
-    return f"{' + '.join(names[:MOST_NAMED])} + {len(names) - MOST_NAMED} more"
+def _id(members: Sequence[Component], found: Sequence[Component]) -> str:
+    if any(each.kind == "files" for each in members):
+        others = len(members) - 1
+        return f"{BASE}, with {others} distribution{'s' if others > 1 else ''}" if others else BASE
+    names = [each.name for each in found]
+    told = [f"{each.kind} {each.name}" if names.count(each.name) > 1 else each.name for each in members]
+    if len(told) <= MOST_NAMED + 1:
+        return " + ".join(told)
+    return f"{' + '.join(told[:MOST_NAMED])} + {len(told) - MOST_NAMED} more"
 
 
-def _id_of_base(members: Sequence[Component]) -> str:
-    others = len(members) - 1
-    return f"{BASE}, with {others} distribution{'s' if others > 1 else ''}" if others else BASE
-
-
-def _together(members: Sequence[Component], needs: Sequence[Need], *, is_base: bool) -> str:
-    if is_base:
-        return "a distribution is installed for one minor version of Python and one kind of C library"
-    names = {each.name for each in members}
-    return next((need.why for need in needs if {need.name, need.other} <= names), "they are parts of one")
+def _together(members: Sequence[Component], why: Sequence[tuple[set[Key], str]]) -> str:
+    """Return the first reason that ties two of the members; "" for a lone one."""
+    keys = {_key(each) for each in members}
+    return next((reason for tied, reason in why if tied <= keys), "") if len(members) > 1 else ""
 
 
 def _swaps(members: Sequence[Component], *, a: Inventory, b: Inventory) -> frozenset[Side]:
@@ -218,10 +227,10 @@ def _numbers(text: str | None) -> tuple[int, ...]:
 # ---------------------------------------------------------------- graphs
 
 
-def _strong(names: Sequence[str], follows: Mapping[str, set[str]]) -> list[list[str]]:
+def _strong(names: Sequence[Key], follows: Mapping[Key, set[Key]]) -> list[list[Key]]:
     """Return the strongly connected components, each in the order of `names`; small graphs, so by reachability."""
     reach = {name: _reached(name, follows) for name in names}
-    found: list[list[str]] = []
+    found: list[list[Key]] = []
     for name in names:
         same = next((group for group in found if group[0] in reach[name] and name in reach[group[0]]), None)
         if same is None:
@@ -231,7 +240,7 @@ def _strong(names: Sequence[str], follows: Mapping[str, set[str]]) -> list[list[
     return found
 
 
-def _reached(name: str, follows: Mapping[str, set[str]]) -> set[str]:
+def _reached(name: Key, follows: Mapping[Key, set[Key]]) -> set[Key]:
     found, waiting = {name}, [name]
     while waiting:
         new = follows[waiting.pop()] - found
@@ -240,24 +249,20 @@ def _reached(name: str, follows: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def _ordered(groups: Sequence[ComponentGroup], follows: Mapping[str, set[str]]) -> list[ComponentGroup]:
+def _ordered(groups: Sequence[ComponentGroup], follows: Mapping[Key, set[Key]]) -> list[ComponentGroup]:
     """Return the groups so that each comes after those that it needs; mapped ones, and what they need, first."""
-    reach = [set().union(*(_reached(each.name, follows) for each in group.components)) for group in groups]
-    needed = set[str]().union(*(names for group, names in zip(groups, reach, strict=True) if group.mapped))
-    urgent = [_meets(group, needed) for group in groups]
-    left, done, order = list(range(len(groups))), set[str](), list[ComponentGroup]()
+    own = [{_key(each) for each in group.components} for group in groups]
+    reach = [set[Key]().union(*(_reached(key, follows) for key in keys)) for keys in own]
+    needed = set[Key]().union(*(keys for group, keys in zip(groups, reach, strict=True) if group.mapped))
+    urgent = [bool(keys & needed) for keys in own]
+    left, done, order = list(range(len(groups))), set[Key](), list[ComponentGroup]()
     while left:
-        own = {n: {each.name for each in groups[n].components} for n in left}
         free = [n for n in left if reach[n] - own[n] <= done]
         chosen = min(free, key=lambda n: (not urgent[n], n))
         left.remove(chosen)
         done |= own[chosen]
         order.append(groups[chosen])
     return order
-
-
-def _meets(group: ComponentGroup, names: set[str]) -> bool:
-    return any(each.name in names for each in group.components)
 
 
 def asked_extras(*sources: Source) -> dict[str, frozenset[str]]:

@@ -15,15 +15,16 @@ ENDS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class SearchCost:
-    """For one culprit: hybrids, and launches with those of A and B."""
+    """For one culprit: hybrids, and launches with those of A and B, about; and the `most` launches in any case."""
 
     hybrids: int
     launches: int
+    most: int
 
 
-def expected(groups: int, *, is_level: bool) -> SearchCost:
+def expected(groups: int, *, is_level: bool, most: int) -> SearchCost:
     """Return what one culprit among so many groups takes: each hybrid halves what is left. A level is compared with
     A and B in each round.
     """
     hybrids = math.ceil(math.log2(max(2, groups))) + PROOF
-    return SearchCost(hybrids=hybrids, launches=ENDS + EACH * hybrids * (3 if is_level else 1))
+    return SearchCost(hybrids=hybrids, launches=ENDS + EACH * hybrids * (3 if is_level else 1), most=most)

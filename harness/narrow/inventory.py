@@ -37,13 +37,15 @@ class Distribution:
 
     @cached_property
     def content(self) -> str:
-        """The hash over the hashes of its files; scripts are left out, because they hold their environment's path."""
+        """Return the hash over the hashes of its files; scripts are left out, because they hold their environment's
+        path.
+        """
         lines = sorted(f"{path},{digest}" for path, digest in self.files.items() if not path.startswith(("../", "/")))
         return hashlib.sha256("\n".join([self.name, self.version, *lines]).encode()).hexdigest()
 
     @property
     def pin(self) -> str:
-        """What an installer is asked for, to get exactly this one."""
+        """Return what an installer is asked for, to get exactly this one."""
         return f"{self.name} @ {self.origin}" if self.origin else f"{self.name}=={self.version}"
 
     def holds(self, path: str) -> bool:
@@ -67,7 +69,7 @@ class Inventory:
 
     @property
     def markers(self) -> dict[str, str]:
-        """The environment in which requirements' markers are read (PEP 508)."""
+        """Return the environment in which requirements' markers are read (PEP 508)."""
         return {
             "implementation_name": self.implementation.lower(),
             "implementation_version": self.python,
@@ -82,7 +84,9 @@ class Inventory:
 
     @property
     def installs_for(self) -> tuple[str, str, str]:
-        """What a distribution is installed for: implementation and minor version of Python, kind of C library."""
+        """Return what a distribution is installed for: implementation and minor version of Python, kind of C
+        library.
+        """
         return self.implementation, self.markers["python_version"], self.libc.partition(" ")[0]
 
     def compiled(self, name: str) -> bool:
@@ -96,7 +100,7 @@ class Inventory:
 
     @cached_property
     def mapped_distributions(self) -> frozenset[str]:
-        """The distributions of which the scenario maps a library."""
+        """Return the distributions of which the scenario maps a library."""
         return frozenset(name for path in self.mapped if (name := self.owner(path)) is not None)
 
     def requirements(self, name: str, extras: frozenset[str]) -> tuple[Requirement, ...]:

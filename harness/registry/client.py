@@ -78,7 +78,7 @@ class Registry:
 
     @property
     def requests(self) -> int:
-        """Number of requests so far."""
+        """Return the number of requests so far."""
         return self._exchange.requests
 
     def tags(self, repository: str) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from harness import file_locks
+from harness.errors import EngineUnreachable
 from harness.model import Host
 from harness.run.docker import engine as docker
 from harness.run.engine import Engine, Say
@@ -23,4 +25,6 @@ ENGINES: Mapping[str, Callable[..., Engine]] = {
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
     """Open the engine of `host`. Raises EngineUnreachable, whose one-line message says what to do."""
+    if not file_locks.are_known():
+        raise EngineUnreachable(f"{host.where}: {file_locks.NO_LOCKS}")
     return ENGINES[host.engine if host.engine in ENGINES else "docker"](host, environ=environ, say=say)

@@ -92,7 +92,7 @@ class CellRun:
 
     @property
     def launched(self) -> int:
-        """Number of trials launched in this run."""
+        """Return the number of trials launched in this run."""
         return len(self.trials) - self.adopted
 
     @property

@@ -228,9 +228,22 @@ class RowQueue:
 
     def _open_to(self, worker: Worker) -> list[_Row]:
         own = self._begun.get(worker, {}).values()
-        if self.most is not None and len(own) >= self.most:
-            return [row for row in own if not row.busy]
+        if self.most is not None:
+            mine = [row for row in own if not row.busy]
+            return mine if len(own) >= self.most else [*mine, *self._first_waiting(worker)]
         return [row for row in self._rows.values() if not row.busy and self._is_open_to(worker, row)]
+
+    def _first_waiting(self, worker: Worker) -> list[_Row]:
+        """Return the first row of the lowest group that a machine of a pool may begin: they wait in the order in which
+        they are to begin, and there may be ten thousand.
+        """
+        first: _Row | None = None
+        for row in self._waiting.values():
+            if (first is None or row.state.group < first.state.group) and self._is_open_to(worker, row):
+                first = row
+                if row.state.group == 0:
+                    break
+        return [] if first is None else [first]
 
     def _is_open_to(self, worker: Worker, row: _Row) -> bool:
         return row.worker == worker or (row.worker is None and self.may(worker, row.block))

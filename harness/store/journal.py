@@ -10,7 +10,6 @@ A trial file holds everything that was measured, so a run's verdicts can be reac
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import secrets
@@ -22,6 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Cell, Trial
 from harness.safe_files import folder_in, read_regular, write_atomically, write_below
@@ -45,7 +45,7 @@ class RunDirectory:
         handle = os.open(self.path, os.O_RDONLY)
         weakref.finalize(self, os.close, handle)
         with suppress(OSError):  # some network file systems lock no folders; the newest run is never removed anyway
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            file_locks.try_lock(handle, shared=True)
 
     @classmethod
     def create(cls, *, out: Path, matrix: str, now: datetime) -> RunDirectory:
@@ -68,7 +68,9 @@ class RunDirectory:
         return self.path / name
 
     def folder(self, name: str) -> Path:
-        """One in it, made if need be; a link in its place is refused. Raises InfrastructureError."""
+        """Return a folder in the run's directory, and make it if need be; a link in its place is refused. Raises
+        InfrastructureError.
+        """
         path = self.path / name
         try:
             with suppress(FileExistsError):
@@ -100,8 +102,8 @@ class RunDirectory:
             raise InfrastructureError(f"{path}: cannot write: {error.strerror}; make room") from error
 
     def machines(self) -> dict[tuple[str, str, str], str]:
-        """By series, lane and variant, the machine of a pool that ran the row last, by the decisions of the newest runs
-        of this matrix. A log that cannot be read tells nothing.
+        """Return by series, lane and variant the machine of a pool that ran the row last. It is read from the newest
+        runs of this matrix. A log that cannot be read tells nothing.
         """
         found: dict[tuple[str, str, str], str] = {}
         for run in sorted(self.path.parent.glob("[0-9]*"))[-NEWEST_RUNS:]:
@@ -179,14 +181,11 @@ def in_use(run: Path) -> bool:
     """Whether the run in that directory goes on."""
     handle = os.open(run, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not file_locks.try_lock(handle)
     except OSError:  # a file system that locks no folders
         return False
     finally:
         os.close(handle)
-    return False
 
 
 def _read_or_none(path: Path) -> Trial | None:

@@ -78,6 +78,7 @@ class ProgramFile(BaseModel):
     module: str | None = None
     args: list[str] = []
     steps_are: str = "auto"
+    printed: dict[str, str] = {}
 
 
 class ScenarioFile(BaseModel):
@@ -189,7 +190,8 @@ def _program(file: ProgramFile | None) -> Program | None:
     if file is None:
         return None
     path = Path(file.path) if file.path else None
-    return Program(path=path, module=file.module, args=tuple(file.args), steps_are=file.steps_are)
+    printed = tuple(file.printed.items())
+    return Program(path=path, module=file.module, args=tuple(file.args), steps_are=file.steps_are, printed=printed)
 
 
 def _series(file: SeriesFile, where: Where) -> Series:

@@ -111,7 +111,10 @@ def _program_json(program: Program | None) -> dict[str, Any] | None:
     if program is None:
         return None
     path = program.path.name if program.path else None
-    return {"path": path, "module": program.module, "args": list(program.args), "steps_are": program.steps_are}
+    return {
+        "path": path, "module": program.module, "args": list(program.args), "steps_are": program.steps_are,
+        "printed": dict(program.printed),
+    }  # fmt: skip
 
 
 def _block_json(block: Block) -> dict[str, Any]:

@@ -49,5 +49,5 @@ def _read(path: Path) -> Narrowed:
 
 
 def read_narrowed(run: Path) -> tuple[Narrowed, ...]:
-    """All narrowings of the run in a directory, oldest first; () if there are none. Raises UsageError."""
+    """Return all narrowings of the run in a directory, oldest first; () if there are none. Raises UsageError."""
     return tuple(map(_read, _files(run)[:MOST_FILES]))

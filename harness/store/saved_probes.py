@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
+from harness import file_locks
 from harness.model import Cell, Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
 from harness.store import RunDirectory, result_file
 from harness.store.json_files import read_json
@@ -92,11 +92,13 @@ def added_to_newest_run(found: Path, *, out: Path, matrix: str) -> Iterator[Path
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Two probes that end at once add what they found one after the other. The run's own folder has another lock."""
+    """Hold a lock of the folder, so that two probes that end at once add their results in turn. The run itself has
+    another lock.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # some network file systems lock no folders
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            file_locks.lock(handle)
         yield
     finally:
         os.close(handle)

@@ -103,7 +103,9 @@ def _lists(columns: Mapping[str, Floats]) -> dict[str, list[float | int | None]]
 
 
 def _numbers(values: Floats) -> list[float | int | None]:
-    """Numbers as short as they can be written: whole ones as integers, others to a nanosecond, missing as null."""
+    """Return numbers as short as they can be written: whole ones as integers, others to a nanosecond, missing as
+    null.
+    """
     rounded = np.round(np.asarray(values, dtype=np.float64), 9)
     return [_number(value) for value in rounded.tolist()]
 

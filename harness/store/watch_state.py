@@ -5,7 +5,6 @@ Kept in `<out>/<matrix name>/watch.json`, written whole or not at all. Only one 
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
 from harness.model.seen import ImageRef
 from harness.safe_files import opened, read_regular
@@ -106,12 +106,14 @@ def only_one(folder: Path) -> Iterator[None]:
 
 def _lock(handle: int, path: Path) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        is_free = file_locks.try_lock(handle)
+    except OSError as error:
+        raise InfrastructureError(f"{path}: cannot be locked: {error.strerror}") from error
+    if not is_free:
         holder = os.pread(handle, 20, 0).decode(errors="replace").strip() or "unknown"
         raise InfrastructureError(
             f"{path}: another watch of this matrix is at work (process {holder}); it will see what is new"
-        ) from None
+        )
     with suppress(OSError):  # of a full disk others are only told less
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)

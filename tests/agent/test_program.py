@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.agent.scenario.hooks import printed
 from tests.agent.driver import AGENT, Agent, Told, pack
 
 TORCH = {
@@ -130,7 +131,7 @@ TRAINS = """
 
 def pack_program(root: Path, text: str, files: dict[str, str], **job: Any) -> None:
     """The program train.py with its files, as the harness copies them."""
-    asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "printed": {}}
     asked.update({name: job.pop(name) for name in tuple(asked) if name in job})
     pack(root, None, program=asked, **job)
     for name, content in {"train.py": text, **files}.items():
@@ -422,3 +423,47 @@ def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str
 
     assert (told.done["end"], told.done["last_step"]) == ("setup", 0)
     assert "module pkg.go: " in told.done["message"]
+
+
+# ---------------------------------------------------------------- what it prints
+
+
+@pytest.mark.smoke
+def test_a_loss_that_is_only_printed_is_a_metric_of_its_step(tmp_path: Path, python: str) -> None:
+    """Most training scripts have no logger: without their printed loss, a wrong result is not seen."""
+    text = (
+        STEP
+        + """
+import sys
+for number in range(1, 61):
+    o.step()
+    print("epoch 1 step", number, " Loss:   %.2e" % (1 / number), "acc=%d%%" % number, sep="\\t")
+    sys.stderr.write("\\r%d: %.1f it/s" % (number, number / 2))
+sys.stderr.write("\\n" + "x" * 100000 + "Loss: 7\\n")
+"""
+    )
+    printed = {"loss": "Loss: {}", "accuracy": "acc={}%", "pace": "{} it/s", "other": "val_loss {}"}
+    told = run(tmp_path, python, text, TORCH, printed=printed, looks=[100])
+    assert told.column("loss")[:60] == [float("%.2e" % (1 / number)) for number in range(1, 61)]
+    assert told.column("accuracy")[:60] == list(range(1, 61))
+    assert told.column("pace")[1:59] == [number / 2 for number in range(1, 59)], "a line counts where it ends"
+    assert "Loss:" in told.done["output_tail"]
+    assert not told.column("other")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "value"),
+    [
+        ("loss: {}", "loss: -1.5e-05, lr 3", -1.5e-05),
+        ("loss: {}", "loss:0.25", 0.25),
+        ("loss={}", "val_loss= 3", 3.0),
+        ("Train Loss: {} acc", "Train   Loss:\t.5 acc 1", 0.5),
+        ("{} it/s", "100%|### | 10/10 [00:01, 9.5it/s]", 9.5),
+        ("loss: {}", "loss: inf", float("inf")),
+        ("loss: {}", "loss: none", None),
+        ("a{}", "a" * 100000, None),
+    ],
+)
+def test_a_printed_number_is_found_where_the_pattern_says(pattern: str, line: str, value: float | None) -> None:
+    found = printed.Reader({"it": pattern}, None).values(line)
+    assert found == ({} if value is None else {"it": value})

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -53,9 +54,9 @@ def lock(folder: Path, version: str) -> Path:
     return file
 
 
-def harness(*words: object, folder: Path) -> subprocess.CompletedProcess[str]:
+def harness(*words: object, folder: Path, command: str = "narrow") -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "HARNESS_CACHE": str(folder / "cache"), "TMPDIR": str(folder)}
-    line = [sys.executable, "-m", "harness", "narrow", "--out", str(folder / "runs"), *map(str, words)]
+    line = [sys.executable, "-m", "harness", command, "--out", str(folder / "runs"), *map(str, words)]
     return subprocess.run(line, env=environ, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -71,13 +72,66 @@ def test_the_package_that_fails_is_named_proven_and_its_hybrids_removed(
     command = ("--", "python", "-c", "; ".join(f"import {name}; {name}.run()" for name in PACKAGES))
     done = harness(*files, *command, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert f"culprit: {CULPRIT} 1 → 2" in done.stdout
-    assert f"bad        A with {CULPRIT} from B" in done.stdout
-    assert f"good       B with {CULPRIT} from A" in done.stdout
+    assert f"culprit: {CULPRIT} 1 → 2; lock1 with it is bad, lock2 without it is good" in done.stdout
+    assert f"lock1 with {CULPRIT}: bad in 2 of 2 launches" in done.stdout
+    assert f"lock2 without {CULPRIT}: good in 2 launches" in done.stdout
     environments = [path for path in (tmp_path / "cache" / "environments").glob("*") if path.is_dir()]
     assert len(environments) == 2, "A and B stay"
     (decisions,) = [path for path in tmp_path.glob("runs/*/*/decisions.jsonl") if '"prove"' in path.read_text()]
+    kinds = [json.loads(line)["kind"] for line in decisions.read_text().splitlines()]
+    assert kinds.index("sham") < kinds.index("isolate"), "swapping itself is tried before anything is swapped"
     assert all(json.loads(line)["reason"] for line in decisions.read_text().splitlines())
+    assert reproduced(tmp_path) == [1, 0, 1], "the bad version; with the good part; with the bad part again"
+
+
+def reproduced(folder: Path) -> list[int]:
+    """Run the commands of the bug report as its reader would; return how the script of each install ended."""
+    told = harness("latest", "1", "--folder", folder / "bug", folder=folder, command="issue")
+    assert told.returncode == 0, told.stderr
+    commands = re.findall(r"^```sh\n(.*?)^```$", told.stdout, re.MULTILINE | re.DOTALL)
+    assert [text.count("repro.py") for text in commands] == [1, 2]
+    script = re.sub(r"(repro\.py).*$", r"\1; echo ended $?", "".join(commands), flags=re.MULTILINE)
+    environ = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder / "bug",
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return [int(code) for code in re.findall(r"^ended (\d+)$", done.stdout, re.MULTILINE)]
+
+
+def launches(done: subprocess.CompletedProcess[str]) -> int:
+    return len(re.findall(r"^(?:trial|BAD) ", done.stderr, re.MULTILINE))
+
+
+def test_sides_that_are_swapped_are_told_by_their_first_launches(files: tuple[object, ...], tmp_path: Path) -> None:
+    _, good, _, bad = files
+    done = harness(
+        "--good", bad, "--bad", good, "--", "python", "-c", f"import {CULPRIT}; {CULPRIT}.run()", folder=tmp_path
+    )
+    assert done.returncode == 2
+    assert "lock2: is to be good, and fails" in done.stderr
+    assert "and lock1 does not: are they swapped?" in done.stderr
+    assert launches(done) == 3
+
+
+def test_nothing_is_launched_for_a_package_that_is_gone_or_for_sides_that_are_equal(
+    files: tuple[object, ...], tmp_path: Path
+) -> None:
+    _, good, _, bad = files
+    same = tmp_path / "same.txt"
+    same.write_text("# the same\n" + "\n".join(reversed(Path(str(good)).read_text().splitlines())))
+    equal = harness("--good", good, "--bad", same, "--", "python", "-c", "pass", folder=tmp_path)
+    assert (equal.returncode, launches(equal)) == (2, 0)
+    assert "lock1 and same: no distribution, mapped library or variable differs" in equal.stderr
+    (tmp_path / "part0-2-py3-none-any.whl").unlink()
+    gone = harness("--good", good, "--bad", bad, "--", "python", "-c", "pass", folder=tmp_path)
+    assert (gone.returncode, launches(gone)) == (3, 0)
+    assert "part0-2-py3-none-any.whl" in gone.stderr.splitlines()[-1]
 
 
 def test_sides_that_do_not_differ_in_what_was_run_are_told_so(files: tuple[object, ...], tmp_path: Path) -> None:

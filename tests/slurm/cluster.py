@@ -74,7 +74,7 @@ class ClusterError(Exception):
 class Cluster:
     """Three nodes, all in `folder`. The `number` is its own among all clusters of the machine: names and ports have it.
 
-    Two nodes have a GPU of one type and the third has another.
+    Two nodes have a GPU of one type, and the third has two of another.
     """
 
     folder: Path
@@ -119,15 +119,15 @@ class Cluster:
         key.write_bytes(os.urandom(1024))
         key.chmod(0o600)
         port = FIRST_PORT + 10 * self.number
-        cards = (("rtx3090", "driver535"), ("rtx3090", "driver535"), ("rtx4090", "driver550"))
+        cards = (("rtx3090", 1, "driver535"), ("rtx3090", 1, "driver535"), ("rtx4090", 2, "driver550"))
         nodes = "\n".join(
             f"NodeName={node} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port + 1 + place}"
-            f" CPUs={os.cpu_count()} RealMemory={NODE_MEMORY_MIB} Gres=gpu:{card}:1 Features={feature}"
-            for place, (node, (card, feature)) in enumerate(zip(self.nodes, cards, strict=True))
+            f" CPUs={os.cpu_count()} RealMemory={NODE_MEMORY_MIB} Gres=gpu:{card}:{count} Features={feature}"
+            for place, (node, (card, count, feature)) in enumerate(zip(self.nodes, cards, strict=True))
         )
         gres = "\n".join(
-            f"NodeName={node} Name=gpu Type={card} File=/dev/tty{place}"
-            for place, (node, (card, _)) in enumerate(zip(self.nodes, cards, strict=True))
+            f"NodeName={node} Name=gpu Type={card} File=/dev/tty[{place}-{place + count - 1}]"
+            for place, (node, (card, count, _)) in enumerate(zip(self.nodes, cards, strict=True))
         )
         self.conf.write_text(
             CONF.format(

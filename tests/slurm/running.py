@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.numbering import free_number
 from tests.slurm.cluster import Cluster, ClusterError
 
 FOLDER = Path("/var/tmp/harness-test-slurm")
@@ -19,7 +18,8 @@ MOST_CLUSTERS = 20
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Three nodes that nobody else uses; left out, with the reason, where they cannot be had."""
-    with _free_number() as number:
+    taken = ClusterError(f"{MOST_CLUSTERS} test processes have a cluster each on this machine")
+    with free_number(FOLDER, most=MOST_CLUSTERS, taken=taken) as number:
         found = Cluster(folder=FOLDER / str(number), number=number)
         try:
             found.stop()  # what a killed test run left
@@ -31,18 +31,3 @@ def cluster() -> Iterator[Cluster]:
             pytest.skip(str(error))
         finally:
             found.stop()
-
-
-@contextlib.contextmanager
-def _free_number() -> Iterator[int]:
-    """A number that no other process of tests on this machine has."""
-    FOLDER.mkdir(exist_ok=True)
-    for number in range(1, MOST_CLUSTERS):
-        with (FOLDER / f"{number}.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield number
-            return
-    raise ClusterError(f"{MOST_CLUSTERS} test processes have a cluster each on this machine")

@@ -9,12 +9,14 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Host, SlurmRequest, Steps
+from harness.model import Host, Image, SlurmRequest, Steps
 from harness.run import open_engine
+from harness.run.engine import Engine
 from harness.run.hosts import owner
 from harness.run.process import leftovers
 from tests.contract.world import BASE, World, installed, pulled, quiet
@@ -35,9 +37,17 @@ class Node:
     world: World
     program: Path
 
+    def call(self, *words: str, given: bytes = b"") -> str:
+        done = subprocess.run([self.program, *words], input=given, check=True, capture_output=True, timeout=60)
+        return done.stdout.decode()
+
     def containers(self) -> list[str]:
-        listed = [self.program, "ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}"]
-        return subprocess.run(listed, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+        return self.call("ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}").split()
+
+    def tiny(self) -> list[str]:
+        """The names of the test's image that are there."""
+        listed = self.call("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").split()
+        return [name for name in listed if TINY in name]
 
 
 def docker_of_the_tests() -> str:
@@ -126,6 +136,62 @@ def test_an_image_that_no_registry_has_is_told_in_one_line(node: Node) -> None:
     with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: .*: cannot be pulled: ") as caught:
         node.world.engine.prepare(pulled("127.0.0.1:9/none:1"), quiet)
     assert "\n" not in str(caught.value)
+
+
+# ---------------------------------------------------------------- images
+
+
+TINY = "127.0.0.1:9/team/tiny"
+
+
+@pytest.fixture
+def tiny(node: Node, tmp_path: Path) -> Iterator[Image]:
+    """An image that `pull` brings: the engine and the image are real, the way there is not."""
+    archive = tmp_path / "tiny.tar"
+    node.call("import", "-", f"{TINY}:1", given=_tar(tmp_path))
+    node.call("save", "--output", str(archive), f"{TINY}:1")
+    node.call("rmi", f"{TINY}:1")
+    real = node.program.read_text()
+    node.program.write_text(real.replace("exec", f'[ "$1" = pull ] && set -- load --input {archive}\nexec', 1))
+    try:
+        yield pulled(f"{TINY}:1")
+    finally:
+        node.program.write_text(real)
+        for name in node.tiny():
+            node.call("rmi", name)
+
+
+def of_the_test(engine: Engine) -> Any:
+    """The test's image as the harness may remove it; None if it may not."""
+    return next((kept for kept in engine.kept() if kept.name.startswith(TINY)), None)
+
+
+def _tar(folder: Path) -> bytes:
+    (folder / "a file").write_text(str(folder))
+    return subprocess.run(["tar", "--create", "--directory", folder, "a file"], check=True, capture_output=True).stdout
+
+
+def test_an_image_that_was_pulled_is_removed_by_clean(node: Node, tiny: Image) -> None:
+    """Each version of a sweep would stay on the node's disk for ever."""
+    engine = node.world.engine
+    engine.prepare(tiny, quiet)
+    kept = of_the_test(engine)
+    assert (kept.name, kept.made, sum(kept.layers.values()) > 0) == (f"{TINY}:1", False, True)
+    assert engine.remove(kept, quiet)
+    assert (of_the_test(engine), node.tiny(), engine.at_hand(tiny)) == (None, [], False)
+
+
+def test_an_image_that_was_there_or_has_another_name_stays(node: Node, tiny: Image) -> None:
+    engine = node.world.engine
+    node.call("pull", f"{TINY}:1")
+    engine.prepare(tiny, quiet)
+    assert of_the_test(engine) is None
+    node.call("rmi", f"{TINY}:1")
+    engine.prepare(tiny, quiet)
+    node.call("tag", f"{TINY}:1", f"{TINY}:somebodys")
+    assert of_the_test(engine) is None
+    node.call("rmi", f"{TINY}:somebodys")
+    assert of_the_test(engine).name == f"{TINY}:1"
 
 
 def test_packages_over_an_image_are_refused_with_a_way_out(node: Node) -> None:

@@ -119,6 +119,8 @@ class Planted:
     """An engine with a leftover and two images, one of which is in use."""
 
     def __init__(self) -> None:
+        self.facts: dict[str, str] = {}
+        self.close = lambda: None
         self.left, self.images = ["harness-1", "harness-lease"], ["repo:1", "repo:used"]
 
     def leftovers(self) -> tuple[str, ...]:
@@ -134,8 +136,6 @@ class Planted:
     def remove_images(self, say: Callable[[str], None]) -> tuple[str, ...]:
         self.images.remove("repo:1")
         return ("repo:1",)
-
-    def close(self) -> None: ...
 
 
 def on(engine: Planted, **options: Any) -> list[Cleaned]:
@@ -156,6 +156,35 @@ def test_one_host_that_is_away_keeps_no_other_from_being_cleaned() -> None:
         "process: removed 2 left behind by killed runs, 1 image", "  harness-1", "  harness-lease", "  repo:1",
     ]  # fmt: skip
     assert (engine.left, engine.images) == ([], ["repo:used"])
+
+
+@pytest.mark.parametrize(
+    ("host", "images", "names"),
+    [
+        ('{engine: ["ssh://a", "ssh://b"]}', False, ["farm, a", "farm, b"]),
+        ("{engine: slurm, nodes: 3, container: docker}", True, ["farm, n1", "farm, n2", "farm, n3"]),
+        ("{engine: slurm, nodes: 3, container: docker}", False, ["farm, n1"]),
+        ("{engine: slurm, nodes: 3, container: enroot}", True, ["farm, n1"]),
+    ],
+)
+def test_all_machines_of_a_pool_are_cleaned(host: str, images: bool, names: list[str], tmp_path: Path) -> None:
+    """A node is asked for only where images are on nodes alone; all of them at once, or each would be the first one."""
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(
+        "version: 1\nseries: {s: {images: {a: b}}}\nscenarios: {x: {command: [a]}}\n"
+        f"hosts: {{farm: {host}}}\n"
+    )
+    there: list[Planted] = []
+
+    def open_engine(host: Host, **_: Any) -> Any:
+        there.append(Planted())
+        there[-1].facts = {"name": f"n{len(there)}"}
+        there[-1].close = there.clear
+        return there[-1]
+
+    found = clean(hosts_of(matrix, {})[1], images=images, dry_run=False, environ={}, say=print, open_engine=open_engine)
+    assert [each.host for each in found] == names
+    assert not there
 
 
 def test_an_image_that_lost_its_name_and_stayed_is_not_told_as_removed() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import harness
+from tests.unit import source
 
 ROOT = Path(harness.__file__).parent
 
@@ -24,9 +25,10 @@ ALLOWED = {
     "registry": BASE,
     "plan": BASE | {"matrix", "schedule", "private"},
     "safe_files": BASE,
-    "run": BASE | {"private", "registry", "safe_files"},
-    "store": BASE | {"private", "run", "safe_files"},
-    "index": BASE | {"judge", "safe_files", "store"},
+    "file_locks": set(),
+    "run": BASE | {"file_locks", "private", "registry", "safe_files"},
+    "store": BASE | {"file_locks", "private", "run", "safe_files"},
+    "index": BASE | {"file_locks", "judge", "safe_files", "store"},
     "columns": set(),
     "private": set(),
     "facts": BASE,
@@ -87,7 +89,7 @@ def part(path: Path) -> str:
 def imported(path: Path) -> set[str]:
     """The parts of the harness that a file imports; outside the agent always by their whole name."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(source.tree(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -142,13 +144,13 @@ def test_the_agent_imports_nothing_of_ours() -> None:
 def test_relative_imports_are_the_agent_s_alone() -> None:
     """They would pass by the check above; the agent needs them, because it has another name in the container."""
     for path in set(ROOT.rglob("*.py")) - set((ROOT / "agent").rglob("*.py")):
-        levels = [node.level for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        levels = [node.level for node in ast.walk(source.tree(path)) if isinstance(node, ast.ImportFrom)]
         assert not any(levels), path
 
 
 def _absolute_imports(path: Path, *, whole: bool = False) -> set[str]:
     """The modules that a file imports; `whole`: with the name that is imported from each."""
-    tree = ast.parse(path.read_text())
+    tree = source.tree(path)
     plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module]
     names = {f"{node.module}.{alias.name}" if whole else f"{node.module}" for node in nodes for alias in node.names}

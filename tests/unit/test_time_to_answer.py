@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.replayed.histories import History, Version
 from benchmarks.replayed.worker import replayed
+from tests.nightly import many
 
 VERSIONS = {"39.0.2": 120e-6, "40.0.2": 120e-6, "41.0.0": 0.036, "41.0.1": 0.036, "41.0.2": 0.036, "41.0.3": 120e-6,
             "42.0.8": 120e-6}  # fmt: skip
@@ -19,7 +20,7 @@ def test_a_step_300_times_slower_is_named_within_a_minute_of_steps() -> None:
             for name, step_s in VERSIONS.items()
         ),
     )  # fmt: skip
-    for seed in range(3):
+    for seed in range(many(1, 10)):
         told = replayed([history], search="full", seed=seed)
         named = told["rows"]["dh"]["named"]
         assert named is not None

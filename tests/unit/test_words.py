@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import harness
+from tests.unit import source
 
 CODE = Path(harness.__file__).parent
 ROOT = CODE.parent
@@ -20,19 +21,16 @@ RETIRED = {
     "Searching": "BisectScheduler", "Shift": "Changepoint", "Spot": "VersionEvidence, ImageRef or SquareCell",
 }  # fmt: skip
 """Class names of before, and what stands for them now."""
-ONE_WORD_FOR_TWO = {"Scenario", "Series"}
-"""The agent's and the matrix file's own classes, which no other part imports, may have the name of the model's."""
 
 
 @cache
 def classes() -> dict[str, list[str]]:
-    """By its name, the files that define a class; without private ones and the agent, which imports nothing of ours."""
+    """By its name, the files that define a class; without private ones."""
     found = defaultdict(list)
     for path in sorted(CODE.rglob("*.py")):
-        if path.relative_to(CODE).parts[0] != "agent":
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    found[node.name].append(str(path.relative_to(CODE)))
+        for node in ast.walk(source.tree(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(path.relative_to(CODE)))
     return found
 
 
@@ -41,7 +39,7 @@ def defined() -> set[str]:
 
 
 def test_no_class_name_stands_for_two_things() -> None:
-    twice = {name: files for name, files in classes().items() if len(files) > 1 and name not in ONE_WORD_FOR_TWO}
+    twice = {name: files for name, files in classes().items() if len(files) > 1}
     assert not twice
 
 

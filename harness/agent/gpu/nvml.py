@@ -61,7 +61,7 @@ def _call(library, names, *arguments):
     return code
 
 
-class Asked(object):
+class Handle(object):
     """Base of library and device: calls that return one value, or None."""
 
     def __init__(self, library, *first):
@@ -99,7 +99,7 @@ class Asked(object):
         return Device(self._library, handle) if done and handle.value else None
 
 
-class Library(Asked):
+class Library(Handle):
     """NVML itself."""
 
     def driver(self):
@@ -129,11 +129,11 @@ class Library(Asked):
         return EventReader(self._library, events).next_xid if any(told) else None
 
 
-class EventReader(Asked):
+class EventReader(Handle):
     """Events of devices, in order."""
 
     def __init__(self, library, events):
-        Asked.__init__(self, library, events)
+        Handle.__init__(self, library, events)
         self._event = _event()
 
     def next_xid(self):
@@ -142,11 +142,11 @@ class EventReader(Asked):
         return int(self._event.data) if done and self._event.kind == XID else None
 
 
-class Device(Asked):
+class Device(Handle):
     """One GPU, or one MIG instance of it."""
 
     def __init__(self, library, handle):
-        Asked.__init__(self, library, handle)
+        Handle.__init__(self, library, handle)
         self._memory = ((("nvmlDeviceGetMemoryInfo_v2",), _memory(2)), (("nvmlDeviceGetMemoryInfo",), _memory(1)))
         self._processes = (
             (("nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3"), _processes(2)),

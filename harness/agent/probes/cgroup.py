@@ -21,7 +21,7 @@ class Cgroup(object):
         return None if used is None else used / 1024.0
 
     def oom_kills(self):
-        """Number of processes that the kernel has killed here for lack of memory; 0 if unknown."""
+        """Return the number of processes that the kernel has killed here for lack of memory; 0 if unknown."""
         text = self._read("memory.events" if self.version == 2 else "memory.oom_control")
         pairs = [line.split() for line in text.splitlines()]
         return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == "oom_kill"), 0)

@@ -57,7 +57,7 @@ def _open_files(pids, bounds):
                 for entry in entries:
                     bounds.count()
                     counts["open_files"] += 1
-                    kind = KINDS.get(_target(entry.path).partition(":")[0])
+                    kind = KINDS.get(target(entry.path).partition(":")[0])
                     if kind:
                         counts[kind] += 1
         except (FileNotFoundError, ProcessLookupError):
@@ -65,7 +65,8 @@ def _open_files(pids, bounds):
     return counts
 
 
-def _target(path):
+def target(path):
+    """Return what a link of /proc leads to, or "" if it is gone."""
     try:
         return os.readlink(path)
     except OSError:

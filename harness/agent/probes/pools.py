@@ -9,6 +9,8 @@ import os
 import re
 import sys
 
+from .holdings import target
+
 DEVICE_FILE = re.compile(r"^/dev/nvidia\d+$")
 NAN = float("nan")
 NOTHING = (None, None, None)
@@ -23,16 +25,9 @@ def find(modules=None, in_use=None):
 def cuda_in_use(folder="/proc/self/fd"):
     """Return whether this process has opened a GPU, as CUDA does when it starts."""
     try:
-        return any(DEVICE_FILE.match(_target(os.path.join(folder, name))) for name in os.listdir(folder))
+        return any(DEVICE_FILE.match(target(os.path.join(folder, name))) for name in os.listdir(folder))
     except OSError:
         return False
-
-
-def _target(path):
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""  # it was closed meanwhile
 
 
 class Pools(object):

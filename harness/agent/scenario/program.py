@@ -21,18 +21,18 @@ import types
 from .. import comings, failure, samples
 from ..probes import cgroup
 from . import hooks, importing, looks, scenario, ticking
-from .hooks import function
+from .hooks import function, printed
 
 READS_STDIN = "; its stdin is empty here"
 
 
-class Program(scenario.Scenario):
+class ProgramRun(scenario.ScriptRun):
     """One program, from its start to its end or to its last step."""
 
     def __init__(self, job, root, table, link):
         asked = job["program"]
         path = os.path.join(root, asked["path"]) if asked["path"] else asked["module"]
-        scenario.Scenario.__init__(self, job, path, table, link)
+        scenario.ScriptRun.__init__(self, job, path, table, link)
         self._asked = asked
         self._counts = asked["steps_are"]
         self._readers_made = {}
@@ -73,6 +73,8 @@ class Program(scenario.Scenario):
         )
         code, module = self._load()
         self._hook(module)
+        if self._asked["printed"]:
+            printed.Reader(self._asked["printed"], self._logged).install()
         exec(code, module.__dict__)
 
     def _guarded(self, act):

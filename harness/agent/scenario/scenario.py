@@ -88,7 +88,7 @@ def idle(function):
     return None
 
 
-class Scenario(object):
+class ScriptRun(object):
     """One script, from its import to its teardown."""
 
     def __init__(self, job, script, table, link):

@@ -39,8 +39,9 @@ class Looked:
         told = (self.trial.message.strip().splitlines() or ["no message"])[-1]
         if self.is_script and self.trial.last_step == self.steps:
             told = re.sub(rf"(in )?step {self.steps + 1}\b", "after the last step", told, count=1)
-        if not self.is_script and self.trial.output_tail.strip():
-            told += f": {self.trial.output_tail.strip().splitlines()[-1]}"
+        printed = (self.trial.output_tail.strip().splitlines() or [""])[-1]
+        if not self.is_script and not told.endswith(printed):
+            told += f": {printed}"
         return told if told.startswith(self.trial.end) else f"{self.trial.end}: {told}"
 
 
@@ -78,7 +79,7 @@ class Looking:
 
     @contextlib.contextmanager
     def beside(self, name: str) -> Iterator[Looking]:
-        """The same by a connection of its own, to launch in another thread. Raises InfrastructureError."""
+        """Open a second connection, by which another thread can launch. Raises InfrastructureError."""
         engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=lambda text: None)
         try:
             yield replace(self, engine=engine, aside=f" ({name})")
@@ -86,7 +87,7 @@ class Looking:
             engine.close()
 
     def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
-        """One launch of `steps` steps. Raises InfrastructureError, Interrupted."""
+        """Make one launch of `steps` steps. Raises InfrastructureError, Interrupted."""
         files = _Files()
         cell, progress = self.cell, self.context.progress
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"

@@ -83,8 +83,9 @@ def _names_of_place(of: Place) -> set[str]:
 def _fitting(
     things: Sequence[Thing], words: Sequence[str], names: Callable[[Thing], set[str]], place: Callable[[Thing], Place]
 ) -> list[Thing]:
-    """Those that have every word among their names; one argument may hold several words. The bare value of a param is
-    a name only where nothing else is meant: it may look like a version."""
+    """Return those that have every word among their names; one argument may hold several words. The bare value of a
+    param is a name only where nothing else is meant: it may look like a version.
+    """
     for wanted in (set(words), {part for word in words for part in word.split()}):
         for loose in (False, True):
             found = [one for one in things if wanted <= names(one) | (_values(place(one)) if loose else set())]

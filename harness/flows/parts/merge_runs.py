@@ -30,7 +30,9 @@ Lanes = Mapping[tuple[int, Lane], Lane]
 
 
 def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:
-    """One result with the cells and findings of all runs; a series has the images of all, in order of age."""
+    """Merge all runs into one result with their cells and findings; a series has the images of all runs, in order of
+    age.
+    """
     series = _series(runs)
     scenarios = {one.name: one for run in reversed(runs) for one in run.plan.matrix.scenarios}
     joined = _Joined(runs=runs, lanes=lanes, series=series, scenarios=scenarios)
@@ -90,7 +92,7 @@ class _Joined:
         )
 
     def _block(self, number: int, block: Block) -> Block:
-        """With a cell for each image of the whole series."""
+        """Return the block with a cell for each image of the whole series."""
         series, lane, variant = (
             self._series[block.series.name],
             self._lanes[number, block.lane],

@@ -69,7 +69,7 @@ class RegistryAnswers:
 
 
 def architecture_of(facts: Mapping[str, object]) -> str:
-    """As registries name the one of an engine."""
+    """Return the engine's architecture as registries name it."""
     machine = str(facts.get("architecture") or "x86_64")
     return ARCHITECTURES.get(machine, machine)
 

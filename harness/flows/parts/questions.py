@@ -87,7 +87,7 @@ def _host(lane: Lane) -> Host:
 
 
 def _scenario(run: StoredRun, scenario: Scenario, folder: Path) -> Scenario:
-    """The scenario with its script and files as the run kept them, written into `folder`."""
+    """Return the scenario with its script and files as the run kept them, written into `folder`."""
     hashes = run.files.get(scenario.name, {})
     files, missing = inputs.read(hashes, run.path)
     if missing or (scenario.script is not None and scenario.script.name not in files):
@@ -119,7 +119,7 @@ class Files:
 
 
 def plan_of_files(files: Files, *, seed: int) -> Plan:
-    """The plan of a sweep of both. Raises UsageError."""
+    """Return the plan of a sweep of both. Raises UsageError."""
     where = Where(file=str(files.script or files.good), line=1, key="")
     scenario = _scenario_of(files, where)
     images = tuple(_image(name, path, files.python) for name, path in _named(files.good, files.bad).items())
@@ -136,7 +136,7 @@ def plan_of_files(files: Files, *, seed: int) -> Plan:
 
 
 def _named(good: Path, bad: Path) -> Mapping[str, Path]:
-    """By the names of the files without their extension, where these differ."""
+    """Name the sides by their files without extension, where these differ."""
     if good.stem != bad.stem:
         return {good.stem: good, bad.stem: bad}
     return {"good": good, "bad": bad}
@@ -171,8 +171,8 @@ def _safe(name: str) -> str:
 
 
 def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestion:
-    """The question after a sweep of two files: its first finding, in the order of reports. Raises UsageError where
-    there is none, InfrastructureError where one of them could not be measured.
+    """Return the question after a sweep of two files: its first finding, in the order of reports. Raises UsageError
+    where there is none, InfrastructureError where one of them could not be measured.
     """
     problems = [each.problem for each in result.hosts] + [each.problem for each in result.cells]
     if any(problems):
@@ -181,7 +181,7 @@ def question_of(result: RunResult, findings: Sequence[Finding]) -> NarrowQuestio
     a, b = block.cells
     worse = [(number, one) for number, one in enumerate(findings, start=1) if _is_between(one, a, b)]
     if not worse:
-        raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings)}")
+        raise UsageError(f"{a.image.version} and {b.image.version}: {_no_difference(findings, a, b)}")
     number, finding = min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
     return NarrowQuestion(a=a, b=b, finding=finding, plan=result.plan, number=number, journal=result.matrix)
 
@@ -190,9 +190,10 @@ def _is_between(finding: Finding, a: Cell, b: Cell) -> bool:
     return finding.kind != "first_fixed" and (finding.before, finding.after) == (a.image.version, b.image.version)
 
 
-def _no_difference(findings: Sequence[Finding]) -> str:
+def _no_difference(findings: Sequence[Finding], a: Cell, b: Cell) -> str:
+    """Say why nothing is worse in the bad one; a version that is good again ends what is bad from the start."""
+    if any(one.kind == "first_fixed" and one.after == b.image.version for one in findings):
+        return "the good one is worse than the bad one; are they swapped?"
     if any(one.kind == "bad_from_start" for one in findings):
         return "both are bad; give a good one with --good"
-    if findings:
-        return "the good one is worse than the bad one; are they swapped?"
     return "nothing that was measured is worse in the bad one; is it the scenario that shows it?"

@@ -42,5 +42,7 @@ class Ending:
 
     @property
     def reached(self) -> str:
-        """Why rows are not finished, if hosts and Ctrl-C are not the reason; "" if nothing asks for an early end."""
+        """Return why rows are not finished, if hosts and Ctrl-C are not the reason; "" if nothing asks for an early
+        end.
+        """
         return self.reason or (QUICK if self.asked.quick else "")

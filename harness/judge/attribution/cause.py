@@ -88,13 +88,13 @@ class _Group:
 
     @cached_property
     def variants(self) -> list[Variant]:
-        """The variants with this fault, in the plan's order."""
+        """Return the variants with this fault, in the plan's order."""
         having = {fault.variant for fault in self.faults}
         return [one for one in dict.fromkeys(block.variant for block in self.blocks) if one in having]
 
     @cached_property
     def places(self) -> dict[Place, Row]:
-        """The states by variant and lane: for this fault, or for any fault in variants without this one."""
+        """Return the states by variant and lane: for this fault, or for any fault in variants without this one."""
         own = {(fault.variant, lane): row for fault in self.faults for lane, row in fault.rows.items()}
         return {**self.rows, **own}
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from harness.judge.history.level_changes import FAMILY_ALPHA, TOTAL_WEIGHT
@@ -31,6 +32,8 @@ FEWEST = 6
 """Versions from which a line through them is no chance."""
 MOST = 40
 """Newest versions that are looked at: older ones only join the runs."""
+SINGULAR = 1e-10
+"""Share of the largest eigenvalue below which one counts as zero."""
 MARGIN = 6.0
 """How much better than a step a line must fit, in twice the log likelihood."""
 
@@ -117,39 +120,50 @@ class _Line:
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    """Figures as rows: `logs`, `weights` (square roots of launches), and indicator columns of runs and versions, each
-    of shape (points, …).
+    """Figures as rows: `logs`, `weights` (launches) and `runs` (positions), each of shape (points,), and the indicator
+    columns `versions` of shape (points, versions).
     """
 
     logs: Floats
     weights: Floats
-    runs: Floats
+    runs: NDArray[np.intp]
     versions: Floats
 
     @classmethod
     def of(cls, points: Sequence[LevelPoint], every: Sequence[int]) -> _Table:
-        numbers = sorted({point.run for point in points})
         return cls(
             logs=np.array([point.log for point in points]),
-            weights=np.sqrt([float(point.launches) for point in points]),
-            runs=np.array([[float(point.run == number) for number in numbers] for point in points]),
+            weights=np.array([float(point.launches) for point in points]),
+            runs=np.unique([point.run for point in points], return_inverse=True)[1],
             versions=np.array([[float(point.version == version) for version in every] for point in points]),
         )
 
     def _solved(self, columns: Floats) -> tuple[Floats, Floats, float, int]:
-        """Return the solution, its variances for errors of variance 1, the residual sum of squares, and its freedom."""
-        design = np.hstack([self.runs, columns]) * self.weights[:, None]
-        logs = self.logs * self.weights
-        inverse = np.linalg.pinv(design)
-        solution = inverse @ logs
-        rest = float(((logs - design @ solution) ** 2).sum())
-        freedom = len(logs) - int(np.linalg.matrix_rank(design))
-        return solution, (inverse**2).sum(axis=1), rest, freedom
+        """Return the solution, its variances for errors of variance 1, the residual sum of squares, and its freedom.
+
+        Each column is taken less its mean in the run, which leaves the effects of the runs out of the equations (Frisch
+        and Waugh, Econometrica 1, 1933): the rest has one for each version, however many runs there are.
+        """
+        logs, columns = self._within_runs(self.logs[:, None])[:, 0], self._within_runs(columns)
+        weighted = columns * self.weights[:, None]
+        values, vectors = np.linalg.eigh(columns.T @ weighted)
+        kept = values > SINGULAR * max(float(values.max()), 1e-300)
+        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+        solution = inverse @ (weighted.T @ logs)
+        rest = float((self.weights * (logs - columns @ solution) ** 2).sum())
+        freedom = len(logs) - int(self.runs.max()) - 1 - int(kept.sum())
+        return solution, np.diag(inverse), rest, freedom
+
+    def _within_runs(self, columns: Floats) -> Floats:
+        """Return columns of shape (points, …) less their weighted means in each run."""
+        totals = np.zeros((int(self.runs.max()) + 1, columns.shape[1]))
+        np.add.at(totals, self.runs, columns * self.weights[:, None])
+        means: Floats = totals / np.bincount(self.runs, weights=self.weights)[:, None]
+        return columns - means[self.runs]
 
     def effects(self) -> Floats:
         """Return the effects of the versions, less that of the oldest one."""
-        solution = self._solved(self.versions[:, 1:])[0]
-        return np.concatenate([[0.0], solution[self.runs.shape[1] :]])
+        return np.concatenate([[0.0], self._solved(self.versions[:, 1:])[0]])
 
     def line(self, start: int, effects: Floats) -> _Line | None:
         """Return the line through the versions from `start` on; None if it is no line, or falls. Versions before have

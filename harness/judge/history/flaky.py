@@ -77,7 +77,7 @@ class _History:
 
     @property
     def sides(self) -> list[tuple[int, int]]:
-        """Every bad position, with each direction away from it."""
+        """Return every bad position, with each direction away from it."""
         return [(place, direction) for place, bad in enumerate(self.states) if bad for direction in (-1, 1)]
 
     @property

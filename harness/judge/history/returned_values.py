@@ -92,7 +92,7 @@ class _Metric:
 
     @cached_property
     def common(self) -> int:
-        """Number of steps that all launches have."""
+        """Return the number of steps that all launches have."""
         return common_steps(self.clean)
 
     def judged(self) -> Values:

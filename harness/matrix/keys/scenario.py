@@ -170,6 +170,8 @@ class ScenarioEntry(Shape):
     """For a program: its arguments; a param replaces its name in braces."""
     steps_are: AnyStepsAre | None = None
     """For a program: what its steps are. auto, the default, is the first framework that makes one."""
+    printed: dict[Text, Text] = {}
+    """For a program: metrics in the lines that it prints, such as {loss: "loss: {}"}, where {} is the number."""
     command: Arguments | None = None
     """Any other program, as a list of its arguments, measured from outside. Give this, script, program or module."""
     step_pattern: Text | None = None

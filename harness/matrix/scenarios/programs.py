@@ -16,6 +16,9 @@ from harness.matrix.scenarios.scripts import Script, ScriptProblem, parsed, top_
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 FUNCTION = re.compile(rf"({DOTTED.pattern}):({DOTTED.pattern})")
 
+MOST_PRINTED = 16
+"""A trial has columns for so many metrics."""
+
 
 def read_program(entry: keys.ScenarioEntry, context: Context) -> model.Program | None:
     """Return the scenario's program, None if it has none."""
@@ -26,6 +29,7 @@ def read_program(entry: keys.ScenarioEntry, context: Context) -> model.Program |
         module=entry.module,
         args=tuple(entry.args),
         steps_are=_steps_are(entry),
+        printed=tuple(entry.printed.items()),
     )
 
 
@@ -39,6 +43,7 @@ def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> 
     for name in ("step_pattern", "judge"):
         if getattr(entry, name) is not None:
             context.problems.add((*key, name), "is for a command; the steps of a program are counted from inside")
+    _check_printed(entry, key, context)
     tree, found = None, None
     if entry.program is not None:
         tree = _tree(entry.program, (*key, "program"), context)
@@ -51,6 +56,15 @@ def check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> 
         return None
     title = (ast.get_docstring(tree) or "").strip().split("\n")[0]
     return Script(name=str(entry.program or found), title=title)
+
+
+def _check_printed(entry: keys.ScenarioEntry, key: KeyPath, context: Context) -> None:
+    for name, pattern in entry.printed.items():
+        if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip():
+            text = f"{shown(pattern)}: write what stands beside the number, and {{}} in its place, such as 'loss: {{}}'"
+            context.problems.add((*key, "printed", name), text)
+    if len(entry.printed) > MOST_PRINTED:
+        context.problems.add((*key, "printed"), f"{len(entry.printed)} metrics; at most {MOST_PRINTED}")
 
 
 def _tree(text: str, key: KeyPath, context: Context) -> ast.Module | None:

@@ -123,7 +123,7 @@ def _check_program(entry: keys.ScenarioEntry, key: KeyPath, context: Context) ->
         context.problems.add(key, "give exactly one of script, program, module and command")
     if entry.program is not None or entry.module is not None:
         return check_program(entry, key, context)
-    for name in ("args", "steps_are"):
+    for name in ("args", "steps_are", "printed"):
         if name in entry.model_fields_set:
             context.problems.add((*key, name), "is for a program or a module")
     if entry.script is not None:

@@ -16,8 +16,11 @@ from harness.model.narrowed import (
     Hybrid,
     HybridOutcome,
     HybridResult,
+    HybridState,
     Narrowed,
     ProofCell,
+    ProofRole,
+    Side,
 )
 from harness.narrow.search.evidence import HybridEvidence
 from harness.narrow.search.isolate import Ask, Bounds, Isolation, Needs, Swaps
@@ -33,6 +36,8 @@ WHOLE = ("culprit", "together", "needed")
 """What B, or B without the causes before it, is good without."""
 BESIDE_OTHERS: Mapping[CulpritKind, CulpritKind] = {"culprit": "enough", "together": "enough", "needed": "switch"}
 """What is shown of B itself by a proof with B without the causes named before."""
+SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
+"""Each version with its own put in again, and what it is as long as the method changes nothing."""
 TOLD = 3
 """Most groups that a reason names."""
 Answer = Generator[Ask, HybridResult, Narrowed]
@@ -50,19 +55,27 @@ class ComponentSearch:
         self.b = Hybrid(base="B", from_b=frozenset(group.id for group in groups))
         self._cache: dict[object, Groups | None] = {}
 
+    @property
+    def shams(self) -> tuple[Hybrid, ...]:
+        """Return A and B, each with everything put into it again that can be."""
+        swaps = Swaps(self.groups, self.needs)
+        return tuple(each for base, *_ in SHAMS if (each := swaps.sham(base, swaps.all)) is not None)
+
     def decide(self, outcomes: Iterable[HybridOutcome]) -> NextHybrids:
-        """What to launch next; nothing once the search is over."""
+        """Return what to launch next; nothing once the search is over."""
         evidence = self._evidence(outcomes)
-        found, missing = self._played(evidence)
-        if missing is None:
+        found, missing = self._played(evidence, to_the_end=False)
+        if found is not None:
             return NextHybrids(launch=(), kind="done", reason=found.verdict)
+        assert missing is not None
         assert missing.hybrid is not None, "what cannot be made is answered without a launch"
         return NextHybrids(launch=self._round(missing.hybrid, evidence), kind=missing.kind, reason=missing.reason)
 
     def conclude(self, outcomes: Iterable[HybridOutcome], *, good: str, bad: str) -> Narrowed:
-        """What is known, at any time. `good` and `bad` are the names of A and B."""
+        """Return what is known at any time. `good` and `bad` are the names of A and B."""
         evidence = self._evidence(outcomes)
-        found, missing = self._played(evidence)
+        found, missing = self._played(evidence, to_the_end=True)
+        assert found is not None
         if missing is not None:
             found = replace(found, verdict="interrupted", reason=f"it stopped before: {missing.reason}")
         others = [each for each in evidence.hybrids if each not in (self.a, self.b)]
@@ -76,9 +89,9 @@ class ComponentSearch:
             effect=evidence.levels.told() if evidence.is_level and evidence.levels.apart else None,
         )
 
-    def _played(self, evidence: HybridEvidence) -> tuple[Narrowed, Ask | None]:
-        """The search with all that is known, and the first question that needs a launch. From there on, what was not
-        launched is taken for unresolved.
+    def _played(self, evidence: HybridEvidence, *, to_the_end: bool) -> tuple[Narrowed | None, Ask | None]:
+        """Return the answer with all that is known, and the first question that needs a launch. There a play stops
+        without an answer, or goes on `to_the_end`: what was not launched is then taken for unresolved.
         """
         playing = _Play(Swaps(self.groups, self.needs), self.groups, self._cache).play()
         missing: Ask | None = None
@@ -87,6 +100,8 @@ class ComponentSearch:
             while True:
                 result = self._answer(ask, evidence)
                 missing = ask if result is None and missing is None else missing
+                if missing is not None and not to_the_end:
+                    return None, missing
                 ask = playing.send(result or _unresolved(ask.hybrid or self.a, "it was not measured"))
         except StopIteration as end:
             found: Narrowed = end.value
@@ -96,12 +111,16 @@ class ComponentSearch:
         return HybridEvidence(outcomes, a=self.a, b=self.b, rules=self.rules)
 
     def _answer(self, ask: Ask, evidence: HybridEvidence) -> HybridResult | None:
-        """The result that is asked for; None if it needs a launch."""
+        """Return the result that is asked for; None if it needs a launch."""
         if ask.hybrid is None:
             return _unresolved(self.a, "neither version can take the groups of the other that it needs")
         if ask.hybrid not in evidence and len(evidence.hybrids) - 2 >= self.rules.most_hybrids:
             return _unresolved(ask.hybrid, "as many hybrids as allowed were tried")
-        return evidence.settled(ask.hybrid, sure=ask.sure)
+        told = evidence.settled(ask.hybrid, sure=ask.sure)
+        room = self.rules.most_launches - evidence.launches
+        if told is None and room < len(self._round(ask.hybrid, evidence)):
+            return _unresolved(ask.hybrid, "as many launches as allowed were made")
+        return told
 
     def _round(self, hybrid: Hybrid, evidence: HybridEvidence) -> tuple[Hybrid, ...]:
         """A level is compared with those of both versions in each round."""
@@ -127,6 +146,10 @@ class _Cause:
     drop: Groups = frozenset()
 
 
+class _MethodChangesIt(Exception):
+    """A version with its own parts put in again is not what it was: no hybrid proves anything."""
+
+
 class _Play:
     """One play of the search; it asks, and is told."""
 
@@ -136,20 +159,22 @@ class _Play:
         self._order = tuple(group.id for group in sorted(groups, key=lambda group: not group.mapped))
         self._isolation = Isolation(groups=groups, swaps=self._swaps, cache=cache)
         self._prover = Prover(swaps=self._swaps, order=self._order, told=self._told)
+        self._shams: list[ProofCell] = []
 
     def play(self) -> Answer:
         wrong = yield from self._ends()
         if wrong:
             return self._narrowed("not reproduced", reason=wrong)
-        culprits, whole = yield from self._causes()
+        try:
+            yield from self._check_method(self._swaps.all)
+            culprits, whole = yield from self._causes()
+        except _MethodChangesIt:
+            return self._narrowed("method")
         named = frozenset(group for each in culprits for group in each.groups)
         left = () if whole else self._prover.sorted(self._swaps.all - named)
         if not culprits:
             return self._narrowed("undecided", open_=left, reason="no group holds against its proof")
-        shams = yield from self._shams(named)
-        if any(cell.result.state == ("bad" if cell.role == "sham A" else "good") for cell in shams):
-            return self._narrowed("method", culprits, shams=shams)
-        return self._narrowed("found", culprits, shams=shams, open_=left)
+        return self._narrowed("found", culprits, open_=left)
 
     def _ends(self) -> Generator[Ask, HybridResult, str]:
         """Measure A and B; return what is wrong with them."""
@@ -163,7 +188,7 @@ class _Play:
         return "A is bad as well" if good.state == "bad" else "B is good now" if bad.state == "good" else ""
 
     def _causes(self) -> Generator[Ask, HybridResult, tuple[list[Culprit], bool]]:
-        """The causes, and whether nothing else can be one."""
+        """Return the causes, and whether nothing else can be one."""
         culprits: list[Culprit] = []
         upper = region = self._swaps.all
         for _ in range(MOST_CAUSES):
@@ -203,6 +228,7 @@ class _Play:
         for side, said in ((low, "good"), (high, "bad")):
             reason = f"{self._told(high - low)}: the {said} side again, before it is accused"
             yield Ask(hybrid=self._swaps.hybrid(side), kind="prove", reason=reason, sure=True)
+        yield from self._check_method(high - low)
         return low, high
 
     def _concluded(self, parts: list[Groups], with_it: Tested, without: list[Tested], low: Groups) -> _Cause:
@@ -220,25 +246,27 @@ class _Play:
         others = [part for part, each in zip(parts, without, strict=True) if each.state == "bad"]
         return _Cause(culprit=culprit, drop=others[0] if others else frozenset())
 
-    def _shams(self, groups: Groups) -> Generator[Ask, HybridResult, tuple[ProofCell, ...]]:
-        """Put the accused groups in again from each version itself."""
-        cells = []
-        for base, role in (("A", "sham A"), ("B", "sham B")):
-            hybrid = self._swaps.sham(base, groups)
+    def _check_method(self, groups: Groups) -> Generator[Ask, HybridResult, None]:
+        """Put groups of each version itself into it again, unless that was told of it before. Raises _MethodChangesIt.
+
+        All groups come first. Only where not all of them can be put in again, those that are about to be accused do.
+        """
+        told = {cell.role for cell in self._shams if cell.result.state != "unresolved"}
+        for base, role, own in SHAMS:
+            hybrid = None if role in told else self._swaps.sham(base, groups)
             if hybrid is None:
                 continue
             reason = f"{self._told(groups)}: {base} with its own put in again, to see what the method does"
             result = yield Ask(hybrid=hybrid, kind="sham", reason=reason, sure=True)
-            named = self._prover.sorted(hybrid.sham)
-            cells.append(ProofCell(role="sham A" if role == "sham A" else "sham B", groups=named, result=result))
-        return tuple(cells)
+            self._shams.append(ProofCell(role=role, groups=self._prover.sorted(hybrid.sham), result=result))
+            if result.state not in (own, "unresolved"):
+                raise _MethodChangesIt
 
     def _narrowed(
         self,
         verdict: str,
         culprits: Sequence[Culprit] = (),
         *,
-        shams: tuple[ProofCell, ...] = (),
         open_: tuple[str, ...] = (),
         reason: str = "",
     ) -> Narrowed:
@@ -248,7 +276,7 @@ class _Play:
             bad="",
             groups=self._groups,
             culprits=tuple(culprits),
-            shams=shams,
+            shams=tuple(self._shams),
             open=open_,
             reason=reason,
         )

@@ -37,8 +37,13 @@ class HybridEvidence:
 
     @property
     def hybrids(self) -> Sequence[Hybrid]:
-        """What was tried, in the order in which it was first."""
+        """Return what was tried, in the order in which it was first."""
         return tuple(self._by_hybrid)
+
+    @cached_property
+    def launches(self) -> int:
+        """Launches and attempts to make a hybrid, those of A and B among them."""
+        return sum(map(len, self._by_hybrid.values()))
 
     @cached_property
     def is_level(self) -> bool:
@@ -51,14 +56,14 @@ class HybridEvidence:
         return LevelRounds(figures, a=self.a, b=self.b, rules=self._rules)
 
     def settled(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
-        """What a hybrid is; None if another launch is needed. `sure`: as a proof needs it."""
+        """Return what a hybrid is; None if another launch is needed. `sure`: as a proof needs it."""
         key = hybrid, sure
         if key not in self._settled:
             self._settled[key] = self._settle(hybrid, sure=sure)
         return self._settled[key]
 
     def so_far(self, hybrid: Hybrid) -> HybridResult:
-        """What a hybrid is, as far as it is known."""
+        """Return what a hybrid is, as far as it is known."""
         found = self.settled(hybrid, sure=True) or self.settled(hybrid, sure=False)
         return found or self._result(hybrid, state="unresolved", reason="too few launches to tell")
 
@@ -93,8 +98,8 @@ class HybridEvidence:
 
     @cached_property
     def _rate(self) -> tuple[int, int]:
-        """How many launches of bad hybrids, B among them, failed, and how many ended well. A hybrid is only known to
-        be bad because it failed: its first failure says nothing of the rate. B was known to be bad before.
+        """Return how many launches of bad hybrids, B among them, failed, and how many ended well. A hybrid is only
+        known to be bad because it failed: its first failure says nothing of the rate. B was known to be bad before.
         """
         failing = [each for each in self._by_hybrid if each != self.a and self._count(each, "bad")]
         failed = sum(self._count(each, "bad") - (each != self.b) for each in failing)

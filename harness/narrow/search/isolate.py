@@ -45,8 +45,8 @@ class Swaps:
         }
 
     def hybrid(self, from_b: Groups) -> Hybrid | None:
-        """The hybrid with the fewest swaps; None if no base can take all that would have to be swapped, or if something
-        in it is known to need what is not from B.
+        """Return the hybrid with the fewest swaps; None if no base can take all that would have to be swapped, or if
+        something in it is known to need what is not from B.
         """
         if self.raised(from_b) != from_b:
             return None
@@ -59,12 +59,12 @@ class Swaps:
         return Hybrid(base="A" if base == "A" else "B", from_b=from_b)
 
     def raised(self, from_b: Groups) -> Groups:
-        """The set with all that it needs from B."""
+        """Return the set with all that it needs from B."""
         more = {needed for name, needed in self._needs if name in from_b} - from_b
         return self.raised(from_b | more) if more else from_b
 
     def lowered(self, from_b: Groups) -> Groups:
-        """The set without what needs something that is not in it."""
+        """Return the set without what needs something that is not in it."""
         less = {name for name, needed in self._needs if needed not in from_b} & from_b
         return self.lowered(from_b - less) if less else from_b
 
@@ -73,7 +73,7 @@ class Swaps:
         return bool(self._needs)
 
     def sham(self, base: str, groups: Groups) -> Hybrid | None:
-        """A base with these groups put in again, those that can be; None if none can."""
+        """Return a base with these groups put in again, those that can be; None if none can."""
         again = groups & self._only_in[base]
         if not again:
             return None
@@ -112,7 +112,9 @@ class Isolation:
         return low, high
 
     def _next(self, low: Groups, high: Groups) -> Groups | None:
-        """Which groups to add to `low`; the choice is kept, because each decision plays the whole search again."""
+        """Return which groups to add to `low`; the choice is kept, because each decision plays the whole search
+        again.
+        """
         key = low, high, frozenset(self.made), frozenset(self.refused)
         if key not in self.cache:
             self.cache[key] = best_split(

@@ -54,12 +54,12 @@ class LevelRounds:
 
     @cached_property
     def effect(self) -> tuple[float, float]:
-        """The step from A to B, and its standard error; of logs if `is_log`."""
+        """Return the step from A to B, and its standard error; of logs if `is_log`."""
         size = float(self._steps.mean()) if len(self._steps) else 0.0
         return size, self.spread[0] * math.sqrt(2 / len(self._steps)) if len(self._steps) else math.inf
 
     def told(self) -> Effect:
-        """The step from A to B with its 95 % interval: a ratio, or a difference if a figure is not positive."""
+        """Return the step from A to B with its 95 % interval: a ratio, or a difference if a figure is not positive."""
         size, error = self.effect
         reach = float(stats.t.ppf((1 + LEVEL) / 2, self.spread[1])) * error
         if not self.is_log:
@@ -68,7 +68,9 @@ class LevelRounds:
 
     @cached_property
     def spread(self) -> tuple[float, float]:
-        """The standard deviation of one launch, and its degrees of freedom: of all rounds and of what was known."""
+        """Return the standard deviation of one launch, and its degrees of freedom: of all rounds and of what was
+        known.
+        """
         known = self._rules.spread is not None and self._rules.freedom > 0
         squares = (self._rules.spread or 0.0) ** 2 * self._rules.freedom if known else 0.0
         freedom = float(self._rules.freedom) if known else 0.0
@@ -112,7 +114,7 @@ class LevelRounds:
         return float(part / whole) if whole > 0 else 0.5
 
     def share(self, hybrid: Hybrid) -> tuple[float, Interval] | None:
-        """The share of the effect, with its 95 % interval; None before it can be told."""
+        """Return the share of the effect, with its 95 % interval; None before it can be told."""
         known = self._share(hybrid)
         if known is None:
             return None
@@ -126,7 +128,7 @@ class LevelRounds:
         return known is not None and bool(stats.t.sf((1 - known[0]) / known[1], self.spread[1]) <= self._rules.alpha)
 
     def _share(self, hybrid: Hybrid) -> tuple[float, float] | None:
-        """The share and its standard error, by the delta method."""
+        """Return the share and its standard error, by the delta method."""
         values = self._from_middle(hybrid)
         if hybrid in (self._a, self._b) or not len(values) or not self.apart:
             return None

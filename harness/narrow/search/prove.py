@@ -40,7 +40,7 @@ class Prover:
     told: Callable[[Groups], str]
 
     def with_it(self, suspects: Groups, *, others: Groups) -> Testing:
-        """A + c. `others` are groups of which all together beside c are bad, and without c good."""
+        """Return A + c. `others` are groups of which all together beside c are bad, and without c good."""
         return self._test(
             "A + c", suspects, others, expected="bad", put=lambda beside: self.swaps.raised(suspects | beside)
         )
@@ -81,7 +81,7 @@ class Prover:
         return first
 
     def _forced(self, role: ProofRole, suspects: Groups) -> Groups:
-        """The groups that cannot stay behind when c is swapped: those that it needs from B, or that need it."""
+        """Return the groups that cannot stay behind when c is swapped: those that it needs from B, or that need it."""
         whole = self.swaps.all
         swapped = self.swaps.raised(suspects) if role == "A + c" else whole - self.swaps.lowered(whole - suspects)
         return swapped - suspects
@@ -105,7 +105,7 @@ class Prover:
 
 
 def kind_of(with_it: HybridState, without: list[HybridState]) -> CulpritKind:
-    """What A with all parts and B without each of them say of the parts."""
+    """Return what A with all parts and B without each of them say of the parts."""
     needed = all(state == "good" for state in without)
     if with_it == "bad":
         return "enough" if not needed else "culprit" if len(without) == 1 else "together"

@@ -14,9 +14,10 @@ class NarrowRules:
 
     `agree`: launches of each hybrid of a proof, at least. `least`: launches of A and of B before they are believed.
     `failures`: launches of B before a failure is taken for one that comes in every launch. `most`: launches of one
-    hybrid. `most_hybrids`: hybrids that are asked for, without A and B. `alpha`: the chance of error with which a
-    hybrid of a proof is called bad or good; on the way to it `doubt` is enough. `spread`: the standard deviation of the
-    log of a launch's figure, where it is known from `freedom` degrees of freedom (A/A noise of the lane).
+    hybrid. `most_hybrids`: hybrids that are asked for, without A and B. `most_launches`: of all, with those of A and B.
+    `alpha`: the chance of error with which a hybrid of a proof is called bad or good; on the way to it `doubt` is
+    enough. `spread`: the standard deviation of the log of a launch's figure, where it is known from `freedom` degrees
+    of freedom (A/A noise of the lane).
     """
 
     agree: int = 2
@@ -24,6 +25,7 @@ class NarrowRules:
     failures: int = 5
     most: int = 40
     most_hybrids: int = 64
+    most_launches: int = 400
     alpha: float = 0.002
     doubt: float = 0.02
     spread: float | None = None

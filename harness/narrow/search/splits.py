@@ -21,7 +21,7 @@ Groups = frozenset[str]
 
 
 def likelihoods(mapped: Mapping[str, bool]) -> dict[str, float]:
-    """The prior weight of each group, by whether the scenario maps a file of it."""
+    """Return the prior weight of each group, by whether the scenario maps a file of it."""
     return {name: MAPPED if each else 1.0 for name, each in mapped.items()}
 
 
@@ -43,7 +43,7 @@ class Couplings:
         return bool(self._suspicion.any())
 
     def chance_made(self, several: Sequence[Groups]) -> Floats:
-        """How likely each set can be made, relative to one that cuts no suspect."""
+        """Return how likely each set can be made, relative to one that cuts no suspect."""
         rows = np.array([self._row(each) for each in several], dtype=np.float64)
         return np.asarray(np.exp(-(((rows @ self._suspicion) * (1 - rows)).sum(axis=1))))
 
@@ -66,8 +66,8 @@ def best_split(
     usable: Callable[[Groups], bool],
     thorough: bool = False,
 ) -> Groups | None:
-    """The groups of `left` to add to `low` next; None if no split is usable. `thorough`: look at all splits at once,
-    because it is known that many cannot be made.
+    """Return the groups of `left` to add to `low` next; None if no split is usable. `thorough`: look at all splits at
+    once, because it is known that many cannot be made.
 
     What a set tells, in bits, is the entropy of whether it holds the culprit, times the chance that it can be made.
     """
@@ -108,12 +108,14 @@ def _cuts(arrangement: Sequence[str]) -> Iterator[Groups]:
 
 
 def _ends(size: int) -> list[int]:
-    """Where an arrangement is cut: anywhere if it is short, else in as many places."""
+    """Return where an arrangement is cut: anywhere if it is short, else in as many places."""
     return sorted({max(1, size * place // MOST_CUTS) for place in range(1, MOST_CUTS)} & set(range(1, size)))
 
 
 def _arrangements(left: list[str]) -> Iterator[list[str]]:
-    """The groups turned by quarters, and dealt out to 2, 4, ... hands, so that halves of them share few pairs."""
+    """Return the groups turned by quarters, and dealt out to 2, 4, ... hands, so that halves of them share few
+    pairs.
+    """
     size = len(left)
     for quarter in (1, 2, 3):
         cut = size * quarter // 4

@@ -45,7 +45,7 @@ class Drawing:
 
     @property
     def fill(self) -> dict[str, Any]:
-        """The fields that the drawing adds to the definition."""
+        """Return the fields that the drawing adds to the definition."""
         return {"title": self.title, "description": self.description, "datasets": dict(self.rows)}
 
 

@@ -53,12 +53,14 @@ class Shown:
 
     @property
     def kind(self) -> str:
-        """The style class: the tone, or for a cell that was not measured the reason (`untested`, `not-run`, …)."""
+        """Return the style class: the tone, or for a cell that was not measured the reason (`untested`, `not-run`,
+        …).
+        """
         return self.tone if self.tone != "none" else self.word.replace(" ", "-")
 
     @property
     def text(self) -> str:
-        """Word and figure; if they are those of the verdict, with the unit: `leak 7.84 KiB/step`."""
+        """Return word and figure; if they are those of the verdict, with the unit: `leak 7.84 KiB/step`."""
         verdict = self.result.verdict
         if self.tone != "none" and self.word == words.verdict_word(verdict):
             return words.cell_text(verdict)
@@ -102,17 +104,17 @@ class ReportTable:
 
     @property
     def shown(self) -> Iterator[Shown]:
-        """All cells of the table."""
+        """Return all cells of the table."""
         return (cell for row in self.rows for cell in row.cells if cell is not None)
 
     @property
     def verdicts(self) -> list[Row]:
-        """The rows of verdicts, without those of medians."""
+        """Return the rows of verdicts, without those of medians."""
         return [row for row in self.rows if row.medians is None]
 
     @property
     def absent(self) -> set[str]:
-        """The words of ABSENT that the table has."""
+        """Return the words of ABSENT that the table has."""
         return {cell.word for cell in self.shown if cell.tone == "none"}
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tabulate import tabulate
 
 from harness.model import BAD, Build, CellResult, Install, Pull
-from harness.model.evidence import Container, Issue, Recipe
+from harness.model.evidence import Container, Issue, Machine, Recipe
 from harness.private import is_private, scrubbed
 from harness.report.charts.definitions import png, svg
 from harness.report.content import diff
@@ -17,7 +17,7 @@ from harness.report.exports.markdown import escaped
 from harness.report.issue import plot
 from harness.report.issue.public_images import local_images, private_registries
 from harness.report.issue.redaction import for_strangers
-from harness.report.issue.reduced_command import commands
+from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.text import narrowed, numbers, words
 from harness.report.text.clean import plain_lines
@@ -60,7 +60,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         summary=_line(f"{words.finding_line(issue.finding)}."),
         causes=[_line(cause) for cause in issue.causes],
         narrowed=[_line(text) for text in narrowed.lines(issue.narrowed)],
-        installs=scrubbed("\n".join(line for each in issue.narrowed for line in narrowed.install_lines(each))),
+        swaps=list(_swaps(issue)),
         versions=_versions(issue),
         pictures=[{"title": _line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
         code=code if len(code) <= MOST_CODE else "",
@@ -89,6 +89,22 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     images |= {f"{name}.svg": svg(one).encode() for name, one in drawings.items()}
     files = {"issue.md": markdown.encode(), **({"repro.py": code.encode()} if code else {}), **images}
     return Report(markdown=markdown, files=files, warnings=tuple(_warnings(issue, code)))
+
+
+def _swaps(issue: Issue) -> Iterator[dict[str, str]]:
+    """Yield two installs for each narrowing that differ in the culprit alone, and where they go."""
+    recipe = issue.recipe
+    for each in issue.narrowed:
+        specifiers = narrowed.installs(each)
+        if specifiers is None:
+            continue
+        if recipe is not None and isinstance(recipe.run, Machine) and narrowed.heals(each):
+            old, new = specifiers
+            lines = swapping(recipe, recipe.run, old=old, new=new)
+            yield {"into": "in this environment", "commands": scrubbed(lines)}
+        else:
+            into = f"in {_line(each.good)}"
+            yield {"into": into, "commands": scrubbed("\n".join(narrowed.install_lines(each)))}
 
 
 def _line(text: str) -> str:

@@ -9,12 +9,13 @@ from harness.model.evidence import Container, Machine, Recipe
 from harness.report.issue.repro_script import arguments, build_command, dockerfile, options, short_version
 
 TAG = "repro"
+INSTALL = "env/bin/python -m pip install --no-deps --"
 
 
 def commands(recipe: Recipe) -> str:
     """Return the shell commands, to be run in a folder with `repro.py`."""
     run = recipe.run
-    return _in_machine(run) if isinstance(run, Machine) else _in_container(run)
+    return _in_machine(recipe, run) if isinstance(run, Machine) else _in_container(run)
 
 
 def _in_container(run: Container) -> str:
@@ -35,14 +36,23 @@ def _image(run: Container) -> tuple[str, list[str]]:
     return shlex.quote(run.image if "@" in run.image else run.source.reference), []
 
 
-def _in_machine(run: Machine) -> str:
+def _in_machine(recipe: Recipe, run: Machine) -> str:
     packages = f" {shlex.join(run.packages)}" if run.packages else ""
-    environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in run.environment)
-    before = f"env {environment}" if environment else ""
-    return "\n".join(
-        [
-            f"python{short_version(run)} -m venv env",
-            *([f"env/bin/python -m pip install --no-deps --{packages}"] if packages else []),
-            f"{before}env/bin/python -u repro.py",
-        ]
-    )
+    made = [f"python{short_version(run)} -m venv env", *([f"{INSTALL}{packages}"] if packages else [])]
+    return "\n".join([*made, _run(recipe, run)])
+
+
+def _run(recipe: Recipe, run: Machine) -> str:
+    """Return the line that starts the script. A command of the scenario finds the programs of its environment first."""
+    given = [shlex.quote(f"{name}={value}") for name, value in run.environment]
+    given += ['PATH="$PWD/env/bin:$PATH"'] if recipe.script is None else []
+    before = f"env {' '.join(given)} " if given else ""
+    return f"{before}env/bin/python -u repro.py"
+
+
+def swapping(recipe: Recipe, run: Machine, *, old: str, new: str) -> str:
+    """Return the commands that run it with one component of the good version and of the bad one, in the environment
+    that `commands` makes.
+    """
+    lines = [f"{INSTALL} {old}", f"{_run(recipe, run)}  # good", f"{INSTALL} {new}", f"{_run(recipe, run)}  # bad"]
+    return "\n".join(lines)

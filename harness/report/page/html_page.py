@@ -135,6 +135,7 @@ def _policy(scripts: Iterable[str]) -> Markup:
     return Markup(f"default-src 'none'; {may_run}style-src 'unsafe-inline'; img-src data:")
 
 
+@lru_cache(maxsize=1)
 def environment() -> Environment:
     """Return the templates; every text in them is escaped, and cleaned of control characters."""
     return Environment(

@@ -20,12 +20,15 @@ _WORDS = {"fixed": "fixed", "not seen again": "measured again and not found"}
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """`at` is the beginning of the run that showed it; `text` is a sentence."""
+    """`at` is the beginning of the run that showed it; `text` is a sentence; `key` is the same however later runs and
+    later words tell it.
+    """
 
     at: str
     text: str
     tone: Tone
     run: IndexedRun
+    key: Sequence[str] = ()
 
 
 def of_lives(found: Iterable[FindingLife], source: SiteSource) -> Iterator[Event]:
@@ -36,11 +39,13 @@ def of_lives(found: Iterable[FindingLife], source: SiteSource) -> Iterator[Event
         history = source.histories[one.history]
         place = lives.place(history)
         first = source.runs[one.found]
-        yield Event(at=first.started, text=f"found: {place}: {lives.seen(one.begins)}", tone="bad", run=first)
+        key = (history.matrix, history.series, history.lane, history.variant, one.begins.signal, first.path)
+        text = f"found: {place}: {lives.seen(one.begins)}"
+        yield Event(at=first.started, text=text, tone="bad", run=first, key=(*key, "found"))
         if one.closed is not None:
             last = source.runs[one.closed]
             text = f"{_WORDS[one.status]}: {place}: {lives.life(one)}"
-            yield Event(at=last.started, text=text, tone="good", run=last)
+            yield Event(at=last.started, text=text, tone="good", run=last, key=(*key, one.status, last.path))
 
 
 def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iterable[Event]) -> Iterator[Event]:
@@ -77,10 +82,10 @@ def feed(source: SiteSource, *, url: str) -> str:
     events = newest_first(of_lives(source.lives, source))[:MOST_IN_FEED]
     updated = events[0].at if events else "1970-01-01T00:00:00+00:00"
     entries = "".join(_entry(one, url=url) for one in events)
-    site = f"urn:sha256:{names.digest(sorted({run.matrix for run in source.runs.values()}))}"
+    site = f"{url}feed.xml" if url else "urn:harness:findings"
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">\n'
-        f"<title>Findings</title>\n<id>{site}</id>\n<updated>{escape(updated)}</updated>\n"
+        f"<title>Findings</title>\n<id>{escape(site)}</id>\n<updated>{escape(updated)}</updated>\n"
         f'<author><name>harness</name></author>\n<link rel="self" href={quoteattr(f"{url}feed.xml")}/>\n'
         f"{entries}</feed>\n"
     )
@@ -90,6 +95,6 @@ def _entry(one: Event, *, url: str) -> str:
     link = quoteattr(f"{url}{names.run_page(one.run)}")
     return (
         f"<entry>\n<title>{escape(shortened(one.text, most=300))}</title>\n"
-        f"<id>urn:sha256:{names.digest([one.run.path, one.text])}</id>\n<updated>{escape(one.at)}</updated>\n"
+        f"<id>urn:sha256:{names.digest(one.key)}</id>\n<updated>{escape(one.at)}</updated>\n"
         f"<link href={link}/>\n</entry>\n"
     )

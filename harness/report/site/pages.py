@@ -29,6 +29,7 @@ MOST_MARKS = 240
 MOST_EVENTS = 120
 MOST_FINDINGS = 250
 MOST_RUNS = 40
+MOST_SENTENCES, MOST_WARNINGS = 60, 40
 
 
 def pages(source: SiteSource, *, url: str = "") -> Iterator[SitePage]:
@@ -140,7 +141,7 @@ class _Maker:
         return {
             "open": [self._told(one) for one in chosen[:MOST_FINDINGS]],
             "drifts": drifts[:MOST_FINDINGS],
-            "more_open": max(0, len(chosen) - MOST_FINDINGS) + max(0, len(drifts) - MOST_FINDINGS),
+            "all_open": len(chosen) + len(drifts),
         }
 
     def _told(self, one: FindingLife) -> tuple[str, str, str]:
@@ -215,6 +216,7 @@ class _Maker:
                 "table": table,
                 **self._open(matrix),
                 "runs": [rows.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
+                "all_runs": len(runs),
             }
 
         yield self.page(names.matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
@@ -240,6 +242,7 @@ class _Maker:
             def content(part: int = part) -> Mapping[str, Any]:
                 views = self._source.views(matrix, series)
                 some = views[(part - 1) * MOST_HISTORIES : part * MOST_HISTORIES]
+                noise = rows.noise_rows(views)
                 most, marks = MOST_ROWS // len(some), min(40, MOST_MARKS // len(some))
                 found = list(events.of_lives((one for view in views for one in view.lives), self._source))
                 happened = events.newest_first([*found, *events.of_images(views, self._source, between=found)])
@@ -251,8 +254,9 @@ class _Maker:
                         (lives.day(one.at), shortened(one.text, most=400), one.tone, names.run_page(one.run))
                         for one in happened[:MOST_EVENTS]
                     ],
-                    "more_events": max(0, len(happened) - MOST_EVENTS),
-                    "noise": rows.noise_rows(views)[:MOST_HISTORIES],
+                    "all_events": len(happened),
+                    "noise": noise[:MOST_HISTORIES],
+                    "all_noise": len(noise),
                     "noise_titles": rows.noise_titles(),
                     "parts": [names.series_page(matrix, series, each) for each in parts],
                 }
@@ -266,25 +270,27 @@ class _Maker:
             cells = self._source.cells(run.id)
             worst = ("bad", "unsure", "none", "good")
             cells.sort(key=lambda one: worst.index(one.state))
-            found = [
-                (rows.place(self._source.histories[history]), one.number, shortened(lives.seen(one), most=300))
-                for history, one in self._source.findings(run.id)[:MOST_FINDINGS]
-            ]
+            findings = self._source.findings(run.id)
+            warnings = [text for text in (*run.warnings, run.problem) if text]
             return {
                 "title": f"{rows.name(run.matrix)}, {lives.minute(run.started)}",
                 "run": run,
                 "took": numbers.duration(run.duration_s),
                 "matrix": (rows.name(run.matrix), names.matrix_page(run.matrix)),
-                "sentences": [shortened(text, most=400) for text in run.sentences[:60]],
-                "warnings": [shortened(text, most=400) for text in (*run.warnings, run.problem)[:40] if text],
-                "findings": found,
+                "sentences": [shortened(text, most=400) for text in run.sentences[:MOST_SENTENCES]],
+                "warnings": [shortened(text, most=400) for text in warnings[:MOST_WARNINGS]],
+                "findings": [
+                    (rows.place(self._source.histories[history]), one.number, shortened(lives.seen(one), most=300))
+                    for history, one in findings[:MOST_FINDINGS]
+                ],
                 "cells": [
                     (rows.place(history), names.series_page(history.matrix, history.series), rows.name(one.version),
                      one, shortened(one.why, most=160))
                     for one in cells[: MOST_ROWS // 2]
                     for history in [self._source.histories[one.history]]
                 ],
-                "more_cells": max(0, len(cells) - MOST_ROWS // 2),
+                "all": {"sentences": len(run.sentences), "warnings": len(warnings), "findings": len(findings),
+                        "cells": len(cells)},
             }  # fmt: skip
 
         return self.page(names.run_page(run), _key([run]), "site_run.html.j2", content)

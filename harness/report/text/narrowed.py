@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from harness.model import Component, Culprit, HybridResult, Narrowed, ProofCell
+from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
 from harness.private import is_private
 from harness.report.text import numbers
 from harness.report.text.clean import plain, shortened
@@ -18,19 +18,19 @@ MOST_VALUE = 60
 
 
 def lines(several: Iterable[Narrowed]) -> list[str]:
-    """Every sentence on every narrowing, in the order in which they were made."""
+    """Return every sentence on every narrowing, in the order in which they were made."""
     return [line for narrowed in several for line in told(narrowed)]
 
 
 def told(narrowed: Narrowed) -> list[str]:
-    """The sentences on one narrowing: the answer first, then its proof and what is left."""
+    """Return the sentences on one narrowing: the answer first, then its proof and what is left."""
     about = f"finding {narrowed.finding}: " if narrowed.finding else ""
     answer, *rest = _answers(narrowed)
     return [f"{about}{answer}", *rest, *proof(narrowed), *_left(narrowed)]
 
 
 def headline(narrowed: Narrowed) -> str:
-    """The answer in one sentence."""
+    """Return the answer in one sentence."""
     return _answers(narrowed)[0]
 
 
@@ -40,10 +40,9 @@ def _answers(narrowed: Narrowed) -> list[str]:
     if narrowed.verdict == "not reproduced":
         return [f"not narrowed: {good} and {bad} do not differ now ({plain(narrowed.reason)})"]
     if narrowed.verdict == "method":
-        groups = named_groups([group for each in narrowed.culprits for group in each.groups], narrowed)
-        return [
-            f"not narrowed: to put {groups} in again changes the result by itself, so that no hybrid proves anything"
-        ]
+        cell = narrowed.shams[-1]
+        shown = f"{cell_title(cell, narrowed)} is {cell.result.state}"
+        return [f"not narrowed: {shown}, so swapping itself changes the result, and no hybrid proves anything"]
     if narrowed.verdict == "undecided" or (narrowed.verdict == "interrupted" and not named):
         return [f"not narrowed: {narrowed.verdict} ({plain(narrowed.reason)})"]
     if narrowed.verdict == "interrupted":
@@ -61,11 +60,22 @@ def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
         "enough": f"enough for it: {what}; {good} with it is bad, {_another(culprit, bad)}",
         "switch": f"part of it: {what}; of two hybrids that differ in it alone one is good and one is bad",
     }[culprit.kind]
-    inside = f"; inside it: {', '.join(map(plain, culprit.within))}" if culprit.within else ""
     partners = ""
     if culprit.partners:
         partners = f"; a partner would be among {named_groups(culprit.partners, narrowed)}"
-    return f"{said}{_share(culprit)}{inside}{partners}"
+    return f"{said}{_share(culprit)}{_inside(culprit, narrowed)}{partners}"
+
+
+def _inside(culprit: Culprit, narrowed: Narrowed) -> str:
+    """Return why the components of a group are not told apart, and which of them the scenario maps."""
+    groups = [narrowed.by_id[each] for each in culprit.groups if each in narrowed.by_id]
+    return "".join(_not_apart(each) for each in groups if len(each.components) > 1)
+
+
+def _not_apart(group: ComponentGroup) -> str:
+    mapped = [plain(each.name) for each in group.components if each.mapped]
+    seen = f"; of these {len(group.components)} the scenario maps {', '.join(mapped[:MOST_NAMED])}" if mapped else ""
+    return f"; inside it nothing is told apart, because {plain(group.together)}{seen}"
 
 
 def _another(culprit: Culprit, bad: str) -> str:
@@ -103,7 +113,7 @@ def named_groups(groups: Iterable[str], narrowed: Narrowed) -> str:
 
 
 def group_text(group: str, narrowed: Narrowed) -> str:
-    """A group with its versions: `numpy 1.26.4 → 2.0.0`; one of several components by its name and theirs."""
+    """Return a group with its versions: `numpy 1.26.4 → 2.0.0`; one of several components by its name and theirs."""
     known = narrowed.by_id.get(group)
     if known is None or not known.components:
         return plain(group)
@@ -116,15 +126,20 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 
 def component_text(component: Component) -> str:
     """`numpy 1.26.4 → 2.0.0`; a private value of a variable is withheld."""
-    name = shortened(component.name, most=MOST_VALUE)
-    old, new = (value_text(component, value, absent="absent") for value in (component.old, component.new))
-    return f"{name} {old} → {new}"
+    return f"{shortened(component.name, most=MOST_VALUE)} {change_text(component)}"
 
 
-def value_text(component: Component, value: str | None, *, absent: str) -> str:
+def change_text(component: Component) -> str:
+    """`1.26.4 → 2.0.0`, or what it is on both sides where only its content differs."""
+    old, new = (value_text(component, value) for value in (component.old, component.new))
+    same = component.old == component.new
+    return f"{old}, with other content" if same else f"{old} → {new}"
+
+
+def value_text(component: Component, value: str | None) -> str:
     """Return the version or value of one side in words; a private value of a variable is withheld."""
     if value is None:
-        return absent
+        return "absent"
     if component.kind == "variable" and is_private(component.name, value):
         return "[withheld]"
     return shortened(value, most=MOST_VALUE) or "empty"
@@ -134,35 +149,37 @@ def value_text(component: Component, value: str | None, *, absent: str) -> str:
 
 
 def proof(narrowed: Narrowed) -> list[str]:
-    """A line for each hybrid of the proof."""
+    """Return a line for each hybrid of the proof."""
     ends = [(plain(name), each) for name, each in ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b)) if each]
     cells = [cell for each in narrowed.culprits for cell in each.proof]
     rows = [*ends, *((cell_title(cell, narrowed), cell.result) for cell in (*cells, *narrowed.shams))]
-    return [f"{title}: {result_text(result)}" for title, result in rows] if narrowed.culprits else []
+    return [f"{title}: {result_text(result)}" for title, result in rows] if cells or narrowed.shams else []
 
 
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
     """`20.12 with cuda-cufft`, `22.12 without cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
+    own = names if len(cell.groups) == 1 else f"{numbers.count(len(cell.groups), 'group')} that differ"
     others = f", beside {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     return {
         "A + c": f"{good} with {names}{others}",
         "B - c": f"{bad} without {names}{others}",
-        "sham A": f"{good} with its own {names} put in again",
-        "sham B": f"{bad} with its own {names} put in again",
+        "sham A": f"{good} with its own {own} put in again",
+        "sham B": f"{bad} with its own {own} put in again",
     }[cell.role]
 
 
 def result_text(result: HybridResult) -> str:
-    """`bad in 2 of 2 launches`, `good in 3 launches`, `bad (98 % of the effect, 95 to 101)`, `unresolved (no file)`."""
+    """`bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`, `bad (98 % of the effect)`."""
     if result.share is not None and result.share_ci is not None:
         share = f"{numbers.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
         return f"{result.state} in {_launches(result.launches)} ({share})"
     if result.state == "unresolved":
         return f"could not be told ({shortened(result.reason or 'no reason known', most=160)})"
     if result.state == "bad" and result.bad:
-        return f"bad in {result.bad} of {result.launches} launches"
+        shown = f" ({shortened(result.reason, most=160)})" if result.reason else ""
+        return f"bad in {result.bad} of {result.launches} launches{shown}"
     return f"{result.state} in {_launches(result.launches)}"
 
 
@@ -171,7 +188,7 @@ def _launches(amount: int) -> str:
 
 
 def _left(narrowed: Narrowed) -> Iterator[str]:
-    if narrowed.open and narrowed.culprits:
+    if narrowed.open:
         yield f"not cleared: {named_groups(narrowed.open, narrowed)}"
     refused = [each for each in narrowed.hybrids if each.state == "unresolved"]
     told_of = f"; {len(refused)} of them tell nothing" if refused else ""
@@ -190,8 +207,14 @@ def _is_installable(*specifiers: str) -> bool:
 
 
 def install_lines(narrowed: Narrowed) -> list[str]:
-    """Two installs on the good version that differ in the culprit alone; [] unless all of it are distributions with a
-    version on both sides.
+    """Return two installs on the good version that differ in the culprit alone; [] if `installs` has none."""
+    old, new = installs(narrowed) or ("", "")
+    return [f"pip install --no-deps {old}  # good", f"pip install --no-deps {new}  # bad"] if old else []
+
+
+def installs(narrowed: Narrowed) -> tuple[str, str] | None:
+    """Return the culprit's requirements in the good version and in the bad one, as the arguments of an installer; None
+    unless all of it are distributions with a version on both sides.
     """
     groups = [narrowed.by_id.get(group) for each in narrowed.culprits[:1] for group in each.groups]
     parts = [component for group in groups if group is not None for component in group.components]
@@ -199,5 +222,10 @@ def install_lines(narrowed: Narrowed) -> list[str]:
     old = " ".join(f"{each.name}=={each.old}" for each in parts)
     new = " ".join(f"{each.name}=={each.new}" for each in parts)
     if not parts or not settled or any(each.kind != "distribution" for each in parts) or not _is_installable(old, new):
-        return []
-    return [f"pip install --no-deps {old}  # good", f"pip install --no-deps {new}  # bad"]
+        return None
+    return old, new
+
+
+def heals(narrowed: Narrowed) -> bool:
+    """Whether the bad version is good with the good version's culprit in it."""
+    return narrowed.verdict == "found" and narrowed.culprits[0].kind in ("culprit", "together")

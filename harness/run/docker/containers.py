@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import re
-import resource
 import secrets
 import tarfile
 import time
@@ -34,6 +33,11 @@ ABANDONED: set[str] = set()
 """Ids or names of containers, leases too, that this process could not remove because it lost the engine."""
 NAME_LABEL = "harness.container"
 CONFLICT = 409
+RLIMITS = (
+    "cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock", "as", "locks", "sigpending",
+    "msgqueue", "nice", "rtprio", "rttime",
+)  # fmt: skip
+"""The limits of setrlimit(2) by their numbers on Linux, where the engine is."""
 MEMORY_SHARE = 0.9
 """Of the host's memory: what a container gets at most, where the matrix gives no limit."""
 
@@ -224,8 +228,8 @@ def refused_default_ulimit(message: str, scenario: Scenario) -> str | None:
     found = re.search(r"setting rlimit type (\d+)|setrlimit [`'\"]?RLIMIT_(\w+)", message)
     if found is None:
         return None
-    names = {getattr(resource, name): name[len("RLIMIT_") :].lower() for name in dir(resource) if "RLIMIT_" in name}
-    name = found[2].lower() if found[2] else names.get(int(found[1]))
+    number = int(found[1]) if found[1] else 0
+    name = found[2].lower() if found[2] else dict(enumerate(RLIMITS)).get(number)
     defaults = {default[0] for default in Scenario.ulimits if default in scenario.ulimits}
     return name if name in defaults else None
 

@@ -6,7 +6,6 @@ Each sweep that uses this machine holds a shared lock on a file of its kind, whi
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import platform
 import tempfile
@@ -14,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from harness.file_locks import try_lock
 
 TRIES = 5
 KINDS = {True: "process", False: "container"}
@@ -55,11 +56,9 @@ def _opened(path: Path) -> int:
 def _lock_with_others(number: int) -> None:
     """Take the shared lock. Retry a few times: a process that only checks holds the exclusive lock for a moment."""
     for _ in range(TRIES):
-        try:
-            return fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
-    return None
+        if try_lock(number, shared=True):
+            return
+        time.sleep(0.05)
 
 
 def _name(is_process: bool) -> str:
@@ -69,9 +68,6 @@ def _name(is_process: bool) -> str:
 def _is_held(path: Path) -> bool:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not try_lock(file)
     except OSError:  # no sweep ever ran here, or the file is not readable
         return False
-    return False

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-import docker
 from docker.errors import APIError
 
+from harness.errors import InfrastructureError
 from harness.run.docker.client import explanation
 from harness.run.engine import Kept, Say
 
@@ -25,12 +25,19 @@ Entry = Mapping[str, Any]
 """One image in the engine's list."""
 
 
+class Client(Protocol):
+    """What is asked of an engine: the client of the Docker SDK, or the command of a node (`slurm/node_api.py`)."""
+
+    @property
+    def api(self) -> Any: ...
+
+
 def mark_of(reference: str) -> str:
     """Return the name that records that the harness pulled `reference`."""
     return f"{REPOSITORY}:{hashlib.sha256(reference.encode()).hexdigest()[:32]}"
 
 
-def note_pull(client: docker.DockerClient, image: Entry, *, before: Mapping[str, Entry]) -> None:
+def note_pull(client: Client, image: Entry, *, before: Mapping[str, Entry]) -> None:
     """Record on the engine which names of an image came from its pull. `before`: the `entries` before the pull.
 
     All names are recorded if the image is new, and the new names if it was the harness's; no name if the image was
@@ -47,13 +54,13 @@ def note_pull(client: docker.DockerClient, image: Entry, *, before: Mapping[str,
     _mark(client, (name for name in new if "@" not in name or _repository(name) not in tagged), image)
 
 
-def _mark(client: docker.DockerClient, names: Iterable[str], image: Entry) -> None:
+def _mark(client: Client, names: Iterable[str], image: Entry) -> None:
     for name in names:
         repository, _, tag = mark_of(name).rpartition(":")
         client.api.tag(str(image["Id"]), repository, tag)
 
 
-def entries(client: docker.DockerClient, *, inner: bool = False) -> dict[str, Entry]:
+def entries(client: Client, *, inner: bool = False) -> dict[str, Entry]:
     """Return all images by id; with `inner` also the unnamed images that others were made from."""
     return {str(entry["Id"]): entry for entry in client.api.images(all=inner)}
 
@@ -74,21 +81,26 @@ def is_ours(entry: Entry) -> bool:
     )
 
 
-def kept(client: docker.DockerClient, layers: dict[str, dict[str, int]]) -> tuple[Kept, ...]:
+def is_made(entry: Entry) -> bool:
+    """Return whether the harness built it or installed it over another image."""
+    return _made_name(entry) in _names(entry)
+
+
+def kept(client: Client, layers: dict[str, dict[str, int]]) -> tuple[Kept, ...]:
     """Return the harness's images, each with the layers that no other image has.
 
     `layers` caches the layers by image id and is updated in place: an image never changes.
     """
     everything = entries(client)
     for image_id in set(everything) - set(layers):
-        layers[image_id] = layers_of(client.api.history(image_id))  # type: ignore[no-untyped-call]
+        layers[image_id] = layers_of(client.api.history(image_id))
     ours = [entry for entry in everything.values() if is_ours(entry)]
     foreign = {key for entry in everything.values() if not is_ours(entry) for key in layers[str(entry["Id"])]}
     return tuple(
         Kept(
             reference=str(entry["Id"]),
-            name=_shown(entry),
-            made=_made_name(entry) in _names(entry),
+            name=shown(entry),
+            made=is_made(entry),
             layers={key: size for key, size in layers[str(entry["Id"])].items() if key not in foreign},
         )
         for entry in ours
@@ -105,21 +117,22 @@ def layers_of(history: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return layers
 
 
-def remove(client: docker.DockerClient, image_id: str, *, say: Say) -> bool:
+def remove(client: Client, image_id: str, *, say: Say) -> bool:
     """Remove an image of the harness, under all its names. Return False if it is not the harness's; also, with the
     reason reported, if it is in use."""
     entry = entries(client).get(image_id)
     if entry is None or not is_ours(entry):
         return False
     if users := client.api.containers(all=True, filters={"ancestor": image_id}):
-        say(f"{_shown(entry)}: left alone: a container uses it ({users[0]['Names'][0].removeprefix('/')})")
+        say(f"{shown(entry)}: left alone: a container uses it ({users[0]['Names'][0].removeprefix('/')})")
         return False
     try:
         for name in _in_order(entry):
             if name in _names(entries(client).get(image_id, {})):  # a name by digest disappears with the last tag
                 client.api.remove_image(name)
-    except APIError as error:
-        say(f"{_shown(entry)}: left alone: {explanation(error)}")
+    except (APIError, InfrastructureError) as error:
+        told = explanation(error) if isinstance(error, APIError) else str(error)
+        say(f"{shown(entry)}: left alone: {told}")
         return False
     return image_id not in entries(client)
 
@@ -145,6 +158,6 @@ def _repository(name: str) -> str:
     return name.partition("@")[0] if "@" in name else name.rpartition(":")[0]
 
 
-def _shown(entry: Entry) -> str:
+def shown(entry: Entry) -> str:
     """Return the name that a user knows, if it has one."""
     return next(_in_order(entry), str(entry["Id"]))

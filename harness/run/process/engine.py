@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import psutil
 
-from harness.errors import InfrastructureError
+from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host, Image
 from harness.model.doctor import HostCondition
 from harness.model.gpus import Gpu
@@ -40,7 +40,12 @@ KILLED_S = 60.0  # seconds that a large process may need to release its memory a
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> ProcessEngine:
-    """Return this machine as an engine; it is always available."""
+    """Return this machine as an engine. Raises EngineUnreachable if it is no Linux, by which the agent measures."""
+    if platform.system() != "Linux":
+        raise EngineUnreachable(
+            f"{host.where}: engine: process needs Linux, and this is {platform.system()}; use engine: docker, or the "
+            "address of a Linux machine such as ssh://user@host"
+        )
     return ProcessEngine(host, environ=environ)
 
 

@@ -7,7 +7,6 @@ environment while one runs in it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -23,11 +22,12 @@ from pathlib import Path
 import uv
 
 from harness.errors import ImageUnavailable, InfrastructureError
+from harness.file_locks import try_lock
 from harness.model import Image, Install
 from harness.run.engine import Prepared, Say
 from harness.run.images import build_errors
 from harness.run.process import interpreters
-from harness.run.process.locks import locked, open_lock, try_lock
+from harness.run.process.locks import locked, open_lock
 from harness.run.waiting import run_command
 
 MARKER = "harness-complete.json"
@@ -88,7 +88,7 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
     folder.parent.mkdir(parents=True, exist_ok=True)
     digest = _found(folder, say=say)
     if digest is None:
-        with locked(folder, fcntl.LOCK_EX, say=say, waiting=WAITING):
+        with locked(folder, say=say, waiting=WAITING):
             digest = _digest_in(folder)  # another run may have made it during the wait
             if digest is None:
                 if folder.exists():
@@ -115,7 +115,7 @@ def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
 
 def _found(folder: Path, *, say: Say) -> str | None:
     """Return the digest of a complete environment, else None. The shared lock does not wait for running trials."""
-    with locked(folder, fcntl.LOCK_SH, say=say, waiting=WAITING):
+    with locked(folder, shared=True, say=say, waiting=WAITING):
         return _digest_in(folder)
 
 
@@ -129,7 +129,7 @@ def in_use(python: Path) -> Iterator[None]:
     except OSError as error:
         raise InfrastructureError(f"{_told(error)}; {REMEDY}") from error
     with lock:
-        if not try_lock(lock, fcntl.LOCK_SH) or _digest_in(folder) is None:
+        if not try_lock(lock, shared=True) or _digest_in(folder) is None:
             raise InfrastructureError(gone)
         yield
 
@@ -189,7 +189,7 @@ def _remove(folder: Path, *, say: Say) -> bool:
     """Remove an environment unless it is in use; return whether it was removed. An interrupted removal must leave a
     folder that is neither complete nor unrecognised: the marker goes first, pyvenv.cfg last, with the folder itself."""
     with open_lock(folder) as lock:
-        if not try_lock(lock, fcntl.LOCK_EX):
+        if not try_lock(lock):
             say(f"{folder} is in use by another run; left alone")
             return False
         (folder / MARKER).unlink(missing_ok=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness import file_locks
 from harness.errors import InfrastructureError, Interrupted
 from harness.run.engine import Say
 from harness.run.hosts import owner
@@ -87,13 +87,10 @@ def _told(number: int) -> str:
 
 def _lock(number: int, *, say: Say, stopped: Callable[[], bool]) -> None:
     while not stopped():
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting: {_told(number)} uses this host")
-            time.sleep(BEAT_S)
-        else:
+        if file_locks.try_lock(number):
             return
+        say(f"waiting: {_told(number)} uses this host")
+        time.sleep(BEAT_S)
     raise Interrupted("interrupted")
 
 
@@ -104,8 +101,4 @@ def holder(folder: Path) -> str | None:
     except OSError:  # nobody ever had it, or it is not ours to read: `held` tells that
         return None
     with os.fdopen(number, "rb"):
-        try:
-            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _told(number)
-        return None
+        return None if file_locks.try_lock(number, shared=True) else _told(number)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from harness.file_locks import try_lock
 from harness.run.engine import Say
 from harness.run.waiting import BEAT_S
 
@@ -20,19 +20,10 @@ def open_lock(path: Path) -> IO[str]:
 
 
 @contextmanager
-def locked(path: Path, how: int, *, say: Say, waiting: str) -> Iterator[None]:
-    """Hold the lock of `path`. `how`: of fcntl. `waiting` is said until it is free. Raises OSError."""
+def locked(path: Path, *, shared: bool = False, say: Say, waiting: str) -> Iterator[None]:
+    """Hold the lock of `path`. `waiting` is said until it is free. Raises OSError."""
     with open_lock(path) as lock:
-        while not try_lock(lock, how):
+        while not try_lock(lock, shared=shared):
             say(waiting)
             time.sleep(BEAT_S)
         yield
-
-
-def try_lock(lock: IO[str], how: int) -> bool:
-    """Return whether the lock was free. Raises OSError where the file system has no locks."""
-    try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -54,6 +54,7 @@ class Allocation:
     until_s: float
     environ: Mapping[str, str]
     holder: subprocess.Popen[bytes]
+    gpus: str = ""
     checked: set[str] = field(default_factory=set)
     """What was found to be there on the node."""
     before_close: list[Callable[[], object]] = field(default_factory=list)

@@ -12,6 +12,7 @@ from harness.run.waiting import Beat, run_command
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH")
 """Of the caller's environment. No other variable of Slurm's: inside a job they would change what its commands do."""
 OF_SLURM = re.compile(r"SLURM_CONF(_SERVER)?|SALLOC_\w+")
+OLDEST = (20, 11)
 LIMIT_S = 60
 """Seconds that a command may take that only asks."""
 REMEDIES: tuple[tuple[str, str], ...] = (
@@ -57,6 +58,15 @@ def asked(command: list[str], *, environ: Mapping[str, str], place: object, beat
         why = f"no answer in {LIMIT_S} s" if done.returncode == 124 else explained(done.stderr)
         raise InfrastructureError(f"{place}: {command[0]}: {why}")
     return done.stdout
+
+
+def version(*, environ: Mapping[str, str], place: object) -> str:
+    """Return Slurm's name and version, such as `slurm-wlm 22.05.8`. Raises InfrastructureError if it is too old."""
+    told = asked(["sinfo", "--version"], environ=environ, place=place).strip()
+    found = re.search(r"(\d+)\.(\d+)", told)
+    if found is not None and (int(found[1]), int(found[2])) < OLDEST:
+        raise InfrastructureError(f"{place}: {told} is too old: `srun --overlap` needs Slurm 20.11 or later")
+    return told
 
 
 def missing(program: str, *, place: object) -> EngineUnreachable:

@@ -40,7 +40,7 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
     say("asking Slurm")
     engine = SlurmEngine(host, environ=environ)
     try:
-        engine.set_version(commands.asked(["sinfo", "--version"], environ=environ, place=host.where).strip())
+        engine.set_version(commands.version(environ=environ, place=host.where))
         commands.asked(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
     except BaseException as error:
         engine.close()
@@ -64,7 +64,7 @@ class SlurmEngine:
         assert host.slurm is not None
         self._host, self._request, self._environ = host, host.slurm, environ
         self._place = str(host.where)
-        if self._request.container in WITH_FILES:
+        if self._request.container not in ("docker", "podman"):
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ)
         self._images = _images_of(host.slurm, self._hold, environ=environ)

@@ -24,7 +24,8 @@ from harness.run.slurm.containers import VERSIONS, options_of
 from harness.run.waiting import BEAT_S, Beat
 
 LOOK = (
-    "uname -rm; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo;"
+    'echo "GPUs $SLURM_STEP_GPUS/$CUDA_VISIBLE_DEVICES";'
+    " uname -rm; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo;"
     " sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1"
 )
 TELL = 'command -v "$0" >/dev/null || { echo "no $0 on the PATH of this node" >&2; exit 1; }; "$0" "$@"'
@@ -51,6 +52,8 @@ class Hold:
     users: int = 0
     allocation: Allocation | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    gpus: str | None = None
+    """The GPUs that Slurm gave first, as it names them: those of another allocation may be others' now."""
     limits_memory: bool = False
     """Whether Slurm limits the memory of steps."""
     refused_ulimits: set[str] = field(default_factory=set)
@@ -96,7 +99,12 @@ class Hold:
                 f"{self.place}: node {found.node} is not what it was before ({different}); sweep again: trials on it"
                 " are kept apart from those before"
             )
-        self.facts = facts
+        if self.gpus not in (None, found.gpus):
+            raise InfrastructureError(
+                f"{self.place}: Slurm gave other GPUs of node {found.node} than before; sweep again: trials on them are"
+                " kept apart from those before"
+            )
+        self.facts, self.gpus = facts, found.gpus
         config = asked(["scontrol", "show", "config"], environ=self.environ, place=self.place)
         self.limits_memory = LIMITS_MEMORY.search(config) is not None
 
@@ -144,9 +152,10 @@ def _facts(allocation: Allocation, request: SlurmRequest, *, version: str, place
         allocation, ["sh", "-c", LOOK], name=leftovers.new_name(), limit_s=LOOK_S, place=place,
         beat=lambda: say(f"asking node {allocation.node}"),
     ).splitlines()  # fmt: skip
+    allocation.gpus = lines[0] if lines else ""
     container = _container(allocation, request.container, place=place)
     try:
-        machine, cpus, memory_kib, *cpu = lines
+        _, machine, cpus, memory_kib, *cpu = lines
         kernel, architecture = machine.split()
         return {
             "engine": f"{version}, container: {container}",

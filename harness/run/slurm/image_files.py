@@ -7,7 +7,6 @@ killed import or a lost node leaves is never taken for an image.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -15,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
+from harness.file_locks import try_lock
 from harness.model import Image, SlurmRequest
 from harness.model.doctor import Room
 from harness.registry import PublishedImage, Registry, RegistryTrouble
 from harness.registry.names import DIGEST, Name, parse
 from harness.run.engine import Kept, Prepared, Say
 from harness.run.process import environments, leftovers
-from harness.run.process.locks import locked, open_lock, try_lock
+from harness.run.process.locks import locked, open_lock
 from harness.run.retrying import unavailable
 from harness.run.slurm import steps
 from harness.run.slurm.hold import Hold
@@ -97,7 +97,7 @@ class ImageFiles:
             return self._prepared(image, there)
         file = self._file(digest)
         self._folder.mkdir(parents=True, exist_ok=True)
-        with locked(file, fcntl.LOCK_EX, say=say, waiting=WAITING):
+        with locked(file, say=say, waiting=WAITING):
             record = _read(file)
             if record is None or not file.exists():
                 published = self._published(name.at(digest), say)
@@ -183,7 +183,7 @@ class ImageFiles:
         except OSError as error:
             raise InfrastructureError(f"{self._hold.place}.images: {_told(error)}") from error
         with lock:
-            if not try_lock(lock, fcntl.LOCK_SH) or not file.exists():
+            if not try_lock(lock, shared=True) or not file.exists():
                 raise InfrastructureError(gone)
             yield
 
@@ -240,7 +240,7 @@ class ImageFiles:
         """Remove an image and what dead imports of it left, unless it is in use; the record goes last."""
         try:
             with open_lock(file) as lock:
-                if not try_lock(lock, fcntl.LOCK_EX):
+                if not try_lock(lock):
                     say(f"{file} is in use by another run; left alone")
                     return False
                 for path in (*_parts(file), file, _record_of(file)):

@@ -1,4 +1,4 @@
-"""The images of the container engine on a node, through its command: found there, or pulled."""
+"""The images of the container engine on a node, through its command: found there, or pulled, and removed again."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Pull
 from harness.model.doctor import Room
 from harness.run.engine import Kept, Prepared, Say
+from harness.run.images import ownership
 from harness.run.process import leftovers
 from harness.run.retrying import unavailable
 from harness.run.slurm import steps
 from harness.run.slurm.hold import Hold
+from harness.run.slurm.node_api import NodeApi
 
 ASK_S = 60.0
 PULL_S = 4 * 3600.0
 
 
 class NodeImages:
-    """An ImageStore over `docker` or `podman` on the node that is held. Images stay there: they are the node's."""
+    """An ImageStore over `docker` or `podman` on the node that is held. Those that were pulled stay there until they
+    are removed: a second name records on the node that they are the harness's.
+    """
 
     def __init__(self, hold: Hold, *, program: str) -> None:
         self._hold, self._program = hold, program
+        self.api = NodeApi(program, self._quickly)
 
     def prepare(self, image: Image, say: Say) -> Prepared:
         reference = reference_of(image, container=self._program)
@@ -31,8 +36,11 @@ class NodeImages:
         try:
             found = self._inspected(reference, say)
             if found is None:
+                before = ownership.entries(self, inner=True)
                 self._asked("pull", "--quiet", reference, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
                 found = self._inspected(reference, say)
+                if found is not None:
+                    ownership.note_pull(self, found, before=before)
         except ImageUnavailable:
             raise
         except InfrastructureError as error:
@@ -63,13 +71,23 @@ class NodeImages:
         return int(found["Size"])
 
     def kept(self) -> tuple[Kept, ...]:
-        return ()
+        """Return the harness's images with their whole sizes: the command does not tell which layers they share."""
+        return tuple(
+            Kept(
+                reference=str(each["Id"]),
+                name=ownership.shown(each),
+                made=ownership.is_made(each),
+                layers={str(each["Id"]): each["Size"]},
+            )
+            for each in ownership.entries(self).values()
+            if ownership.is_ours(each)
+        )
 
     def remove(self, kept: Kept, say: Say) -> bool:
-        return False
+        return ownership.remove(self, kept.reference, say=say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        return ()
+        return tuple(kept.name for kept in self.kept() if self.remove(kept, say))
 
     def room(self) -> Room | None:
         return None
@@ -83,6 +101,9 @@ class NodeImages:
             return dict(found[0]) if found else None
         except (ValueError, TypeError, IndexError) as error:
             raise InfrastructureError(f"{self._hold.place}: {self._program} answered {told[-200:]!r}") from error
+
+    def _quickly(self, *command: str) -> str:
+        return self._on_node(*command, limit_s=ASK_S, beat=lambda: None)
 
     def _asked(self, *arguments: str, limit_s: float, beat: Callable[[], object]) -> str:
         return self._on_node(self._program, *arguments, limit_s=limit_s, beat=beat)

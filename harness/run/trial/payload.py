@@ -90,6 +90,7 @@ def _program(variant: Variant) -> dict[str, Any] | None:
         "module": program.module,
         "args": list(variant.program_args),
         "steps_are": program.steps_are,
+        "printed": dict(program.printed),
     }
 
 

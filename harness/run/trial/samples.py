@@ -60,7 +60,7 @@ class Samples:
 
     @property
     def looks(self) -> int:
-        """Number of looks so far."""
+        """Return the number of looks so far."""
         return len(self._looks)
 
     @property

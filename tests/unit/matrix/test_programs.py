@@ -39,6 +39,7 @@ def read(folder: Path, text: str) -> list[str]:
         "program: train.py\nsteps_are: {function: 'only_in_the_image:one'}",
         "module: pkg.go\nfiles: [pkg]\nsteps_are: {function: 'pkg.loop:one'}",
         "module: torch.distributed.run",
+        "program: train.py\nprinted: {loss: 'loss: {}', pace: '{} it/s'}",
     ],
 )
 def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
@@ -55,6 +56,12 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
         ("module: pkg.go", "scenarios.a.module: pkg lies beside the matrix, but is not copied; add it: files: [pkg]"),
         ("module: pkg/go.py", "scenarios.a.module: 'pkg/go.py' is no name of a module"),
         ("command: [x]\nargs: [y]", "scenarios.a.args: is for a program or a module"),
+        (
+            "program: train.py\nprinted: {loss: 'loss: (.*)'}",
+            "scenarios.a.printed.loss: 'loss: (.*)': write what stands",
+        ),
+        ("program: train.py\nprinted: {loss: ' {} '}", "and {} in its place, such as 'loss: {}'"),
+        ("command: [x]\nprinted: {loss: 'loss: {}'}", "scenarios.a.printed: is for a program or a module"),
         ("program: train.py\nstep_pattern: x", "scenarios.a.step_pattern: is for a command"),
         ("program: train.py\nprobes: {lines: {steps: 9}}", "scenarios.a.probes.lines: is for a script or a command"),
         ("program: train.py\nparams: {b: 1}", "scenarios.a.params.b: args have no '{b}'"),
@@ -75,15 +82,26 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, text: str, pro
 
 
 def test_a_program_is_copied_and_started_with_its_arguments(tmp_path: Path) -> None:
-    assert not read(tmp_path, "program: train.py\nfiles: [pkg]\nargs: ['--batch={b}', x]\nparams: {b: 8}")
+    assert not read(
+        tmp_path,
+        "program: train.py\nfiles: [pkg]\nargs: ['--batch={b}', x]\nparams: {b: 8}\nprinted: {loss: 'loss: {}'}",
+    )
     (scenario,) = load_matrix(tmp_path / "m.yaml", environ={}, check_versions=False).scenarios
     variant = Variant(scenario=scenario, params=(("b", 8),))
 
     assert scenario.title == "Train a net."
-    assert scenario.program == Program(path=tmp_path / "train.py", args=("--batch={b}", "x"))
+    assert scenario.program == Program(
+        path=tmp_path / "train.py", args=("--batch={b}", "x"), printed=(("loss", "loss: {}"),)
+    )
     payload = pack(variant)
     assert {"scenario/train.py", "scenario/pkg/loop.py"} < set(payload.files)
-    asked = {"path": "scenario/train.py", "module": None, "args": ["--batch=8", "x"], "steps_are": "auto"}
+    asked = {
+        "path": "scenario/train.py",
+        "module": None,
+        "args": ["--batch=8", "x"],
+        "steps_are": "auto",
+        "printed": {"loss": "loss: {}"},
+    }
     assert (payload.job["program"], payload.job["script"], payload.job["command"]) == (asked, None, None)
 
 

@@ -94,7 +94,14 @@ def test_packages_that_overwrite_each_other_s_files_are_swapped_together() -> No
     told: Told = {"one": ("1", ()), "two": ("1", ())}
     a = inventory(told, files={"one": {"cv2/a.so": "x"}, "two": {"cv2/b.so": "x"}})
     b = inventory(told, files={"one": {"cv2/a.so": "y"}, "two": {"cv2/a.so": "z"}})
-    assert len(coupled(a, b).groups) == 1
+    (group,) = coupled(a, b).groups
+    assert group.together == "two and one both have cv2/a.so"
+
+
+def test_a_variable_with_the_name_of_a_package_is_another_component() -> None:
+    a = inventory({"app": ("1", ())}, variables={"app": "x"})
+    b = inventory({"app": ("2", ())}, variables={"app": "y"})
+    assert ids(coupled(a, b)) == ["distribution app", "variable app"]
 
 
 def test_an_empty_file_that_many_packages_have_couples_none() -> None:

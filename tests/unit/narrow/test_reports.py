@@ -62,10 +62,35 @@ def test_the_answer_stands_first_and_its_proof_below() -> None:
         "22.12: bad in 5 of 5 launches",
         "20.12 with g3: bad in 2 of 2 launches",
         "22.12 without g3: good in 2 launches",
-        "20.12 with its own g3 put in again: good in 2 launches",
-        "22.12 with its own g3 put in again: bad in 2 of 2 launches",
+        "20.12 with its own 8 groups that differ put in again: good in 2 launches",
+        "22.12 with its own 8 groups that differ put in again: bad in 2 of 2 launches",
         "7 hybrids in 23 launches",
     ]
+
+
+def test_a_method_that_changes_the_result_is_the_answer() -> None:
+    made = MadeVersions(groups=groups(4), is_bad=holds({"g1"}), method=lambda hybrid: hybrid.base == "A" or None)
+    answer, *rest = text.told(made.narrowed())
+    assert answer == (
+        "not narrowed: old with its own 4 groups that differ put in again is bad, so swapping itself changes the "
+        "result, and no hybrid proves anything"
+    )
+    assert "old with its own 4 groups that differ put in again: bad in 2 of 2 launches" in rest
+
+
+def test_what_is_not_told_apart_inside_a_group_is_said_with_the_reason() -> None:
+    members = [
+        Component(kind="distribution", name=name, old="1", new="2", mapped=name == "core")
+        for name in ("pydantic", "core")
+    ]
+    both = ComponentGroup(
+        id="pydantic + core", components=tuple(members), together="pydantic 2 requires core==2, and core is 1"
+    )
+    made = MadeVersions(groups=(both, group("g1")), is_bad=holds({both.id})).narrowed()
+    assert text.headline(made).endswith(
+        "; inside it nothing is told apart, because pydantic 2 requires core==2, and core is 1; of these 2 the "
+        "scenario maps core"
+    )
 
 
 def test_each_kind_of_answer_is_a_sentence() -> None:
@@ -105,7 +130,9 @@ def test_a_component_that_is_named_like_a_command_is_no_install_line(name: str) 
 def test_a_private_value_of_a_variable_is_withheld() -> None:
     secret = Component(kind="variable", name="API_TOKEN", old=None, new="hunter2")
     assert text.component_text(secret) == "API_TOKEN absent → [withheld]"
-    told = terminal_narrow.differing([ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2)
+    told = terminal_narrow.differing(
+        [ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2, most=9
+    )
     assert "[withheld]" in told
     assert "hunter2" not in told
 

@@ -128,7 +128,14 @@ def test_the_feed_tells_of_each_finding_and_fix_once(tmp_path: Path) -> None:
     feed = ElementTree.parse(site / "feed.xml").getroot()
     entries = feed.findall(f"{ATOM}entry")
     assert [(entry.findtext(f"{ATOM}title") or "").split(":")[0] for entry in entries] == ["fixed", "found"]
-    assert len({entry.findtext(f"{ATOM}id") for entry in entries}) == 2
+    ids = [entry.findtext(f"{ATOM}id") for entry in entries]
+    assert len(set(ids)) == 2
+    shutil.rmtree(site)
+    made.write_run(runs, 4, {"1.2": made.good(), "1.3": made.good()}, matrix="another")
+    publish(runs, site, "--url", "https://ci.example/history")
+    again = ElementTree.parse(site / "feed.xml").getroot()
+    assert [entry.findtext(f"{ATOM}id") for entry in again.findall(f"{ATOM}entry")] == ids, "a reader shows them twice"
+    assert again.findtext(f"{ATOM}id") == feed.findtext(f"{ATOM}id") == "https://ci.example/history/feed.xml"
     link = entries[0].find(f"{ATOM}link")
     assert link is not None
     assert link.get("href") == "https://ci.example/history/m-nightly/run-20260303t040000z-0003.html"
@@ -202,6 +209,23 @@ def test_a_page_of_a_long_history_stays_small(tmp_path: Path) -> None:
     assert max(sizes.values()) <= 300_000, max(sizes.items(), key=lambda one: one[1])
     (series,) = (path for path in site.rglob("series-*.html"))
     assert f"{24 * 60 - pages.MOST_ROWS} older images are not shown" in words(series)
+
+
+def test_a_list_that_is_cut_says_of_how_many_and_where_the_rest_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page with 250 of 613 findings looked like one with all of them."""
+    for name, most in {"MOST_ROWS": 2, "MOST_RUNS": 1, "MOST_EVENTS": 1}.items():
+        monkeypatch.setattr(pages, name, most)
+    runs, site = tmp_path / "reports", tmp_path / "site"
+    made.three_days(runs)
+    publish(runs, site)
+    (run,) = site.rglob("run-20260302*.html")
+    told = words(run)
+    assert "1 of 2 cells are shown; the run's own report shows all." in told
+    assert "1 of 3 runs are shown; harness runs shows all." in words(site / "m-nightly" / "index.html")
+    (series,) = site.rglob("series-*.html")
+    assert "1 of 5 events are shown; harness history shows all." in words(series)
 
 
 def test_many_histories_take_several_pages(tmp_path: Path) -> None:

@@ -63,6 +63,14 @@ def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) ->
     assert "salloc: error" not in line
 
 
+@pytest.mark.parametrize("told", ["slurm 20.02.7", "slurm-wlm 18.08.5"])
+def test_a_slurm_that_is_too_old_is_told_before_anything_is_asked(told: str, tmp_path: Path) -> None:
+    (tmp_path / "sinfo").write_text(f"#!/bin/sh\necho {told}\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    with pytest.raises(InfrastructureError, match=rf"^here: {told} is too old: .* 20\.11 or later$"):
+        commands.version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
+
+
 def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
     """SLURM_MEM_PER_NODE of the job that the harness runs in would be an option of its own srun."""
     around = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "10", "SALLOC_ACCOUNT": "a", "TOKEN": "secret"}

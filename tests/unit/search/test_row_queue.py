@@ -124,6 +124,16 @@ def test_rows_of_a_later_group_wait() -> None:
     assert worker.launched == list("aabb")
 
 
+def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
+    """The longest come first: one that is begun last would keep one machine at work while the others are idle."""
+    rows = queue([block(name, 2) for name in ("long", "middle", "short")])
+    rows.most = 1
+    worker = Worker("gpu1", rows)
+    while worker.turn():
+        pass
+    assert worker.began == ["long", "middle", "short"]
+
+
 # ---------------------------------------------------------------- launches side by side
 
 

@@ -34,7 +34,7 @@ class OpenHost:
 
     @property
     def seen(self) -> MachineSeen:
-        """What makes it equal to the others of its pool."""
+        """Return what makes it equal to the others of its pool."""
         return MachineSeen(
             name=self.host.machine, facts=self.facts, gpus=tuple(gpu for lane in self.lanes for gpu in lane.gpus)
         )
@@ -49,7 +49,7 @@ class OpenHost:
 
     @property
     def name(self) -> str:
-        """The machine as messages name it: `old`, or `farm, gpu3`."""
+        """Return the machine as messages name it: `old`, or `farm, gpu3`."""
         return f"{self.host.name}, {self.host.machine}" if self.host.machine else self.host.name
 
     def own(self, cell: Cell) -> Cell:

@@ -52,7 +52,7 @@ def using_hosts(
 
 
 def _leave_out_odd_ones(machines: Sequence[OpenHost], context: RunContext) -> None:
-    """Of a pool, only equal machines are used; each other one has the difference as its problem."""
+    """Use only equal machines of a pool; every other one gets the difference as its problem."""
     if not machines[0].part_of.pool:
         return
     usable = {each.host.machine: each for each in machines if each.usable}

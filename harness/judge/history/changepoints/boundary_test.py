@@ -48,7 +48,7 @@ class Test:
 
     @property
     def seen(self) -> int:
-        """Number of times that the difference was measured."""
+        """Return the number of times that the difference was measured."""
         return self.rounds if self.rounds > 1 else self.smaller
 
     @property

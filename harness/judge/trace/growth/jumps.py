@@ -91,8 +91,8 @@ class Losses:
 
     @property
     def detectable(self) -> float:
-        """The minimum detectable rate per row, at a power of 50 %: every second trace then has enough jumps of these
-        sizes. Infinite if the series does not rise by jumps.
+        """Return the minimum detectable rate per row, at a power of 50 %: every second trace then has enough jumps of
+        these sizes. Infinite if the series does not rise by jumps.
         """
         if not (self.most_of_rise and self._rarely_down):
             return math.inf
@@ -116,7 +116,7 @@ class Losses:
 
     @property
     def _large(self) -> Losses:
-        """The largest jumps, which make LARGE of the sum."""
+        """Return the largest jumps, which make LARGE of the sum."""
         falling = np.argsort(self.sizes)[::-1]
         reached = np.cumsum(self.sizes[falling])
         kept = np.sort(falling[: int(np.searchsorted(reached, LARGE * reached[-1])) + 1])

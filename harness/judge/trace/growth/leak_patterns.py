@@ -66,12 +66,12 @@ class SampledSeries:
 
     @cached_property
     def floor(self) -> Floor | None:
-        """The floor under saw-teeth; None without saw-teeth."""
+        """Return the floor under saw-teeth; None without saw-teeth."""
         return teeth_floor(self.values[int(START * len(self.values)) :])
 
     @cached_property
     def teeth(self) -> Trend | None:
-        """The trend of the floor under saw-teeth; None with too few of them."""
+        """Return the trend of the floor under saw-teeth; None with too few of them."""
         floor = self.floor
         if floor is None or floor.troughs < FEWEST_TEETH:
             return None
@@ -79,7 +79,7 @@ class SampledSeries:
 
     @property
     def highest_floor(self) -> float:
-        """The upper bound of the rate of a floor to which memory returns; infinite without such a floor."""
+        """Return the upper bound of the rate of a floor to which memory returns; infinite without such a floor."""
         floor = self.floor or wave_floor(self.values[int(START * len(self.values)) :])
         if floor is None:
             return math.inf
@@ -88,7 +88,7 @@ class SampledSeries:
 
     @cached_property
     def losses(self) -> Losses:
-        """The jumps of the series."""
+        """Return the jumps of the series."""
         return find_losses(self.values, grain=self.grain)
 
     def leak(self) -> LeakRate | None:
@@ -107,7 +107,7 @@ class SampledSeries:
 
     @cached_property
     def unmet(self) -> str | None:
-        """The first unmet condition of a steady leak, in words; None if all are met."""
+        """Return the first unmet condition of a steady leak, in words; None if all are met."""
         later, earlier = self.windows.later, self.windows.earlier
         conditions: tuple[tuple[Callable[[], bool], str], ...] = (
             (lambda: later.low > 0, "no steady growth in the second half"),
@@ -126,8 +126,9 @@ class SampledSeries:
 
     @property
     def detectable(self) -> float:
-        """The minimum detectable leak rate at a power of 50 %: every second trace with this noise would have shown it,
-        and nearly all would have shown twice the rate. If memory rises by distinct jumps, their number decides instead.
+        """Return the minimum detectable leak rate at a power of 50 %: every second trace with this noise would have
+        shown it, and nearly all would have shown twice the rate. If memory rises by distinct jumps, their number
+        decides instead.
         """
         earlier, later = self.windows.earlier, self.windows.later
         walk = _walk_quantile(later) * later.walk_error

@@ -57,8 +57,8 @@ class Trend:
 
     @property
     def drift(self) -> float:
-        """The mean difference of neighbouring levels in its standard errors: a t statistic of growth if the levels are
-        a random walk.
+        """Return the mean difference of neighbouring levels in its standard errors: a t statistic of growth if the
+        levels are a random walk.
         """
         pace = self.rise / (self.count - 1) * self.count / self.span
         if self.walk_error == 0:

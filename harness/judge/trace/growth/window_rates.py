@@ -79,7 +79,7 @@ class Windows:
 
     @cached_property
     def earlier(self) -> Trend:
-        """The trend of window A."""
+        """Return the trend of window A."""
         return self.between(0.25, 0.5)
 
     @cached_property
@@ -92,12 +92,14 @@ class Windows:
 
     @cached_property
     def later(self) -> Trend:
-        """The trend of window B."""
+        """Return the trend of window B."""
         return self.between(0.5, 1.0)
 
     @cached_property
     def highest_wide(self) -> float:
-        """The upper bound of the rate over A and B from WIDE_BLOCKS blocks, robust to bursts and narrow waves."""
+        """Return the upper bound of the rate over A and B from WIDE_BLOCKS blocks, robust to bursts and narrow
+        waves.
+        """
         piece = self.values[len(self.values) // 4 :]
         floors = block_levels(piece, share=FLOOR, blocks=WIDE_BLOCKS)
         return highest_walk(floors, steps_per_block=len(piece) // WIDE_BLOCKS * self.steps_per_row, alpha=self.alpha)
@@ -124,8 +126,8 @@ class Windows:
 
     @cached_property
     def _walk(self) -> float:
-        """The variance per step of the random walk in the floors of A and B together, because one window has too few
-        floors; 0 if their differences are as negatively correlated as those of noise.
+        """Return the variance per step of the random walk in the floors of A and B together, because one window has too
+        few floors; 0 if their differences are as negatively correlated as those of noise.
         """
         piece = self.values[len(self.values) // 4 :]
         blocks = 3 * BLOCKS

@@ -1,0 +1,151 @@
+"""What kills do to a sweep on a pool of a real Slurm: nothing may be lost, doubled, or left in the queue.
+
+    python -m benchmarks.cluster [--kills 10] [--seed 1]
+
+Root, Slurm and munge (docs/cluster.md). Each sweep is hit once, at a random moment: the harness, a srun, a salloc, a
+node with its slurmd (back after some seconds), or `scancel`. A sweep whose harness was killed is started again. Ends
+with 1 if anything is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import psutil
+
+from benchmarks.pool import rows_wrong
+from tests.slurm.cluster import Cluster, until
+
+FOLDER = Path("/var/tmp/harness-slurm-kills")
+NUMBER = 91
+SCRIPT = '''"""A step that sleeps."""
+import time
+def setup(part=0):
+    return lambda: time.sleep(0.004)
+'''
+MATRIX = """\
+version: 1
+name: pool
+series: {{s: {{install: ["six=={{version}}"], versions: ["1.15.0", "1.16.0"]}}}}
+hosts: {{farm: {{engine: slurm, nodes: 2, hold: {{time: {time}, wait: 5m}}}}}}
+scenarios:
+  sleep:
+    script: sleep.py
+    params: {{part: [0, 1, 2, 3]}}
+    steps: {{first: 125, budget: 125}}
+    limits: {{step_time: none, peak_memory: none}}
+trials: {{least: 2, most: 2}}
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--time", default="10m", help="hold.time of each allocation")
+    options = parser.parse_args()
+    chance, faults = random.Random(options.seed), 0
+    cluster = Cluster(folder=FOLDER, number=NUMBER)
+    cluster.stop()
+    try:
+        cluster.start()
+        for number in range(1, options.kills + 1):
+            with tempfile.TemporaryDirectory() as folder:
+                what = _one(Path(folder), cluster, chance, hold=options.time)
+                found = [*rows_wrong(Path(folder)), *_left(cluster)]
+            print(f"{number}: {what}: {'; '.join(found) or 'nothing lost, doubled or left'}", flush=True)
+            faults += len(found)
+            cluster.clear()
+    finally:
+        cluster.stop()
+    print(f"{options.kills} kills, {faults} faults")
+    return 1 if faults else 0
+
+
+def _one(folder: Path, cluster: Cluster, chance: random.Random, *, hold: str) -> str:
+    (folder / "sleep.py").write_text(SCRIPT)
+    (folder / "matrix.yaml").write_text(MATRIX.format(time=hold))
+    process = _start(folder, cluster.environ)
+    output: list[str] = []
+    reading = threading.Thread(target=lambda: output.append(process.communicate()[0]), daemon=True)
+    reading.start()
+    until(lambda: len(cluster.jobs()) > 0, seconds=60)
+    time.sleep(chance.uniform(0, 8))
+    what = chance.choice(sorted(KILLS))
+    told = KILLS[what](process, cluster, chance)
+    reading.join(600)
+    if process.returncode == -signal.SIGKILL:
+        _start(folder, cluster.environ).communicate(timeout=600)
+    elif process.returncode not in (0, 4):
+        told += f" (it ended with {process.returncode}: {output[0][-400:] if output else ''!r})"
+    return f"{what}{told}"
+
+
+def _start(folder: Path, environ: Mapping[str, str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "harness", "sweep", f"{folder}/matrix.yaml", "--out", f"{folder}/reports"]
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _left(cluster: Cluster) -> Iterator[str]:
+    """Yield what is left in the queue, once jobs that are ending have had time for it."""
+    if not until(lambda: not cluster.jobs(), seconds=20):
+        yield f"jobs {cluster.jobs()} are left in the queue"
+    yield from (f"{path} is left" for path in Path("/tmp").glob(f"harness-trial-*_{os.getpid()}_*"))
+
+
+# ---------------------------------------------------------------- kills
+
+
+def _harness(process: subprocess.Popen[str], cluster: Cluster, chance: random.Random) -> str:
+    process.send_signal(signal.SIGKILL)
+    return ""
+
+
+def _child(name: str) -> Callable[[subprocess.Popen[str], Cluster, random.Random], str]:
+    def kill(process: subprocess.Popen[str], cluster: Cluster, chance: random.Random) -> str:
+        try:
+            children = psutil.Process(process.pid).children(recursive=True)
+            found = [each for each in children if each.name() == name]
+        except psutil.NoSuchProcess:
+            found = []
+        if not found:
+            return " (none was there)"
+        chance.choice(found).kill()
+        return ""
+
+    return kill
+
+
+def _cancel(process: subprocess.Popen[str], cluster: Cluster, chance: random.Random) -> str:
+    jobs = cluster.jobs()
+    if jobs:
+        subprocess.run(["scancel", chance.choice(jobs)], env=cluster.environ, check=False)
+    return "" if jobs else " (none was there)"
+
+
+def _node(process: subprocess.Popen[str], cluster: Cluster, chance: random.Random) -> str:
+    node, back_s = chance.choice(cluster.nodes), chance.uniform(0, 6)
+    cluster.lose_node(node)
+    time.sleep(back_s)
+    cluster.start_node(node)
+    return f" {node}, back after {back_s:.0f} s"
+
+
+KILLS: Mapping[str, Callable[[subprocess.Popen[str], Cluster, random.Random], str]] = {
+    "the harness": _harness, "a srun": _child("srun"), "a salloc": _child("salloc"), "scancel": _cancel,
+    "a node": _node,
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""The numbers that a program prints: where a line fits a pattern such as `loss: {}`, the number in the place of `{}`.
+
+The text around a number is compared as it is, with one space for any white space. There is no regular expression of a
+user, so no pattern and no line takes long.
+"""
+
+import re
+import sys
+
+LONGEST = 1000  # characters of a line that are read
+NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
+ENDS = re.compile("[\r\n]")
+
+
+def tidy(text):
+    """Return the text with one space for any white space."""
+    return " ".join(text.split())
+
+
+class Reader(object):
+    """Reads what goes to stdout and stderr. `patterns`: name -> pattern; `log({name: number})` is called for a line."""
+
+    def __init__(self, patterns, log):
+        parted = [(name, pattern.partition("{}")) for name, pattern in patterns.items()]
+        self._patterns = [(name, tidy(before), tidy(after)) for name, (before, _, after) in parted]
+        self._log = log
+
+    def install(self):
+        for stream in (sys.stdout, sys.stderr):
+            stream.write = self.covered(stream.write)
+
+    def covered(self, write):
+        """Return a `write` that reads each whole line, too."""
+        rest = [""]
+
+        def covered(text):
+            result = write(text)
+            whole = ENDS.split(rest[0] + text)
+            rest[0] = whole.pop()[:LONGEST]
+            for line in whole:
+                values = self.values(line)
+                if values:
+                    self._log(values)
+            return result
+
+        return covered
+
+    def values(self, line):
+        """Return name -> number for the patterns that the line fits; the first place of each counts."""
+        line = tidy(line[:LONGEST])
+        found = {}
+        for match in NUMBER.finditer(line):
+            for name, before, after in self._patterns:
+                if name not in found and _stands_between(line, match, before, after):
+                    found[name] = float(match.group())
+        return found
+
+
+def _stands_between(line, match, before, after):
+    start, end = match.span()
+    start -= line[start - 1 : start] == " "
+    end += line[end : end + 1] == " "
+    return line.endswith(before, 0, start) and line.startswith(after, end)

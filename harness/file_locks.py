@@ -1,0 +1,40 @@
+"""Locks of whole files; the kernel frees them when their holder ends. Windows has none: nothing runs there, and reports
+are read.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
+NO_LOCKS = (
+    "this system has no file locks, which a run needs: run it on Linux or macOS, or in WSL; reports can be read here"
+)
+
+
+def are_known() -> bool:
+    """Return whether this system has locks of files."""
+    return fcntl is not None
+
+
+def try_lock(file: int | IO[str] | IO[bytes], *, shared: bool = False) -> bool:
+    """Take the lock if it is free; return whether it was. Raises OSError where system or file system has no locks."""
+    if fcntl is None:
+        raise OSError(errno.ENOLCK, NO_LOCKS)
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock(file: int) -> None:
+    """Wait for the lock. Raises OSError where system or file system has no locks."""
+    if fcntl is None:
+        raise OSError(errno.ENOLCK, NO_LOCKS)
+    fcntl.flock(file, fcntl.LOCK_EX)

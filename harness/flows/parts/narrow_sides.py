@@ -1,0 +1,132 @@
+"""The two sides of a narrowing: their host, their images, and what they consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from harness.errors import InfrastructureError, Interrupted, UsageError
+from harness.flows.parts.context import RunContext
+from harness.flows.parts.hosts.machines import OpenHost, first_usable
+from harness.flows.parts.hosts.opening import using_hosts
+from harness.flows.parts.looking_inside import Looking
+from harness.model import Cell, Lane, Plan
+from harness.model.narrowed import Component, Side
+from harness.narrow.components import components
+from harness.narrow.inventory import FILE, Inventory, read_inventory
+from harness.run.engine import Engine, Lease, Prepared
+from harness.run.hosts import other_sweeps
+
+Contents = Mapping[Side, Inventory]
+"""What both sides consist of."""
+INSPECTED_STEPS = 50
+"""Steps of the launch that looks which libraries are mapped."""
+
+
+def checked(plan: Plan, context: RunContext) -> Contents:
+    """Return what both versions of a plan consist of, by one launch of each, before either is measured.
+
+    Raises UsageError where they do not differ in anything, or where the first one, which is to be good, fails twice;
+    InfrastructureError where one cannot be made, Interrupted.
+    """
+    ((a, b),) = (block.cells for block in plan.blocks)
+    with using_hosts(plan, context, one=True) as machines:
+        opened = first_usable(machines)
+        engine, lane = opened_engine(opened, a.lane, context)
+        cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}
+        with leased(opened, engine, context):
+            had = made(cells, engine, context)
+            told = {side: _look(cell, had[side], engine, context) for side, cell in cells.items()}
+            looked = {side: one for side, (one, _) in told.items()}
+            differing(cells, looked)
+            if told["A"][1] and (problem := _look(cells["A"], had["A"], engine, context)[1]):
+                raise UsageError(_bad_good(cells, problem, b_fails=bool(told["B"][1])))
+    return looked
+
+
+def _bad_good(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> str:
+    a, b = (cells[side].image.version for side in ("A", "B"))
+    remedy = "so does the bad one: is it the scenario?" if b_fails else f"and {b} does not: are they swapped?"
+    return f"{a}: is to be good, and fails ({problem}); {remedy}"
+
+
+def made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext) -> Mapping[Side, Prepared]:
+    """Make both versions. Raises UsageError where they are the same, InfrastructureError, Interrupted."""
+    had = {side: prepared(cell, engine, context) for side, cell in cells.items()}
+    same_variables = cells["A"].image.environment == cells["B"].image.environment
+    if had["A"].digest == had["B"].digest and same_variables:
+        raise UsageError(_equal(cells))
+    return had
+
+
+def looked_into(
+    cells: Mapping[Side, Cell], had: Mapping[Side, Prepared], engine: Engine, context: RunContext
+) -> Contents:
+    """Look what both versions consist of. Raises InfrastructureError, Interrupted."""
+    return {side: inventory(cell, had[side], engine, context) for side, cell in cells.items()}
+
+
+def differing(cells: Mapping[Side, Cell], looked: Contents) -> tuple[Component, ...]:
+    """Return in what the versions differ. Raises UsageError if it is nothing."""
+    found = components(looked["A"], looked["B"])
+    if not found:
+        raise UsageError(_equal(cells))
+    return found
+
+
+def _equal(cells: Mapping[Side, Cell]) -> str:
+    a, b = (cells[side].image.version for side in ("A", "B"))
+    return (
+        f"{a} and {b}: no distribution, mapped library or variable differs between them, so there is nothing to swap; "
+        "other files are not compared"
+    )
+
+
+def opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
+    if context.stopped.is_set():
+        raise Interrupted("interrupted before anything was started")
+    if opened.engine is None or opened.problem is not None:
+        raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
+    lanes = [lane for lane in opened.lanes if lane.gpu == asked.gpu]
+    return opened.engine, lanes[0] if lanes else replace(asked, host=opened.host)
+
+
+@contextmanager
+def leased(opened: OpenHost, engine: Engine, context: RunContext) -> Iterator[Lease]:
+    host, progress = opened.host, context.progress
+
+    def say(text: str) -> None:
+        progress.preparing(lane=host.name, image="lease", text=text)
+
+    announced = other_sweeps.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
+    with engine.lease(say, context.stopped.is_set) as lease, announced:
+        engine.remove_leftovers()
+        yield lease
+
+
+def prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
+    """Make the image of a cell. Raises InfrastructureError, Interrupted."""
+
+    def say(text: str) -> None:
+        if context.stopped.is_set():
+            raise Interrupted("interrupted")
+        context.progress.preparing(lane=str(cell.lane), image=cell.image.version, text=text)
+
+    return engine.prepare(cell.image, say)
+
+
+def inventory(cell: Cell, had: Prepared, engine: Engine, context: RunContext) -> Inventory:
+    """Look in one launch what an image consists of. Raises InfrastructureError, Interrupted."""
+    return _look(cell, had, engine, context)[0]
+
+
+def _look(cell: Cell, had: Prepared, engine: Engine, context: RunContext) -> tuple[Inventory, str]:
+    """Return what an image consists of, and how the launch failed; "" if it ended well."""
+    looking = Looking(engine=engine, cell=cell, context=context, prepared=had)
+    steps = min(INSPECTED_STEPS, cell.variant.scenario.steps.budget)
+    looked = looking.launch(cell.variant, steps=steps, probe={"name": "components"})
+    if FILE not in looked.files:
+        raise InfrastructureError(f"{cell.image.version}: no launch tells what it consists of: {looked.problem}")
+    variables = {**had.environment, **dict(cell.image.environment)}
+    return read_inventory(looked.files[FILE], variables=variables), looked.problem

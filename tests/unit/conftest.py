@@ -1,0 +1,27 @@
+"""What all units share: a chart of the same data is drawn once in a process, because a drawing takes 0.1 s."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import vl_convert
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _drawn_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("vegalite_to_svg", "vegalite_to_png"):
+            patch.setattr(vl_convert, name, _by_its_text(getattr(vl_convert, name)))
+        yield
+
+
+def _by_its_text(draw: Callable[..., Any]) -> Callable[..., Any]:
+    @lru_cache(maxsize=256)
+    def drawn(text: str, options: tuple[tuple[str, Any], ...]) -> Any:
+        return draw(json.loads(text), **dict(options))
+
+    return lambda definition, **options: drawn(json.dumps(definition), tuple(options.items()))
