@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.generators import Generator
 from harness.judge.cell.verdict import fails_late, judge_cell, needs_whole_budget, wants_more
+from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import outcome_changes, wants_launches
 from harness.model import CellVerdict, Change, Limits, Steps, Trial, Trials
 
@@ -105,8 +106,11 @@ def _step(rng: Generator, step: str) -> int:
 
 def _wanted(cells: Sequence[CellVerdict], runs: Sequence[Sequence[Trial]], asked: Trials) -> list[int]:
     doubtful = set(wants_launches(cells, runs, trials_asked=asked))
+    sure = always_fails(runs)
     unclear = {
-        place for place, each in enumerate(runs) if wants_more(each, trials_asked=asked, limits=LIMITS, steps=STEPS)
+        place
+        for place, each in enumerate(runs)
+        if not sure[place] and wants_more(each, trials_asked=asked, limits=LIMITS, steps=STEPS)
     }
     return [place for place in sorted(doubtful | unclear) if len(runs[place]) < asked.most]
 

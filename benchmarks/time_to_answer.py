@@ -5,8 +5,8 @@
 For each history: seconds of launches (in brackets their number) until (a) the right first bad version stands first
 among those that look bad, and stays, (b) it is named, and stays, (c) the sweep ends. Columns: `before`, the harness of
 another commit; `now`, this one; `bisect`, this one with `--search bisect`; `loop`, every version once for the whole
-budget, oldest first, by a limit that is known in advance. First each history has a sweep of its own, then one sweep has
-all of them. Medians over the seeds.
+budget, oldest first, by a limit that is known in advance; `least`, what the judge's rules need of one who knows the
+answer. First each history has a sweep of its own, then one sweep has all of them. Medians over the seeds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.replayed.histories import History, launch, read
+from benchmarks.replayed.histories import History, Version, launch, read
 
 ROOT = Path(__file__).parents[1]
+FIRST, SLOW = 500, 8.0
+"""Steps of a launch that stops at its first look; ratio to the usual step time from which few steps are enough."""
 BEFORE = "c7eef90"
 """The last commit at which every launch was judged alone and rows ran one after the other."""
 
@@ -71,6 +73,7 @@ def main() -> None:
             found.setdefault((column, name, len(sweep) > 1), []).append(times_of(one, name, alone=len(sweep) == 1))
     for history in histories:
         found["loop", history.name, False] = [loop(history)]
+        found["least", history.name, False] = [least(history)]
     medians = {key: median(each) for key, each in found.items()}
     print(table(histories, medians))
     if options.json is not None:
@@ -146,11 +149,49 @@ def loop(history: History) -> Times:
     launches = []
     for version in history.versions:
         made = launch(history, version, 1)
-        seconds = version.overhead_s + version.setup_s + version.first_step_s + float(made.step_s.sum())
+        seconds = _start_s(version) + float(made.step_s.sum())
         launches.append({"steps": len(made.step_s), "seconds": seconds})
     names = [version.name for version in history.versions]
     known = spent(launches[: names.index(history.first_bad) + 1]) if history.first_bad else None
     return Times(stands=known, named=known, ends=spent(launches))
+
+
+AGREE = 2
+"""Launches of the first bad version, or rounds, at least, before a change is named."""
+
+
+def least(history: History) -> Times:
+    """The fewest launches that the judge's rules allow to one who knows the answer: (a) is one launch of the first bad
+    version, (b) is AGREE of them and one of the version before, or AGREE rounds of all versions for a slowdown, and (c)
+    three launches of each version, one of them for the whole budget. A version that is many times slower makes ten
+    steps a launch.
+    """
+    usual_s = statistics.median_low([version.step_s for version in history.versions])
+    names = [version.name for version in history.versions]
+
+    def cost(version: Version, *, whole: bool = False) -> dict[str, float]:
+        made = launch(history, version, 1)
+        steps = (
+            10 if version.step_s > SLOW * usual_s and version.fails_at is None else history.budget if whole else FIRST
+        )
+        step_s = made.step_s[:steps]
+        return {"steps": len(step_s), "seconds": _start_s(version) + float(step_s.sum())}
+
+    ends = spent([cost(version, whole=number == 1) for version in history.versions for number in range(3)])
+    if not history.first_bad:
+        return Times(stands=None, named=None, ends=ends)
+    place = names.index(history.first_bad)
+    bad = history.versions[place]
+    if history.kind == "slowdown":
+        needed = [cost(version) for version in history.versions for _ in range(AGREE)]
+    else:
+        needed = [cost(bad, whole=number == 1) for number in range(AGREE)]
+        needed += [cost(history.versions[place - 1]) for _ in range(min(1, place))]
+    return Times(stands=spent([cost(bad)]), named=spent(needed), ends=ends)
+
+
+def _start_s(version: Version) -> float:
+    return version.overhead_s + version.setup_s + version.first_step_s
 
 
 # ---------------------------------------------------------------- the table
@@ -170,7 +211,7 @@ def _median(each: Sequence[Spent | None]) -> Spent | None:
     return ordered[len(ordered) // 2]
 
 
-COLUMNS = ("before", "now", "bisect", "loop")
+COLUMNS = ("before", "now", "bisect", "loop", "least")
 WHAT = (("a", "stands"), ("b", "named"), ("c", "ends"))
 
 
@@ -180,11 +221,16 @@ def table(histories: Sequence[History], medians: Mapping[tuple[str, str, bool], 
         for history in histories:
             each = {column: medians.get((column, history.name, together)) for column in COLUMNS}
             lines += [_line(history, each, *what) for what in WHAT if what[0] == "c" or history.first_bad]
-        shares = [(letter, _shares(histories, medians, what, together)) for letter, what in WHAT]
-        told = ", ".join(f"({letter}) {statistics.geometric_mean(each):.2f}" for letter, each in shares if each)
         place = "in one sweep of all" if together else "each in a sweep of its own"
-        lines.append(f"{place}: now / before, geometric mean: {told}\n")
-    return "\n".join(lines)
+        for column in ("now",) if together else ("now", "least"):
+            shares = [(letter, _shares(histories, medians, what, together, column)) for letter, what in WHAT]
+            told = ", ".join(f"({letter}) {statistics.geometric_mean(each):.2f}" for letter, each in shares if each)
+            lines.append(f"{place}: {column} / before, geometric mean: {told}")
+        lines.append("")
+    now, before = (
+        max(medians[column, each.name, True].ends.seconds for each in histories) for column in ("now", "before")
+    )
+    return "\n".join([*lines[:-1], f"the sweep of all ends: {now:.0f} s, before {before:.0f} s: {now / before:.2f}"])
 
 
 def _line(history: History, times: Mapping[str, Times | None], letter: str, what: str) -> str:
@@ -194,9 +240,16 @@ def _line(history: History, times: Mapping[str, Times | None], letter: str, what
 
 
 def _shares(
-    histories: Sequence[History], medians: Mapping[tuple[str, str, bool], Times], what: str, together: bool
+    histories: Sequence[History],
+    medians: Mapping[tuple[str, str, bool], Times],
+    what: str,
+    together: bool,
+    column: str,
 ) -> list[float]:
-    ours = [[medians[column, each.name, together] for column in ("now", "before")] for each in histories]
+    ours = [
+        [medians[column, each.name, False if column == "least" else together], medians["before", each.name, together]]
+        for each in histories
+    ]
     pairs = [[getattr(times, what) for times in both] for both in ours]
     return [now.seconds / before.seconds for now, before in pairs if now and before]
 

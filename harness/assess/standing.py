@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 
 from harness.assess.row_verdicts import JudgedBlock
@@ -22,24 +22,28 @@ def standing_of(judged: JudgedBlock, *, asked: Trials) -> Standing:
         all(cells[side].trials >= ENOUGH for side in (change.before, change.after) if side is not None)
         for change in worse
     ]
+    named = {(change.after, change.metric) for change, is_sure in zip(worse, confirmed, strict=True) if is_sure}
+    suspect = [name for place, cell in enumerate(cells) for name in _suspects(cell) if (place, name) not in named]
     return Standing(
-        suspect=any(map(_is_suspect, cells)) or not all(confirmed) or bool(to_confirm(cells, asked=asked)),
+        suspect=bool(suspect) or not all(confirmed) or bool(to_confirm(cells, asked=asked)),
         confirmed=any(confirmed),
-        nearness=max(_shares(cells), default=0.0),
+        nearness=max(_shares(cells, {name for _, name in named}), default=0.0),
     )
 
 
-def _is_suspect(cell: CellVerdict) -> bool:
-    """Whether a level seems much worse in a version that is good otherwise."""
-    return cell.verdict in GOOD and any(one.seen == "suspect" for one in cell.signals.values())
+def _suspects(cell: CellVerdict) -> list[str]:
+    """Return the signals that seem much worse in a version that is good otherwise."""
+    return [name for name, one in cell.signals.items() if one.seen == "suspect"] if cell.verdict in GOOD else []
 
 
-def _shares(cells: Sequence[CellVerdict]) -> Iterator[float]:
-    """Yield which share of its limit each signal of each version reaches; an undecided version stands at its limit."""
+def _shares(cells: Sequence[CellVerdict], named: Set[str]) -> Iterator[float]:
+    """Yield which share of its limit each signal of each version reaches, without signals of which a change is `named`;
+    an undecided version stands at its limit.
+    """
     if any(cell.verdict in UNSURE for cell in cells):
         yield 1.0
     quiet = [cell for cell in cells if not BAD & set(cell.verdicts)]
-    for name in dict.fromkeys(name for cell in quiet for name in cell.signals):
+    for name in dict.fromkeys(name for cell in quiet for name in cell.signals if name not in named):
         if signal_of(name).kind == "level":
             yield from _of_level(name, quiet)
         else:

@@ -99,17 +99,24 @@ def grafted(sides: Sides, hybrid: Hybrid) -> Image:
     names = sides.swapped(hybrid, "distribution")
     gone = [each for name in names if (each := own.distributions.get(name)) is not None]
     new = [each for name in names if (each := others.distributions.get(name)) is not None]
-    found = libraries(others)
-    mapped = tuple(found[name] for name in sides.swapped(hybrid, "library"))
+    found, there = libraries(others), libraries(own)
+    wanted = [(found[name], there[name]) for name in sides.swapped(hybrid, "library")]
+    in_place = [pair for pair in wanted if _interface(pair[0]) == _interface(pair[1])]
+    mapped = tuple(pair[0] for pair in wanted if pair not in in_place)
     source = Graft(
         reference=sides.references[hybrid.base],
         other=sides.references[giver],
         remove=tuple(path for each in gone for path, _ in _places(each, each.place)),
-        copy=tuple(pair for each in new for pair in _places(each, _place(own, each))),
+        copy=(*(pair for each in new for pair in _places(each, _place(own, each))), *in_place),
         libraries=mapped,
         environment=tuple(_environment(sides.variables(hybrid), with_libraries=bool(mapped)).items()),
     )
     return replace(image, version=sides.label(hybrid), source=source, environment=())
+
+
+def _interface(path: str) -> str:
+    """Return the number of a library's interface (of its SONAME): what was linked with one loads no other."""
+    return path.rpartition(".so")[2].lstrip(".").partition(".")[0]
 
 
 def _place(base: Inventory, each: Distribution) -> str:

@@ -190,5 +190,8 @@ class Rows(Protocol):
     def abandon(self, worker: str) -> None:
         """Hear that somebody of this name has ended early: the turns that it had are never put back."""
 
+    def gives_way(self, block: BlockRun) -> bool:
+        """Return whether the rest of a turn waits for other rows, because its first launches were so costly."""
+
     def stopped(self) -> bool:
         """Return whether nothing more is to be launched."""

@@ -15,6 +15,7 @@ from harness.judge.comparison.equivalence import may_hold
 from harness.judge.comparison.launch_figures import has_step_times
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
 from harness.judge.history.enough_rounds import differs_late, wants_round
+from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import wants_launches
 from harness.judge.trace.stopping import is_brief
 from harness.model import Depth, Noise, Skip, Trials
@@ -114,7 +115,8 @@ class FullScheduler:
 
     def _least(self, able: Sequence[CellRun]) -> Batch | None:
         done = {id(run): self._rounds_of(run) for run in able}
-        behind = [run for run in able if done[id(run)] < self.asked.least]
+        always = self._always_fail()
+        behind = [run for run in able if done[id(run)] < self.asked.least and run.cell.id not in always]
         if not behind:
             return None
         number = min(done[id(run)] for run in behind)
@@ -175,7 +177,8 @@ class FullScheduler:
         reference = self._reference(able, []) if self._has_waited else []
         if reference and self._may_acquit():
             return self._round(reference, self._next_round(), reason="in its turn: what did waiting for images change?")
-        reasons = {run.cell.id: reason for run in able if (reason := self._reason(run))}
+        always = self._always_fail()
+        reasons = {run.cell.id: reason for run in able if run.cell.id not in always and (reason := self._reason(run))}
         together = self._wants_round()
         if together is not None:
             runs = [run for run in able if run.cell.id in reasons or _is_measured(run)]
@@ -245,6 +248,11 @@ class FullScheduler:
         ids = {run.cell.id for run in able}
         places = {place: reason for place, reason in wanted.items() if self.runs[place].cell.id in ids}
         return {self.runs[place].cell.id: reason for place, reason in places.items()}
+
+    def _always_fail(self) -> set[str]:
+        """Return the cells (ids) of versions whose failure takes no more launches to tell."""
+        known = always_fails([run.trials for run in self.runs])
+        return {run.cell.id for run, is_sure in zip(self.runs, known, strict=True) if is_sure}
 
     def _next_round(self) -> int:
         """Return a round number that no trial of this block has yet: only trials launched together share one."""

@@ -123,5 +123,8 @@ class OneRow:
     def abandon(self, worker: str) -> None:
         """Do nothing: nobody shares the row."""
 
+    def gives_way(self, block: BlockRun) -> bool:
+        return False
+
     def stopped(self) -> bool:
         return False

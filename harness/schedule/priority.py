@@ -2,8 +2,10 @@
 
 A round that was begun is finished first, because its launches are compared with each other. The first round of every
 row comes before the second of any. What looks bad is confirmed next, then comes what is near a limit, and last what is
-plainly good. Rows that are as urgent share the time, not the rounds: first comes the one that will have had the fewest
-seconds. A cheap row so never waits for a costly one, and neither does its confirmation for a costly row's first round.
+plainly good. Of rows as urgent comes first what takes the fewest seconds, so that no cheap row waits for a costly one,
+nor a cheap confirmation for a costly first round; rows to be confirmed also count what they had. A costly first round
+that was begun gives way to cheap ones: which of its versions ran first was drawn, so that the time between them is
+chance.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ REASONS: dict[Urgency, str] = {
     "near": "of what is near a limit, this takes the fewest seconds",
     "good": "no row has anything to confirm; this one takes the fewest seconds",
 }
+COSTLY = 4.0
+"""Ratio to what would come next from which the rest of a first round gives way to it."""
 NEAR = 0.5
 """Share of a limit from which a row counts as near it."""
 
@@ -57,6 +61,10 @@ class RowState:
     spent_s: float = 0.0
     standing: Standing = Standing()
 
+    def takes_s(self, launch_s: float) -> float:
+        """Return the seconds of what it proposes; `launch_s` is what a launch takes of a row that had none."""
+        return self.launches * launch_s if self.next_s is None else self.next_s
+
     @property
     def urgency(self) -> Urgency:
         if self.finishes:
@@ -88,19 +96,31 @@ def choose(rows: Sequence[RowState], *, launch_s: float = 0.0) -> Choice | None:
     return None if place is None else Choice(place=place, urgency=rows[place].urgency)
 
 
+def gives_way(row: RowState, others: Sequence[RowState], *, launch_s: float) -> bool:
+    """Return whether the rest of a first round, which `row` proposes, waits for a look at others, or for what confirms
+    something of them, because they are so much cheaper.
+    """
+    choice = choose(others, launch_s=launch_s)
+    if choice is None or choice.urgency not in ("first", "confirm") or others[choice.place].group > row.group:
+        return False
+    return COSTLY * others[choice.place].takes_s(launch_s) <= row.takes_s(launch_s)
+
+
 def in_order(rows: Sequence[RowState], *, launch_s: float = 0.0) -> list[int]:
     """Return the positions of all rows, the most urgent first."""
     return sorted(range(len(rows)), key=lambda place: _rank(rows[place], launch_s))
 
 
 def _rank(row: RowState, launch_s: float) -> tuple[int, int, float, int, float]:
-    """Return the key of the order: the group, the urgency, the seconds that the row will have had, the nearness.
+    """Return the key of the order: the group, the urgency, the seconds that come next, the nearness.
 
-    First rounds and confirmations share the time, too: what is cheap to confirm does not wait for a costly first round.
-    Launches that confirm count by themselves, without what the row had before: they are few, and then it is named.
+    First rounds and confirmations share the time: what is cheap to confirm does not wait for a costly first round.
+    Rows that look bad share it by the seconds that they had, too, unless they propose launches that only confirm: those
+    are few, and then it is named.
     """
-    next_s = row.launches * launch_s if row.next_s is None else row.next_s
-    had_s = 0.0 if row.confirms else row.spent_s
+    next_s = row.takes_s(launch_s)
+    had_s = row.spent_s if row.urgency == "confirm" and not row.confirms else 0.0
     place = ORDER.index(row.urgency)
-    shared = ORDER.index("first") if row.urgency == "confirm" else place
-    return (row.group, shared, had_s + next_s, place, -row.standing.nearness)
+    shared = ORDER.index({"confirm": "first", "good": "near"}.get(row.urgency, row.urgency))
+    weight = COSTLY if row.urgency == "good" else 1.0
+    return (row.group, shared, weight * (had_s + next_s), place, -row.standing.nearness)

@@ -6,10 +6,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.cost import expected_s, spent_s
-from harness.schedule.priority import Choice, RowState, Standing, choose, in_order
+from harness.schedule.priority import Choice, RowState, Standing, choose, gives_way, in_order
 
 Worker = str
 """The name of a machine, or of a connection to one."""
@@ -30,16 +31,17 @@ class _Row:
     left: list[CellRun] = field(default_factory=list)
     turns: int = 0
     proposal: Batch | None = None
-    launches: int = 0
 
 
 def _state(block: BlockRun, proposal: Batch, standing: Standing, *, group: int) -> RowState:
     ran = {trial.round for run in block.cells for trial in run.trials[run.adopted :]}
     kind = proposal.record.get("kind")
+    in_round = proposal.runs if kind == "round" else block.cells if kind == "twin" else ()
+    first = kind == "end" or any(run.runnable and not run.measured for run in in_round)
     return RowState(
         group=group,
-        finishes=not proposal.runs or proposal.only_known or proposal.round in ran,
-        first=kind == "end" or any(kind == "round" and not run.measured for run in proposal.runs),
+        finishes=not proposal.runs or proposal.only_known or (proposal.round in ran and not first),
+        first=first,
         confirms=kind in ("confirm", "halve"),
         launches=len(proposal.runs),
         next_s=expected_s(proposal, block.cells),
@@ -76,9 +78,8 @@ class RowQueue:
     _begun: dict[Worker, dict[int, _Row]] = field(default_factory=dict)
     _series: Counter[str] = field(default_factory=Counter)
     """Number of waiting rows of each series."""
-    _spent_s: float = 0.0
-    _launches: int = 0
-    """Of all rows so far, with their seconds: what a launch of another row will take."""
+    _launch_of: dict[int, float] = field(default_factory=dict)
+    """The mean seconds of a launch by row, also of those that ended: what a launch of another row will take."""
     _abandoned: set[Worker] = field(default_factory=set)
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
@@ -122,11 +123,9 @@ class RowQueue:
             row.busy, row.left = True, []
         proposal, standing = block.scheduler.next(), self.standing(block)
         with self._lock:
-            before_s, row.state = row.state.spent_s, _state(block, proposal, standing, group=row.state.group)
-            launches = sum(len(run.measured) for run in block.cells)
-            self._spent_s += row.state.spent_s - before_s
-            self._launches += launches - row.launches
-            row.launches = launches
+            row.state = _state(block, proposal, standing, group=row.state.group)
+            if launches := sum(len(run.measured) for run in block.cells):
+                self._launch_of[id(block)] = row.state.spent_s / launches
             row.proposal, row.busy = proposal, False
             self._lock.notify_all()
 
@@ -189,6 +188,19 @@ class RowQueue:
         with self._lock:
             return [(row.block, row.proposal) for row in self._begun.get(worker, {}).values()]
 
+    def gives_way(self, block: BlockRun) -> bool:
+        """Return whether the rest of a turn waits, because its first launches show how costly a first round is."""
+        row = self._row(block)
+        with self._lock:
+            begun = [run for run in block.cells if run.measured]
+            if not row.state.first or row.proposal is None or not begun:
+                return False
+            rest = replace(row.proposal, runs=tuple(run for run in row.proposal.runs if not run.measured))
+            state = replace(row.state, launches=len(rest.runs), next_s=expected_s(rest, block.cells))
+            others = [each.state for each in self._open_to(row.worker or "") if each is not row]
+            own_s = spent_s(block.cells) / sum(len(run.measured) for run in begun)
+            return gives_way(state, others, launch_s=self._launch_s() or own_s)
+
     def stopped(self) -> bool:
         """Whether nothing more is to be launched, also not of a batch that was begun."""
         return bool(self.stop(None))
@@ -224,7 +236,8 @@ class RowQueue:
         return replace(row.proposal, runs=(run,))
 
     def _launch_s(self) -> float:
-        return self._spent_s / self._launches if self._launches else 0.0
+        """Return what a launch of most rows takes: a few costly ones say nothing of the next."""
+        return median(self._launch_of.values()) if self._launch_of else 0.0
 
     def _open_to(self, worker: Worker) -> list[_Row]:
         own = self._begun.get(worker, {}).values()

@@ -21,6 +21,8 @@ ENOUGH = 4
 """Failed launches needed if no launch of a bad version ended well. A failure of every fifth launch now and then comes
 in three of three; one more launch is likely to end well and show that."""
 
+AGREE = 2
+"""Launches of one version that must fail before it is known to."""
 State = bool | None
 """Whether a cell is bad; None if that is unknown."""
 
@@ -65,6 +67,18 @@ def wanted(
         if left[bad] and history.seldom:
             reasons.setdefault(bad, "all its launches failed, but they are few: does it always fail?")
     return reasons
+
+
+def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
+    """Return, for each version, whether it fails in every launch as far as a row can show: two of its launches failed
+    in one way, and so did all launches of all versions of which one failed, ENOUGH of them or more. A third launch of
+    such a version would change no word. One that ends well anywhere shows that failures may be luck.
+    """
+    failing = [each for version in trials if (each := [one for one in version if one.measured])]
+    failing = [each for each in failing if any(trial.end in FAILURES for trial in each)]
+    ends = {(trial.end, trial.signal) for each in failing for trial in each}
+    is_sure = len(ends) == 1 and sum(map(len, failing)) >= ENOUGH
+    return [is_sure and sum(one.end in FAILURES for one in version) >= AGREE for version in trials]
 
 
 @dataclass(frozen=True)

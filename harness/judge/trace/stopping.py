@@ -31,7 +31,7 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
             return "go"
         beside = gpu_memory.with_gpu(found, trace, limits=limits, steps=steps)
         return "stop" if beside.verdict == found.verdict and not gpu_memory.undecided(beside) else "go"
-    if found.early and not whole_budget and clear_leak(found, limits=limits):
+    if found.early and not (whole_budget or is_brief(trace)) and clear_leak(found, limits=limits):
         return "stop"
     if "leak" in found.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < found.steps]

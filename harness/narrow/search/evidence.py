@@ -42,8 +42,10 @@ class HybridEvidence:
 
     @cached_property
     def launches(self) -> int:
-        """Launches and attempts to make a hybrid, those of A and B among them."""
-        return sum(map(len, self._by_hybrid.values()))
+        """Launches and attempts to make a hybrid, those of A and B among them, and one look into each: at least as many
+        as were made.
+        """
+        return sum(1 + len(each) for each in self._by_hybrid.values())
 
     @cached_property
     def is_level(self) -> bool:

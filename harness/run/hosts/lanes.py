@@ -154,11 +154,14 @@ class HostRun:
         Images that are already there go before images that are still being pulled; those follow in the order of their
         pulls. Before the lane waits for a pull, the scheduler is asked again if results have come in since: it may have
         a better use for the time. If it has none, the host runs an early batch of any row, of the present one first.
+        The rest of a costly first round gives way to other rows.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
         before = _known(runs)
         while waiting and not rows.stopped():
+            if len(waiting) < len(runs) and rows.gives_way(turn.block):
+                return
             ready = [run for run in waiting if not self._is_awaited(run)]
             if not ready and _known(runs) > before:
                 return

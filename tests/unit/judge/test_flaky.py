@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.judge.cell.verdict import fails_late, judge_cell, wants_more
 from harness.judge.comparison.compared import Compared
 from harness.judge.history.changes import find_changes, wants_launches
-from harness.judge.history.flaky import outliving
+from harness.judge.history.flaky import always_fails, outliving
 from harness.judge.history.transitions import outcome_changes
 from harness.model import CellVerdict, Change, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
@@ -167,3 +167,13 @@ def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_
     ]
     good, bad = outliving([False, True], cells, [[stopped, whole, whole, whole], [stopped, crashed, crashed]])
     assert (good.trials, bad.trials) == (3, 2)
+
+
+def test_a_third_launch_is_spared_only_where_every_failing_launch_failed_alike() -> None:
+    """A version that crashes in every fifth launch may crash in two of two."""
+    good, bad = [trial_of(number) for number in range(2)], [failed(number) for number in range(2)]
+    assert always_fails([good, bad, bad]) == [False, True, True]
+    assert always_fails([good, bad]) == [False, False], "two failures of one version may be chance"
+    assert always_fails([good, bad, bad, [failed(0), trial_of(1)]]) == [False] * 4
+    assert always_fails([bad, bad, [failed(0, signal=6)]]) == [False] * 3
+    assert always_fails([[failed(0)], [failed(1)], bad]) == [False, False, True]

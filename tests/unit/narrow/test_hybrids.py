@@ -99,9 +99,19 @@ def test_a_graft_takes_the_old_files_out_and_puts_the_new_ones_in() -> None:
     assert dict(graft.environment) == {"LEVEL": "1", "LD_LIBRARY_PATH": "/cuda"}
 
 
-def test_a_library_comes_first_on_the_loader_s_path() -> None:
+def test_a_library_takes_the_place_of_the_one_that_is_mapped() -> None:
+    """However it is found: by the loader's path, by a path of the program's own, or by its full name."""
     graft = source_of(Hybrid(base="B", from_b=everything() - {"libx.so"}))
-    assert (graft.reference, graft.other, graft.libraries) == ("sha256:b", "sha256:a", ("/cuda/libx.so.1.0",))
+    assert (graft.reference, graft.other) == ("sha256:b", "sha256:a")
+    assert graft.copy == (("/cuda/libx.so.1.0", "/cuda/libx.so.1.1"),)
+    assert (graft.libraries, dict(graft.environment)["LD_LIBRARY_PATH"]) == ((), "/cuda")
+
+
+def test_a_library_with_another_interface_comes_first_on_the_loader_s_path() -> None:
+    b = replace(B, mapped={"/cuda/libx.so.2.0": "new"})
+    graft = grafted(sides(A, b), Hybrid(base="B", from_b=everything() - {"libx.so"})).source
+    assert isinstance(graft, Graft)
+    assert (graft.copy, graft.libraries) == ((), ("/cuda/libx.so.1.0",))
     assert dict(graft.environment)["LD_LIBRARY_PATH"] == f"{LIBRARIES}:/cuda"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule.priority import NEAR, ORDER, RowState, Standing, choose, in_order
+from harness.schedule.priority import COSTLY, NEAR, ORDER, RowState, Standing, choose, gives_way, in_order
 
 STANDINGS = st.builds(
     Standing, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False)
@@ -20,7 +20,8 @@ ROWS = st.lists(STATES, min_size=1, max_size=12)
 
 
 def seconds(row: RowState) -> float:
-    return (0.0 if row.confirms else row.spent_s) + (row.next_s or 0.0)
+    had_s = row.spent_s if row.urgency == "confirm" and not row.confirms else 0.0
+    return had_s + (row.next_s or 0.0)
 
 
 @given(ROWS)
@@ -77,11 +78,13 @@ def test_of_rows_that_are_near_a_limit_the_nearest_comes_first(shares: list[floa
     assert shares[choice.place] == max(shares)
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=9))
-def test_rows_that_are_plainly_good_share_the_time(spent: list[int]) -> None:
-    choice = choose([RowState(spent_s=seconds, next_s=1) for seconds in spent])
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=9), st.booleans())
+def test_of_rows_that_are_good_the_cheapest_is_ended_first(costs: list[float], near: bool) -> None:
+    """In turns, all would be ended last: a row that takes 10 s would wait for one that takes an hour."""
+    standing = Standing(nearness=1.0 if near else 0.0)
+    choice = choose([RowState(next_s=cost, spent_s=100 - cost, standing=standing) for cost in costs])
     assert choice is not None
-    assert spent[choice.place] == min(spent)
+    assert costs[choice.place] == min(costs)
 
 
 def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_round() -> None:
@@ -99,20 +102,35 @@ def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_roun
     assert unknown.urgency == "first"
 
 
-@given(st.lists(st.tuples(st.floats(0.1, 100), st.booleans()), min_size=1, max_size=6))
-def test_no_row_waits_for_ever_while_rows_as_urgent_go_on(rows: list[tuple[float, bool]]) -> None:
-    """A costly row that nobody gets to would end as "not tested", after days."""
-    suspect = Standing(suspect=True)
-    states = [RowState(next_s=cost, standing=suspect if rows[0][1] else Standing()) for cost, _ in rows]
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=6))
+def test_no_row_that_looks_bad_waits_for_ever_while_others_go_on(costs: list[float]) -> None:
+    """A costly row that nobody gets to would end as "not confirmed", after days."""
+    states = [RowState(next_s=cost, standing=Standing(suspect=True)) for cost in costs]
     had = [0] * len(states)
-    most_s = max(cost for cost, _ in rows)
     while not all(had):
         choice = choose(states)
         assert choice is not None
-        row, cost = states[choice.place], rows[choice.place][0]
+        row, cost = states[choice.place], costs[choice.place]
         had[choice.place] += 1
         states[choice.place] = replace(row, spent_s=row.spent_s + cost)
-        assert all(state.spent_s <= most_s + 1e-6 for state in states)
+        assert all(state.spent_s <= max(costs) + 1e-6 for state in states)
+
+
+@given(ROWS, STATES)
+def test_a_costly_first_round_waits_for_what_is_far_cheaper_and_as_urgent(rows: list[RowState], row: RowState) -> None:
+    """The first launch of one row took 20 s, and eleven rows of a second each waited for the other six."""
+    first = replace(row, first=True, finishes=False, next_s=60.0)
+    if gives_way(first, rows, launch_s=1.0):
+        choice = choose(rows, launch_s=1.0)
+        assert choice is not None
+        assert choice.urgency in ("first", "confirm")
+        assert rows[choice.place].takes_s(1.0) <= 60.0 / COSTLY
+    assert not gives_way(first, [], launch_s=1.0)
+    cheap = RowState(group=row.group, first=True, launches=5)
+    assert gives_way(first, [cheap], launch_s=1.0)
+    assert not gives_way(first, [replace(cheap, group=row.group + 1)], launch_s=1.0)
+    assert not gives_way(first, [replace(cheap, launches=16)], launch_s=1.0)
+    assert not gives_way(first, [RowState(next_s=1.0)], launch_s=1.0)  # what is good so far can wait
 
 
 def test_there_is_nothing_to_choose_of_no_rows() -> None:

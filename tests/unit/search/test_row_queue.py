@@ -98,7 +98,7 @@ def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
     worker = Worker("one", queue([block("a", 3), block("b", 3), block("c", 3)]))
     while worker.turn():
         pass
-    assert worker.launched == list("abc" * 3)
+    assert worker.launched == list("abcaabbcc")  # and then one row is ended after the other
 
 
 def test_what_looks_bad_goes_on_before_the_others() -> None:
@@ -110,7 +110,7 @@ def test_what_looks_bad_goes_on_before_the_others() -> None:
     worker = Worker("one", rows)
     while worker.turn():
         pass
-    assert worker.launched == list("abcbbacac")
+    assert worker.launched == list("abcbbaacc")
 
 
 def test_rows_of_a_later_group_wait() -> None:
@@ -122,6 +122,48 @@ def test_rows_of_a_later_group_wait() -> None:
     while worker.turn():
         pass
     assert worker.launched == list("aabb")
+
+
+def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_those_of_others() -> None:
+    """A row of six launches of 20 s was finished while eleven rows of 1 s waited for their first look."""
+    dear = one_round("dear", 6)
+    rows = queue([dear])
+    preparing = rows.take("one")
+    assert preparing is not None
+    rows.put_back(dear)
+    begun = rows.take("one")
+    assert begun is not None
+    assert begun.batch is not None
+    assert not rows.gives_way(dear), "nothing of it was launched yet"
+    begun.batch.runs[0].trials.append(Trial(cell_id="c", number=1, key="k", end="completed", duration_s=20.0))
+    assert not rows.gives_way(dear), "there is nothing else to do"
+    cheap = block("cheap", 1)
+    rows.add(cheap)
+    assert rows.gives_way(dear)
+    rows.put_back(dear)
+    following = rows.take("one")
+    assert following is not None
+    assert following.block is cheap
+
+
+def one_round(name: str, versions: int) -> BlockRun:
+    cells = tuple(block(name, 1).cells[0] for _ in range(versions))
+    return BlockRun(cells=cells, scheduler=OneRound(cells))
+
+
+@dataclass
+class OneRound:
+    """Asks for one launch of every version."""
+
+    runs: tuple[CellRun, ...]
+    lazy: bool = False
+
+    def next(self) -> Batch:
+        left = tuple(run for run in self.runs if not run.trials)
+        return Batch(runs=left, record={"kind": "round" if left else "done"})
+
+    def early(self) -> tuple[Batch, ...]:
+        return ()
 
 
 def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
