@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,16 +80,18 @@ def init(
 
 
 def _run_first(drafted: Draft, matrix: Path, options: SweepOptions) -> int:
-    """Run the first two cells, and again if the program came to its own end. Return the exit code."""
+    """Fit the budget to the program's own end, and run the first two cells. Return the exit code."""
     from harness.cli.interrupt import stop_on_signals
     from harness.cli.results import print_result, run_plan
-    from harness.flows import starting
+    from harness.flows import starting, trying
+    from harness.model import Stop, Trials
 
+    once = replace(options, stop=Stop(), trials=Trials(least=2, most=2))
     with stop_on_signals() as stopped:
-        result = run_plan(starting.first_two(matrix, options, os.environ), options, stopped)
-        budget = None if stopped.is_set() else starting.fit(drafted, matrix, result)
-        if budget is not None:
-            say(ENDED.format(steps=budget))
+        result = run_plan(trying.rehearsal(matrix, once, os.environ), once, stopped)
+        if not stopped.is_set():
+            if (budget := starting.fit(drafted, matrix, result)) is not None:
+                say(ENDED.format(steps=budget))
             result = run_plan(starting.first_two(matrix, options, os.environ), options, stopped)
     print_result(result, as_json=False)
     say(f"these were one or two launches of each; all of it: harness sweep {matrix}")

@@ -13,7 +13,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.index.conclusions import conclude
 from harness.index.rows import RunRows, probe_rows, refused_rows, sweep_rows
 from harness.store import result_file, saved_probes
 
@@ -38,7 +37,10 @@ def refresh(connection: sqlite3.Connection, out: Path, *, say: Callable[[str], N
         say(f"not in the index: {text}")
     if len(problems) > MOST_TOLD:
         say(f"not in the index: {len(problems) - MOST_TOLD} more directories; `harness runs` lists them")
-    conclude(connection)
+    if connection.execute("SELECT 1 FROM histories WHERE stale").fetchone():
+        from harness.index.conclusions import conclude  # noqa: PLC0415 - slow, and rarely needed
+
+        conclude(connection)
 
 
 def _runs(out: Path) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from harness.model import RunResult
 from harness.report.exports import summary
 from harness.report.page import html_page
 from harness.report.terminal.progress import plain_progress
-from harness.run.slurm import allocation
+from harness.run.slurm.queue import allocation
 from tests.slurm.cluster import Cluster, until
 from tests.slurm.test_queue import environ
 

@@ -259,7 +259,7 @@ def test_what_a_killed_salloc_leaves_is_found_by_its_owners_name(cluster: Cluste
 def test_folders_of_dead_trials_are_removed_from_the_node(environ: dict[str, str]) -> None:
     from harness.run.hosts import owner
     from harness.run.process import leftovers
-    from harness.run.slurm.containers import NODE_FOLDER
+    from harness.run.slurm.node.containers import NODE_FOLDER
 
     own = owner.this_process()
     dead = replace(own, start_s=own.start_s - 1000)

@@ -26,7 +26,7 @@ Entry = Mapping[str, Any]
 
 
 class Client(Protocol):
-    """What is asked of an engine: the client of the Docker SDK, or the command of a node (`slurm/node_api.py`)."""
+    """What is asked of an engine: the client of the Docker SDK, or the command of a node (`slurm/images/`)."""
 
     @property
     def api(self) -> Any: ...

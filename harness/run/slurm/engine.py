@@ -22,13 +22,14 @@ from harness.run.images.disk_budget import total_bytes
 from harness.run.process import leftovers
 from harness.run.process.store import EnvironmentStore
 from harness.run.retrying import unavailable
-from harness.run.slurm import commands, hold, left_behind, steps, unpacked
-from harness.run.slurm.allocation import Allocation
-from harness.run.slurm.containers import NODE_FOLDER, WITH_FILES
-from harness.run.slurm.image_files import ImageFiles, check_folder
-from harness.run.slurm.node_images import NodeImages
+from harness.run.slurm.images.image_files import ImageFiles, check_folder
+from harness.run.slurm.images.node_images import NodeImages
+from harness.run.slurm.node import hold, left_behind, steps, unpacked
+from harness.run.slurm.node.containers import NODE_FOLDER, WITH_FILES
+from harness.run.slurm.node.visible_gpus import ours
+from harness.run.slurm.queue import commands
+from harness.run.slurm.queue.allocation import Allocation
 from harness.run.slurm.trials import Images, NodeTrials
-from harness.run.slurm.visible_gpus import ours
 from harness.run.trial.payload import agent_files
 
 

@@ -13,10 +13,10 @@ from harness.run.docker.containers import MEMORY_SHARE, refused_default_ulimit
 from harness.run.engine import LaunchRequest, Prepared, Say, Session
 from harness.run.process import environments, leftovers
 from harness.run.process.store import EnvironmentStore
-from harness.run.slurm import steps, unpacked
-from harness.run.slurm.allocation import Allocation
-from harness.run.slurm.commands import environment
-from harness.run.slurm.containers import (
+from harness.run.slurm.images.image_files import ImageFiles
+from harness.run.slurm.images.node_images import NodeImages
+from harness.run.slurm.node import steps, unpacked
+from harness.run.slurm.node.containers import (
     COMMANDS,
     INSIDE,
     NODE_FOLDER,
@@ -25,9 +25,9 @@ from harness.run.slurm.containers import (
     pyxis_variables,
     visible_gpus,
 )
-from harness.run.slurm.hold import Hold
-from harness.run.slurm.image_files import ImageFiles
-from harness.run.slurm.node_images import NodeImages
+from harness.run.slurm.node.hold import Hold
+from harness.run.slurm.queue.allocation import Allocation
+from harness.run.slurm.queue.commands import environment
 
 SHELL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 STEP_S = 60.0

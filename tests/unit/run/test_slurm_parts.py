@@ -13,12 +13,13 @@ from harness.errors import InfrastructureError
 from harness.model import Scenario, SlurmRequest, Where
 from harness.model.gpus import Gpu
 from harness.run.engine import Payload
-from harness.run.slurm import commands, containers, steps
-from harness.run.slurm.allocation import options
-from harness.run.slurm.containers import COMMANDS, INSIDE, Start, options_of, visible_gpus
-from harness.run.slurm.image_files import IMPORT
-from harness.run.slurm.inside import is_outside
-from harness.run.slurm.visible_gpus import ours
+from harness.run.slurm.images.image_files import IMPORT
+from harness.run.slurm.node import containers, steps
+from harness.run.slurm.node.containers import COMMANDS, INSIDE, Start, options_of, visible_gpus
+from harness.run.slurm.node.inside import is_outside
+from harness.run.slurm.node.visible_gpus import ours
+from harness.run.slurm.queue import commands
+from harness.run.slurm.queue.allocation import options
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
 

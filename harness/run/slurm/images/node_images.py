@@ -13,9 +13,9 @@ from harness.run.engine import Kept, Prepared, Say
 from harness.run.images import ownership
 from harness.run.process import leftovers
 from harness.run.retrying import unavailable
-from harness.run.slurm import steps
-from harness.run.slurm.hold import Hold
-from harness.run.slurm.node_api import NodeApi
+from harness.run.slurm.images.node_api import NodeApi
+from harness.run.slurm.node import steps
+from harness.run.slurm.node.hold import Hold
 
 ASK_S = 60.0
 PULL_S = 4 * 3600.0

@@ -12,9 +12,9 @@ from harness.model import Scenario, Where
 from harness.run.engine import Say
 from harness.run.hosts import owner
 from harness.run.process import leftovers
-from harness.run.slurm import steps
-from harness.run.slurm.allocation import Allocation
-from harness.run.slurm.containers import Start, pyxis, pyxis_variables
+from harness.run.slurm.node import steps
+from harness.run.slurm.node.containers import Start, pyxis, pyxis_variables
+from harness.run.slurm.queue.allocation import Allocation
 
 UNPACK_S = 3600.0
 LIST_S = 60.0

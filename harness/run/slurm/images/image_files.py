@@ -23,9 +23,9 @@ from harness.run.engine import Kept, Prepared, Say
 from harness.run.process import environments, leftovers
 from harness.run.process.locks import locked, open_lock
 from harness.run.retrying import unavailable
-from harness.run.slurm import steps
-from harness.run.slurm.hold import Hold
-from harness.run.slurm.node_images import PULL_S, reference_of
+from harness.run.slurm.images.node_images import PULL_S, reference_of
+from harness.run.slurm.node import steps
+from harness.run.slurm.node.hold import Hold
 
 FOLDER = "containers"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}

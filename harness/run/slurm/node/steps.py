@@ -16,9 +16,9 @@ from pathlib import Path
 from harness.errors import InfrastructureError
 from harness.run.engine import Exit, Payload
 from harness.run.process.engine import ProcessSession
-from harness.run.slurm.allocation import ENDS, Allocation
-from harness.run.slurm.commands import environment, explained, missing
-from harness.run.slurm.containers import OOM_TOLD
+from harness.run.slurm.node.containers import OOM_TOLD
+from harness.run.slurm.queue.allocation import ENDS, Allocation
+from harness.run.slurm.queue.commands import environment, explained, missing
 from harness.run.waiting import BEAT_S, Beat, run_command
 
 INSIDE = Path(__file__).with_name("inside.py")

@@ -21,7 +21,7 @@ from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import SlurmRequest
 from harness.run.engine import Say
 from harness.run.process import leftovers
-from harness.run.slurm.commands import asked, environment, explained, missing, quietly
+from harness.run.slurm.queue.commands import asked, environment, explained, missing, quietly
 from harness.run.tail import BoundedTail
 from harness.run.waiting import BEAT_S
 

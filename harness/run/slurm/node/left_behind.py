@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.run.process import leftovers
-from harness.run.slurm import steps
-from harness.run.slurm.allocation import Allocation
-from harness.run.slurm.commands import asked, quietly
+from harness.run.slurm.node import steps
+from harness.run.slurm.queue.allocation import Allocation
+from harness.run.slurm.queue.commands import asked, quietly
 
 LIMIT_S = 60.0
 

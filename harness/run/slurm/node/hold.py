@@ -17,10 +17,10 @@ from harness.errors import InfrastructureError
 from harness.model import Host, SlurmRequest
 from harness.run.engine import Say
 from harness.run.process import leftovers
-from harness.run.slurm import steps
-from harness.run.slurm.allocation import Allocation, allocate
-from harness.run.slurm.commands import asked
-from harness.run.slurm.containers import VERSIONS, options_of
+from harness.run.slurm.node import steps
+from harness.run.slurm.node.containers import VERSIONS, options_of
+from harness.run.slurm.queue.allocation import Allocation, allocate
+from harness.run.slurm.queue.commands import asked
 from harness.run.waiting import BEAT_S, Beat
 
 LOOK = (

@@ -1,0 +1,1 @@
+"""The queue of Slurm: what its commands say, and an allocation that is waited for and held."""
