@@ -32,6 +32,7 @@ ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 OFF = "its limit is none"
+HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
 
 
@@ -73,6 +74,10 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
     verdicts = [
         _of_place(row, cell, known.get(place), is_compared=place in levels or not levels)
         for place, cell in enumerate(cells)
+    ]
+    verdicts = [
+        replace(one, why=HASTY) if one.seen == "blind" and one.value is None and is_slow else one
+        for one, is_slow in zip(verdicts, compared.ended_as_slow, strict=True)
     ]
     return verdicts if limit is None else _with_suspects(name, verdicts, cells, limit=limit)
 

@@ -129,7 +129,7 @@ def test_output_that_is_held_back_is_told(tmp_path: Path, thorough_python: str) 
 
 def test_a_run_that_ends_before_its_first_look_is_looked_at_where_it_ends(tmp_path: Path) -> None:
     """The peak and the processor time of 300 steps were compared in nothing, as the first look was at 500."""
-    work = "held = b'x' * (30 << 20)\ndel held\nfor number in range(30):\n    sum(range(100000))\n    print('step')\n"
+    work = "held = b'x' * (30 << 20)\ndel held\nfor number in range(30):\n    sum(range(400000))\n    print('step')\n"
     told = run(tmp_path, sys.executable, sys.executable, "-c", work, step_pattern="step", looks=[500])
 
     assert (told.done["end"], told.done["last_step"]) == ("completed", 30)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness import package_index
-from harness.matrix import packages
+from harness.matrix.series import packages
 from harness.registry import bounded_http, client
 from harness.report.charts import library
 from harness.run.docker import containers, gpu_probe, helpers

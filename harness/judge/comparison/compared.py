@@ -12,7 +12,7 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.launch_figures import EXACT
+from harness.judge.comparison.launch_figures import EXACT, ended_as_slow
 from harness.judge.comparison.round_tables import (
     WANTED_ROUNDS,
     BothWays,
@@ -69,6 +69,11 @@ class Compared:
     def columns(self) -> Mapping[str, Columns]:
         """Figures of all versions, comparable or not, by the name of the level signal."""
         return {name: level_columns(name, self.of(name), steps=self.steps) for name in LEVELS}
+
+    @cached_property
+    def ended_as_slow(self) -> Sequence[bool]:
+        """Whether each version is so slow that its pace alone is compared."""
+        return ended_as_slow(self.alike, steps=self.steps)
 
     def of(self, name: str) -> Sequence[Sequence[Trial]]:
         """Return the trials that a level signal compares."""

@@ -61,16 +61,24 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     longest = max((_last(trial.trace) for version in chosen for trial in version), default=0.0)
     if name in PACES:
         return _at_least(LEAST_SLOW, chosen)
-    short = SHORT_SHARE * min(longest, steps.first)
-    if all(_last(trial.trace) >= short for version in launches for trial in version if is_clean(trial, steps)):
-        return chosen
-    usual_s = usual_step_s(launches)
-    slow = [usual_s is not None and (own_step_s(version) or 0.0) > SLOW * usual_s for version in launches]
-    kept = [
-        [] if is_slow and any(_last(trial.trace) < short for trial in each if is_clean(trial, steps)) else version
-        for version, each, is_slow in zip(chosen, launches, slow, strict=True)
-    ]
+    hasty = ended_as_slow(launches, steps=steps)
+    kept = [[] if is_hasty else version for version, is_hasty in zip(chosen, hasty, strict=True)]
     return _at_least(min(longest, steps.first) / SLOW, kept)
+
+
+def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
+    """Return, for each version, whether it is slow and launches of it ended early: its pace alone is compared."""
+    clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
+    longest = max((_last(trial.trace) for version in clean for trial in version), default=0.0)
+    short = SHORT_SHARE * min(longest, steps.first)
+    hasty = [any(_last(trial.trace) < short for trial in version) for version in clean]
+    usual_s = usual_step_s(launches) if any(hasty) else None
+    if usual_s is None:
+        return [False] * len(launches)
+    return [
+        is_hasty and (own_step_s(version) or 0.0) > SLOW * usual_s
+        for version, is_hasty in zip(launches, hasty, strict=True)
+    ]
 
 
 def _at_least(steps: float, launches: Launches) -> list[list[Trial]]:

@@ -10,6 +10,7 @@ from harness.judge.comparison.launch_figures import usable
 from harness.judge.comparison.pace import first_look_s, plainly_slow, usual_step_s
 from harness.judge.history.changes import find_changes
 from harness.judge.history.enough_rounds import wants_round
+from harness.judge.signal_verdicts import HASTY, Resolution, with_levels
 from harness.model import Steps, Trial, Trials
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, times, trace_of, trial_of
 
@@ -53,6 +54,16 @@ def test_a_slow_version_asks_for_no_rounds_and_shortens_no_comparison():
     assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=Trials()) is None
     assert [len(version) for version in usable("peak_memory", trials, steps=STEPS)] == [3, 3, 0, 0, 0, 3, 3]
     assert [len(version) for version in usable("step_time", trials, steps=STEPS)] == [3] * 7
+
+
+def test_what_its_short_launches_cannot_show_is_said_to_be_for_that():
+    """Its peak "was not measured", although it was."""
+    trials = slow_row()
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    assert list(compared.ended_as_slow) == [False, False, True, True, True, False, False]
+    cells = with_levels(compared, compared.cells, Resolution(limits=LIMITS, visible={}))
+    assert cells[2].signals["peak_memory"].why == HASTY
+    assert cells[1].signals["peak_memory"].why != HASTY
 
 
 def test_a_slow_start_is_not_a_slow_version():
