@@ -40,7 +40,7 @@ def init(
 
     It finds the program, requirement files, a pinned framework and the release before it, and tags of images that the
     local engine has. It asks at most four questions, and none if stdin is no terminal. The
-    budget is 4,000 steps, or those after which the program comes to its own end.
+    budget is 4,000 steps, or fewer if a first launch shows that the program comes to its own end before that.
 
     \b
     For example:
