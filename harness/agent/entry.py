@@ -19,10 +19,12 @@ def main(root, arguments):
         sys.stdout.write(json.dumps(devices.find().facts()) + "\n")
         return 0
     if arguments:
-        from .scenario import program, scenario
+        from .scenario import scenario
 
         job, table, link = scenario.prepared(root, [int(number) for number in arguments])
         if job.get("program"):
+            from .scenario import program
+
             return program.ProgramRun(job, root, table, link).run()
         return scenario.ScriptRun(job, os.path.join(root, job["script"]), table, link).run()
     from .supervisor import supervisor

@@ -7,7 +7,6 @@ first step, so that sampling retains no memory. Row i was sampled after step (i 
 import mmap
 import os
 import struct
-import tempfile
 
 from . import libc
 
@@ -48,6 +47,8 @@ def shared_file(name, size):
     if fd is not None:
         os.ftruncate(fd, size)
         return fd
+    import tempfile  # few kernels need it, and each launch would wait for it
+
     for folder in ("/dev/shm", tempfile.gettempdir()):
         try:
             return _unlinked_file(folder, size)
@@ -57,6 +58,8 @@ def shared_file(name, size):
 
 
 def _unlinked_file(folder, size):
+    import tempfile
+
     fd, path = tempfile.mkstemp(prefix="harness-", dir=folder)
     os.unlink(path)
     try:

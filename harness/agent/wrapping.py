@@ -4,25 +4,74 @@ A job has at most one: {"probe": {"name": "optrace", ...its settings}}. In the s
 `wrap(step)`, the step to run instead, and `files()`, name -> text, once all steps are made.
 """
 
-from .probes import artifacts, lines, optrace, valgrind
-
-IN_PROCESS = {"optrace": optrace.OpTrace, "lines": lines.LineTables, "artifacts": artifacts.Artifacts}
 PIECE = 256 << 10
-Missing = valgrind.Missing
+
+
+class Missing(Exception):
+    """The program that runs the scenario is not in the image."""
+
+
+class NoComponents(object):
+    """In the place of probes.components.Components in a launch that does not ask for them."""
+
+    def look(self):
+        """Look at nothing."""
+
+    def files(self):
+        """Return no file."""
+        return {}
+
+
+def name_of(job):
+    return (job.get("probe") or {}).get("name")
+
+
+def load(job):
+    """Return the class of the job's probe in the scenario process, or None.
+
+    A probe is imported only if the job asks for it, because each launch would wait for it. This is called before the
+    scenario's files can be imported in its place.
+    """
+    name = name_of(job)
+    if name == "optrace":
+        from .probes.optrace import OpTrace
+
+        return OpTrace
+    if name == "lines":
+        from .probes.lines import LineTables
+
+        return LineTables
+    if name == "artifacts":
+        from .probes.artifacts import Artifacts
+
+        return Artifacts
+    return None
 
 
 def find(job, module, step):
     """Return the job's probe, or None if it has none in the scenario process. Raises probes.optrace.ProbeError."""
+    made = load(job)
     settings = dict(job.get("probe") or {})
-    made = IN_PROCESS.get(settings.pop("name", None))
+    settings.pop("name", None)
     return None if made is None else made(module, step, job["params"], **settings)
 
 
 def around(job, folder):
     """Return the job's probe that runs the whole process inside another program, or None."""
-    if (job.get("probe") or {}).get("name") != "valgrind":
+    if name_of(job) != "valgrind":
         return None
-    return valgrind.Valgrind(folder, whole_tree=bool(job["command"]))
+    from .probes.valgrind import Valgrind
+
+    return Valgrind(folder, whole_tree=bool(job["command"]))
+
+
+def components(job):
+    """Return what lists the components of the image if the job asks for it, else a NoComponents."""
+    if name_of(job) != "components":
+        return NoComponents()
+    from .probes.components import Components
+
+    return Components()
 
 
 def pieces(text):

@@ -50,7 +50,7 @@ class _WithCommand(click.Command):
 @click.option("--folder", type=FILE, default=Path("harness-demo"), show_default=True, help="Folder for its files.")
 @OUT
 def demo(*, folder: Path, out: Path) -> None:
-    """Write a matrix and two small scenarios into a folder, and sweep them: about a minute, without Docker.
+    """Write a matrix and two small scenarios into a folder, and sweep them: about half a minute, without Docker.
 
     It finds two real leaks of the package multidict, and clears a cache that only looks like one. It installs 10
     small packages into virtual environments of their own, from the package index.

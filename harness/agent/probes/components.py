@@ -18,22 +18,6 @@ MOST_METADATA = 1 << 20
 MOST_RECORD = 64 << 20
 
 
-def asked(job):
-    """Return a Components if the job asks for it, else a Nothing."""
-    return Components() if (job.get("probe") or {}).get("name") == "components" else Nothing()
-
-
-class Nothing(object):
-    """In the place of Components in every other launch."""
-
-    def look(self):
-        """Look at nothing."""
-
-    def files(self):
-        """Return no file."""
-        return {}
-
-
 class Components(object):
     """Collects the paths of mapped libraries while the scenario runs; reads everything else at the end."""
 

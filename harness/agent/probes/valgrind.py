@@ -10,16 +10,14 @@ import re
 import shutil
 import xml.etree.ElementTree
 
+from ..wrapping import Missing
+
 OPTIONS = (
     "--tool=memcheck", "--leak-check=full", "--show-leak-kinds=all", "--num-callers=40", "--read-inline-info=no",
     "--error-limit=no", "--xml=yes", "--child-silent-after-fork=yes",
 )  # fmt: skip
 MOST_RECORDS = 2000
 REPORT = re.compile(r"valgrind\.\S+\.xml$")
-
-
-class Missing(Exception):
-    """The program that runs the scenario is not in the image."""
 
 
 class Valgrind(object):

@@ -70,6 +70,7 @@ def prepared(root, fds):
     faulthandler.register(ending.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
     with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
+    wrapping.load(job)
     table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
     return job, table, Link(events_fd, answers_fd)
 

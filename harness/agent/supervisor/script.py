@@ -90,6 +90,9 @@ class ScriptWatch(Watch):
             words = tree.command_line(self.child.pid)
             if words:
                 return os.fsencode(os.path.join(self.root, "start.py")) not in words
+            self.child.reap()
+            if self.child.death is not None:
+                return False
             time.sleep(COMMAND_LINE_PAUSE_S)
         return False
 

@@ -11,7 +11,7 @@ import traceback
 
 from .. import samples, wire, wrapping
 from ..gpu import monitor
-from ..probes import cgroup, components, files, libraries
+from ..probes import cgroup, files, libraries
 from . import census, child, waiting
 
 PROGRESS_S = 1.0
@@ -35,7 +35,7 @@ class Watch(object):
         self.rows, self.stride = samples.shape(job["looks"][-1])
         self.child = None
         self.wrapper = wrapping.around(job, root)
-        self.components = components.asked(job)
+        self.components = wrapping.components(job)
         self.done = None
         self.gone = False
         self.notes = []

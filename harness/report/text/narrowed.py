@@ -43,7 +43,8 @@ def _answers(narrowed: Narrowed) -> list[str]:
         cell = narrowed.shams[-1]
         shown = f"{cell_title(cell, narrowed)} is {cell.result.state}"
         return [f"not narrowed: {shown}, so swapping itself changes the result, and no hybrid proves anything"]
-    if narrowed.verdict == "undecided" or (narrowed.verdict == "interrupted" and not named):
+    nothing = not named or len(narrowed.culprits[0].groups) == len(narrowed.groups) > 1
+    if narrowed.verdict == "undecided" or (narrowed.verdict == "interrupted" and nothing):
         return [f"not narrowed: {narrowed.verdict} ({plain(narrowed.reason)})"]
     if narrowed.verdict == "interrupted":
         return [f"not narrowed to the end ({plain(narrowed.reason)}); so far: {named[0]}", *named[1:]]
@@ -68,7 +69,8 @@ def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
 
 def _inside(culprit: Culprit, narrowed: Narrowed) -> str:
     """Return why the components of a group are not told apart, and which of them the scenario maps."""
-    groups = [narrowed.by_id[each] for each in culprit.groups if each in narrowed.by_id]
+    alone = [part[0] for part in culprit.parts if len(part) == 1]
+    groups = [narrowed.by_id[each] for each in alone if each in narrowed.by_id]
     return "".join(_not_apart(each) for each in groups if len(each.components) > 1)
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib.util
 import json
 import os
+import py_compile
 import re
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,7 +39,8 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
 
     Raises MatrixError if the script or one of the files is missing, or if two of them go to one place.
     """
-    return _packed(variant.scenario, {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})})
+    packed = _packed(variant.scenario, {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})})
+    return replace(packed, files={**compiled_agent(), **packed.files})
 
 
 def payload_hash(variant: Variant) -> str:
@@ -96,7 +101,26 @@ def _agent_constant(name: str) -> Any:
     return ast.literal_eval(found[1])
 
 
-def agent_files() -> dict[str, bytes]:
+@functools.cache
+def compiled_agent() -> Mapping[str, bytes]:
+    """Return the agent's modules as this Python compiles them: an image with the same Python need not, in every launch.
+    Any other Python compiles the source. A module is used only if it was made from the source beside it, so that they
+    are no part of what a trial's key covers.
+    """
+    files = {}
+    with tempfile.TemporaryDirectory(prefix="harness-agent-") as folder:
+        for path in sorted(AGENT.rglob("*.py")):
+            place = Path("harness_agent", path.relative_to(AGENT))
+            cached = Path(importlib.util.cache_from_source(str(place), optimization=""))
+            target, mode = Path(folder, "module.pyc"), py_compile.PycInvalidationMode.CHECKED_HASH
+            py_compile.compile(
+                str(path), str(target), dfile=str(place), doraise=True, optimize=0, invalidation_mode=mode
+            )
+            files[str(cached)] = target.read_bytes()
+    return files
+
+
+def agent_files() -> Mapping[str, bytes]:
     """Return the agent's files: `start.py` at the top, the package `harness_agent` beside it."""
     files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
     files["start.py"] = files.pop("harness_agent/start.py")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,25 @@ def test_a_program_of_files_may_be_executed_and_the_hash_follows_that(script: Pa
     assert payload_hash(variant(program)) != plain
     program.chmod(0o644)
     assert payload_hash(variant(program)) == plain
+
+
+def test_the_agent_comes_compiled_and_is_compiled_anew_where_it_changed(tmp_path: Path) -> None:
+    """Each launch would else wait for its compilation; and what was compiled must never stand for another source."""
+    for name, content in pack(variant()).files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    code = "import harness_agent.wire as wire; print(wire.__cached__, hasattr(wire, 'CHANGED'))"
+
+    def told() -> list[str]:
+        command = [sys.executable, "-B", "-v", "-c", code]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return [line for line in done.stderr.splitlines() if "wire" in line and "matches" in line] + [done.stdout]
+
+    *matches, out = told()
+    assert matches
+    assert out.endswith("False\n")
+    source = tmp_path / "harness_agent" / "wire.py"
+    source.write_text(source.read_text() + "\nCHANGED = True\n")
+    *matches, out = told()
+    assert not matches
+    assert out.endswith("True\n")
