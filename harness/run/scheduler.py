@@ -28,7 +28,7 @@ class Journal(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Review:
     """A trial, reclassified by what it shows about the machine. `incompatible`: why its image can never run on this
-    lane; `pause_s`: how long the lane rests before the next launch."""
+    lane; `pause_s`: the seconds for which the lane rests before the next launch."""
 
     trial: Trial
     incompatible: str = ""
@@ -37,9 +37,9 @@ class Review:
 
 @dataclass(frozen=True, kw_only=True)
 class Length:
-    """How long a launch goes on. `whole`: to its budget, whatever its looks show. `job`: fields of job.json that give
-    its looks other times than its scenario does. `usual_s` and `own_s`: the step time of the row's versions and that of
-    its own earlier launches, where it may end once its steps are plainly slow.
+    """How long a launch goes on. `whole`: to its budget, whatever its looks show. `job`: the fields of job.json that
+    give its looks other times than its scenario does. `usual_s` and `own_s`: the usual step time of the row and that of
+    the version's earlier launches, in seconds, if the launch may end once its steps are plainly slow.
     """
 
     whole: bool
@@ -86,7 +86,7 @@ class CellRun:
     doubted: list[Trial] = field(default_factory=list)
     """Launches that failed beside others, as they were before they counted as infrastructure."""
     alone: bool = False
-    """Others beside a launch of this run may have caused what it showed: the next ones run alone."""
+    """Whether the next launches run alone, because launches beside an earlier one may have caused what it showed."""
     adopted: int = 0
     """Number of trials taken over from earlier runs; they come first in `trials`."""
 
@@ -109,7 +109,7 @@ class CellRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What is launched next: one trial of each of `runs`, side by side, in an order that the lane draws.
+    """What is launched next: one trial of each of `runs`, in an order that the lane draws.
 
     `whole`: none of them may stop before its whole budget. `depth`: which of them run it anyway. `only_known`: nothing
     is launched; only trials of earlier runs are taken over. A batch without runs ends the block; its `skipped` then

@@ -30,7 +30,9 @@ from harness.store import RunDirectory
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRun:
-    """Runs rows on the machines of a plan, one call a machine. `finished`: hears of a row that has all its launches."""
+    """Runs rows on the machines of a plan, one call a machine. `finished` is called with each row that has all its
+    launches.
+    """
 
     plan: Plan
     journal: RunDirectory
@@ -39,7 +41,7 @@ class MachineRun:
     reuse: bool = True
 
     def use(self, each: OpenHost, rows: RowQueue, over: Callable[[], bool]) -> None:
-        """Hold a machine and run rows on it; `over`: nothing is to be waited for any more."""
+        """Lease a machine and run rows on it. `over`: returns whether to wait no longer."""
         engine, host = each.engine, each.host
         assert engine is not None
 
@@ -56,13 +58,13 @@ class MachineRun:
             self._run_lanes(engine, each, lease, rows)
 
     def _run_lanes(self, engine: Engine, machine: OpenHost, lease: Lease, rows: RowQueue) -> None:
-        """Run the rows by workers with a connection each: one, or as many as launch side by side, or one for each lane
-        on a host with `parallel: true`.
+        """Run the rows by workers, each with a connection of its own: one, or as many as launch side by side, or one
+        for each lane on a host with `parallel: true`.
         """
         host = machine.host
         blocks = [block for block in self.plan.blocks if block.lane.host == machine.part_of]
         lanes = list(dict.fromkeys(str(block.lane) for block in blocks)) if host.parallel is True else []
-        gate, hands = self._gate(engine, host, blocks)
+        gate, count = self._gate(engine, host, blocks)
         disk = disk_of(
             host,
             engine,
@@ -72,7 +74,7 @@ class MachineRun:
         )
         with contextlib.ExitStack() as opened:
             engines = [engine]
-            for _ in range(max(len(lanes), hands) - 1):
+            for _ in range(max(len(lanes), count) - 1):
                 engines.append(self.context.open_engine(host, environ=self.context.environ, say=_unheard))
                 opened.callback(engines[-1].close)
             names = lanes or [host.machine or host.name]
@@ -80,14 +82,14 @@ class MachineRun:
                 self._worker(each, host, lease, disk, name=name, gate=gate if not lanes else Gate())
                 for each, name in zip(engines, names, strict=False)
             ]
-            if hands == 1:
+            if count == 1:
                 at_once([functools.partial(each.run, rows) for each in workers])
             else:
                 _run_together([replace(workers[0], engine=each) for each in engines], rows)
 
     def _gate(self, engine: Engine, host: Host, blocks: Sequence[Block]) -> tuple[Gate, int]:
-        """Return the gate of a host's launches, and how many hands it has: one that waits until it can measure times
-        alone holds none up that goes on beside others.
+        """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
+        beside others, and one more if some rows compare times, because it may have to wait for all others.
         """
         beside = [block for block in blocks if not compares_times(block.variant.scenario)]
         slots = slots_of(host, engine.facts, (gpu.uuid for block in beside for gpu in block.lane.gpus))
@@ -126,12 +128,12 @@ class MachineRun:
         )
 
 
-def _run_together(hands: Sequence[HostRun], rows: RowQueue) -> None:
-    """Run the rows by all these hands of one worker, which share its images."""
-    first, *_ = hands
+def _run_together(workers: Sequence[HostRun], rows: RowQueue) -> None:
+    """Run the rows by workers of one name, which share their images."""
+    first, *_ = workers
     first.look_ahead(rows)
     try:
-        at_once([functools.partial(each.work, rows) for each in hands])
+        at_once([functools.partial(each.work, rows) for each in workers])
     finally:
         first.images.close()
 

@@ -11,16 +11,17 @@ from harness.model import Floats, Steps, Trace, Trial
 WARM_UP = 0.25
 """Share of the steps, at the beginning, that is not compared."""
 SLOW = 8.0
-"""Ratio to the usual step time from which a version is slow: its launches may end early, and are compared by their own
-steps. Over so few steps the others would show hardly more than their warm-up."""
+"""Ratio to the usual step time from which a version is slow: its launches may end early, and it is compared over its
+own steps. Over so few steps, the other versions would show hardly more than their warm-up."""
 LEAST_SLOW = 10
 """Fewest steps of a launch that shows again how slow a version is."""
 LEAST_FIRST = 64
-"""Fewest steps of the launch that shows it first: its own warm-up may be over then, and its memory can be judged."""
+"""Fewest steps of the launch that first shows how slow a version is: its warm-up may be over then, and its memory can
+be judged."""
 SAME_PACE = 2.0
 """Largest ratio of two step times that agree with each other."""
 SPARE = 1.25
-"""How much longer than LEAST_SLOW steps should take the first look at a slow version comes."""
+"""Ratio of the time of the first look at a slow version to the time that LEAST_SLOW of its steps should take."""
 
 
 def step_s(trace: Trace | None) -> float | None:
@@ -34,8 +35,8 @@ def step_s(trace: Trace | None) -> float | None:
 
 
 def usual_step_s(launches: Sequence[Sequence[Trial]]) -> float | None:
-    """Return the usual step time of these versions, in seconds: the lower median over the versions' own medians. It is
-    that of at least half of them. None if none was timed.
+    """Return the usual step time of these versions, in seconds: the lower median over the versions' own medians. None
+    if none was timed.
     """
     paces = [own for version in launches if (own := own_step_s(version)) is not None]
     return sorted(paces)[(len(paces) - 1) // 2] if paces else None
@@ -48,9 +49,8 @@ def own_step_s(trials: Sequence[Trial]) -> float | None:
 
 
 def first_look_s(own_s: float | None, usual_s: float, steps: Steps) -> float | None:
-    """Return the seconds in steps after which a launch is first looked at, if the usual version made its steps up to
-    the first look long before; None if it is looked at after its steps. `own_s` is the step time of the version's
-    launches so far, if it had any.
+    """Return the seconds in steps after which a launch has one more look, which shows whether its version is slow; None
+    if it needs none, because the launches of the version so far, with the step time `own_s`, were not slow.
     """
     share_s = usual_s * steps.first
     if own_s is None:
@@ -59,8 +59,8 @@ def first_look_s(own_s: float | None, usual_s: float, steps: Steps) -> float | N
 
 
 def plainly_slow(trace: Trace, *, usual_s: float, own_s: float | None) -> bool:
-    """Whether a launch has shown, at a look, that its version is slow: the second half of its steps is, and it made
-    LEAST_FIRST of them, or LEAST_SLOW where an earlier launch was as slow.
+    """Return whether a launch has shown, at a look, that its version is slow: the second half of its steps was slow,
+    and it made LEAST_FIRST steps, or LEAST_SLOW if an earlier launch was as slow.
     """
     values = trace.column("step_s")
     rows: Floats = np.empty(0) if values is None else values[np.isfinite(values)]

@@ -1,1 +1,1 @@
-"""The hosts of a run: their lanes, GPUs and owners."""
+"""The hosts of a run: their rows, launches, GPUs and owners, and what runs beside what."""

@@ -1,7 +1,7 @@
-"""What may run beside what on one host: pure rules, from a scenario's limits and from what launches took so far.
+"""What may run beside what on one host: pure rules about a scenario's limits and what launches took so far.
 
-A launch whose times are compared runs alone. Others run side by side, as far as the host's processors, its memory and
-its GPUs go.
+A launch whose times are compared runs alone. Others run side by side, as far as the host's processors, memory and GPUs
+allow.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ MOST = 16
 MEMORY_SHARE = 0.8
 """Share of the host's memory that launches side by side may take."""
 MARGIN = 4.0
-"""Of a row that had no launch yet: how many times the memory of its scenario's other rows it may need."""
+"""How many times the memory of its scenario's other rows a row may need that had no launch yet."""
 DOUBTED: frozenset[End] = frozenset({"crash", "oom", "hang", "setup"})
-"""Ends that launches beside it may have caused: they take memory, processors, ports and files."""
+"""Ends of a launch that others beside it may have caused: they take memory, processors, ports and files."""
 
 
 def compares_times(scenario: Scenario) -> bool:

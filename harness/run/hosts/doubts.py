@@ -14,8 +14,8 @@ from harness.run.scheduler import CellRun
 
 
 def settled(run: CellRun, trial: Trial, *, slows: bool) -> list[Trial]:
-    """Add a trial to its run; return it as it counts, with those before it that count now. `slows`: it ran beside
-    others, and its steps became slower.
+    """Add a trial to its run. Return the earlier trials that count now because it failed in the same way, and then the
+    trial itself, as it counts. `slows`: whether it ran beside others and its steps became slower.
     """
     if trial.beside and trial.end in DOUBTED:
         run.doubted.append(trial)

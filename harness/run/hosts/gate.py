@@ -11,12 +11,13 @@ from harness.errors import Interrupted
 from harness.run.hosts.beside import Load, fits
 
 ASK_S = 0.2
-"""Seconds between two looks whether the run was stopped, while somebody waits."""
+"""Seconds after which a launch that waits asks again whether the run was stopped."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Visit:
-    """One stay behind the gate. `load`: None if it is to be alone. `others`: the most that were inside with it."""
+    """One launch, or one turn, that passes the gate. `load`: None if it is to be alone. `others`: the largest number of
+    others that were inside at the same time."""
 
     load: Load | None
     others: int = 0
@@ -24,10 +25,10 @@ class Visit:
 
 @dataclass(kw_only=True)
 class Gate:
-    """Lets launches of one host in, in the order in which they came. Thread-safe.
+    """Lets the launches of one host in, in the order in which they came. Thread-safe.
 
-    One that is to be alone waits until all are out, and nobody who came later goes before it. `slots`: how many may be
-    inside at the same time; `memory_bytes`: what they may take together, None for no limit.
+    A launch that is to be alone waits until all others are out, and none that came later goes before it. `slots`: how
+    many may be inside at the same time; `memory_bytes`: what they may take together, None for no limit.
     """
 
     slots: int = 1
@@ -44,7 +45,9 @@ class Gate:
 
     @contextlib.contextmanager
     def entered(self, load: Load | None) -> Iterator[Visit]:
-        """Be inside during the block; with no `load`, alone. Raises Interrupted once `stopped`, while it waits."""
+        """Wait for a place, and hold it during the block; without a `load`, alone. Raises Interrupted if the run is
+        `stopped` while it waits.
+        """
         visit = Visit(load=load)
         with self._changed:
             self._queue.append(visit)
@@ -67,7 +70,9 @@ class Gate:
                 self._changed.notify_all()
 
     def _may_enter(self, visit: Visit) -> bool:
-        """Return whether it is this one's turn, and there is room. Those who wait for a GPU hold up no other GPU."""
+        """Return whether it is this one's turn, and there is room. A launch that waits for a GPU holds up no launch on
+        another GPU.
+        """
         before = self._queue[: self._queue.index(visit)]
         if visit.load is None:
             return not before and not self._inside

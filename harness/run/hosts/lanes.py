@@ -1,32 +1,29 @@
-"""All the trials of one worker: launches what is most urgent among the rows of its host, and records the results.
+"""All the trials of one worker: takes what is most urgent among the rows of its host, and records the results.
 
 A row is a block: the cells of one series, lane and variant. All rows are open at the same time. `Rows` names the row
-whose turn it is and its next batch, whose cells are launched side by side (`Batch`). There are no statistics here.
+whose turn it is and its next `Batch`, which has one launch of each of its cells. There are no statistics here.
 """
 
 from __future__ import annotations
 
 import random
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import cached_property
 
-from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
+from harness.errors import Interrupted
 from harness.model import Image, ProgressListener, Trial, Trials
-from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
+from harness.run.engine import Engine, Lease
 from harness.run.hosts import doubts
 from harness.run.hosts.beside import NO_LOAD, load_of
 from harness.run.hosts.gate import Gate, Visit
-from harness.run.hosts.gpus import mismatch
+from harness.run.hosts.launcher import Launcher, tell_end
+from harness.run.hosts.preparation import Preparation
 from harness.run.images.prefetch import HostImages
-from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review, Rows, Turn
-from harness.run.trial.conversation import run_trial
-from harness.run.trial.keys import trial_key
-from harness.run.trial.payload import pack
+from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Rows, Turn
 
 INFRASTRUCTURE_TRIES = 3
 """Consecutive infrastructure failures after which a cell counts as unable to run."""
@@ -61,6 +58,35 @@ class HostRun:
     had: set[Image] = field(default_factory=set)
     """The images that the host had before this run pulled any."""
     sizes: dict[str, int | None] = field(default_factory=dict)
+    """The bytes that images take on the host, by their digests; None if the engine does not report them."""
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        """Return what gets cells ready for their launches."""
+        return Preparation(
+            engine=self.engine,
+            images=self.images,
+            oracle=self.oracle,
+            journal=self.journal,
+            progress=self.progress,
+            most=self.trials.most,
+            reuse=self.reuse,
+            cold=self.cold,
+            had=self.had,
+            sizes=self.sizes,
+        )
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """Return what launches a cell once."""
+        return Launcher(
+            engine=self.engine,
+            images=self.images,
+            oracle=self.oracle,
+            progress=self.progress,
+            run_id=self.run_id,
+            stopped=self.stopped,
+        )
 
     def run(self, rows: Rows) -> None:
         """Run the rows and fill in the runs of their cells, with the reason for each cell that could not run.
@@ -96,7 +122,7 @@ class HostRun:
     def _run_turn(self, turn: Turn, rows: Rows) -> None:
         if turn.batch is None:
             with self.gate.entered(NO_LOAD):
-                self._prepare_block(turn.block)
+                self.preparation.get_block_ready(turn.block)
         elif turn.batch.runs:
             with self._entered(turn, turn.batch) as visit:
                 self._run_batch(turn, turn.batch, rows, visit)
@@ -120,28 +146,14 @@ class HostRun:
         others = list(self.peers[cell.variant.scenario.name])
         return self.gate.entered(load_of(cell, row, others, share_bytes=self.gate.share_bytes))
 
-    def _prepare_block(self, block: BlockRun) -> None:
-        """Build or install the block's images before anything is measured: that occupies the machine's processors.
-
-        Images that are still being pulled are prepared when they are launched; so is every image of a lazy scheduler,
-        which launches few of them. An image that cannot run on the lane by its name alone is marked at once.
-        """
-        for run in block.cells:
-            if not run.cell.excluded and not run.trials:  # the result of an early launch stands
-                run.incompatible = self.oracle.cannot_run(run.cell, None) or ""
-            if block.scheduler.lazy:
-                run.at_hand = self.engine.at_hand(run.cell.image)
-            if run.at_hand if block.scheduler.lazy else not self.images.is_coming(run.cell):
-                self._prepare(run)
-
     def _run_batch(self, turn: Turn, batch: Batch, rows: Rows, visit: Visit) -> None:
         """Launch a batch; other rows may use the time of a pull. Once the sweep is to stop, nothing more of it is."""
         if batch.only_known:
             for run in batch.runs:
-                self._prepare(run)
+                self.preparation.get_ready(run)
             return
         begun = [run.launched for run in batch.runs]
-        awaited = any(self._is_awaited(run) for run in batch.runs)
+        awaited = any(self.preparation.is_awaited(run) for run in batch.runs)
         for run in self._in_turn(batch.runs, turn, rows):
             self._run_one(run, batch, visit, awaited=awaited)
         launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
@@ -162,7 +174,7 @@ class HostRun:
         while waiting and not rows.stopped():
             if len(waiting) < len(runs) and rows.gives_way(turn.block):
                 return
-            ready = [run for run in waiting if not self._is_awaited(run)]
+            ready = [run for run in waiting if not self.preparation.is_awaited(run)]
             if not ready and _known(runs) > before:
                 return
             if not ready and not turn.single and self._run_early(turn.block, rows):
@@ -172,10 +184,7 @@ class HostRun:
             yield chosen
 
     def _is_ready(self, run: CellRun) -> bool:
-        return not self._is_awaited(run)
-
-    def _is_awaited(self, run: CellRun) -> bool:
-        return run.prepared is None and self.images.is_coming(run.cell)
+        return not self.preparation.is_awaited(run)
 
     def _run_early(self, present: BlockRun, rows: Rows) -> bool:
         """Launch an early batch while a pull goes on; return False if no row has one. The lowest round comes first, and
@@ -213,54 +222,6 @@ class HostRun:
         launch = [f"{run.cell.image.version}{' (twin)' if run.cell.twin else ''}" for run in launched]
         self.journal.write_decision({**place, "launch": launch, "round": batch.round, **batch.record, **(turn or {})})
 
-    # ------------------------------------------------------------ images
-
-    def _prepare(self, run: CellRun) -> None:
-        """Get the cell's image (once per image), and the cell's trials of earlier runs."""
-        cell = run.cell
-        if run.prepared is not None:
-            return
-        if cell.excluded:
-            run.problem = cell.excluded.why
-            return
-        run.incompatible = self.oracle.cannot_run(cell, None) or ""
-        if run.incompatible:
-            return
-        was_here = cell.image in self.had or run.at_hand
-        image = self.images.get(cell)
-        if isinstance(image, str):
-            run.problem = image
-            return
-        if not was_here:
-            self.cold.add(image.digest)
-        run.incompatible = self.oracle.cannot_run(cell, image) or ""
-        if run.incompatible:
-            return
-        run.prepared = image
-        run.image_bytes = self._size_bytes(image)
-        run.key = trial_key(cell, prepared=image, facts=self.engine.facts)
-        if self.reuse:
-            self._reuse(run)
-
-    def _size_bytes(self, image: Prepared) -> int | None:
-        """Return the bytes that an image takes on the host, queried once; None if the engine does not report them."""
-        if image.digest not in self.sizes:
-            try:
-                self.sizes[image.digest] = self.engine.size_bytes(image)
-            except EngineUnreachable:
-                raise
-            except InfrastructureError:
-                self.sizes[image.digest] = None
-        return self.sizes[image.digest]
-
-    def _reuse(self, run: CellRun) -> None:
-        newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
-        for number, trial in enumerate(newest, start=1):
-            known = self.journal.adopt(trial, run.cell, number=number)
-            run.trials.append(known)
-            self._tell_end(run, known, self.oracle.describe(run.cell, known), reused=True)
-        run.adopted = len(run.trials)
-
     # ------------------------------------------------------------ trials
 
     def _run_one(self, run: CellRun, batch: Batch, visit: Visit, *, awaited: bool) -> None:
@@ -270,7 +231,7 @@ class HostRun:
         the image fails, or brings back trials of earlier runs, nothing is launched: the scheduler decides again first.
         """
         if run.prepared is None:
-            self._prepare(run)
+            self.preparation.get_ready(run)
             if run.prepared is None or run.trials:
                 return
         number = len(run.trials) + 1
@@ -279,7 +240,7 @@ class HostRun:
         self.lease.check()
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
-        reviewed, said = self._reviewed_launch(run, run.prepared, batch, number=number)
+        reviewed, said = self.launcher.reviewed(run, run.prepared, batch, number=number)
         trial = replace(reviewed.trial, beside=visit.others)
         trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
         if trial.measured:
@@ -292,7 +253,7 @@ class HostRun:
         if trial.end != reviewed.trial.end:
             said = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
-        self._tell_end(run, trial, said, reused=False)
+        tell_end(self.progress, run, trial, said)
         self._count_failure(run, trial)
         self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
 
@@ -300,40 +261,6 @@ class HostRun:
         """Add a trial to its run, and return every trial of the run that is new or known better by it."""
         slows = bool(trial.beside) and trial.measured and self.oracle.slows(run.cell, trial)
         return doubts.settled(run, trial, slows=slows)
-
-    def _reviewed_launch(
-        self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int
-    ) -> tuple[Review, tuple[str, bool]]:
-        """Launch once, and return what came of it, with the oracle's words for it.
-
-        No trial ends the sweep: where what an image sent meets a fault of the harness, this one is an infrastructure
-        trial, and the others are measured.
-        """
-        try:
-            try:
-                trial = self._launch(run, prepared, batch, number=number)
-            except EngineUnreachable:
-                raise
-            except InfrastructureError as error:
-                trial = _failed(run, number, str(error))
-            if trial.end == "interrupted":
-                raise Interrupted("interrupted")
-            reviewed = self._review(run, trial)
-            return reviewed, self.oracle.describe(run.cell, reviewed.trial)
-        except HarnessError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is of this trial alone
-            message = f"a fault of the harness met this launch: {_place_of(error)}; please report it"
-            return Review(trial=_failed(run, number, message)), (f"infrastructure: {message}", False)
-
-    def _review(self, run: CellRun, trial: Trial) -> Review:
-        """Judge what the trial shows about the machine. A trial on the wrong GPU counts as infrastructure."""
-        wrong = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
-        if wrong:
-            return Review(trial=replace(trial, end="infrastructure", message=wrong))
-        reviewed = self.oracle.review(run.cell, trial)
-        run.incompatible = reviewed.incompatible
-        return reviewed
 
     def _rest(self, seconds: float, *, why: str, lane: str) -> None:
         """Pause so that the lane's GPU can cool; Ctrl-C ends the pause."""
@@ -343,29 +270,6 @@ class HostRun:
             self.progress.preparing(lane=lane, image="GPU", text=f"a pause of {seconds:.0f} s: {why}")
             time.sleep(min(0.5, seconds))
 
-    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
-        cell = run.cell
-        length = self.oracle.length(run, batch)
-        with self.images.in_use(cell, prepared) as present:
-            launch = LaunchRequest(
-                prepared=present,
-                scenario=cell.variant.scenario,
-                payload=pack(cell.variant, extras=length.job),
-                gpus=cell.lane.gpus,
-                labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
-            )
-            return run_trial(
-                self.engine,
-                launch,
-                cell_id=cell.id,
-                number=number,
-                key=run.key,
-                round=batch.round,
-                decide=lambda trace: self.oracle.decide(cell, trace, length),
-                on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
-                cancelled=self.stopped,
-            )
-
     def _count_failure(self, run: CellRun, trial: Trial) -> None:
         if trial.end != "infrastructure":
             run.failures = 0
@@ -374,27 +278,9 @@ class HostRun:
         if run.failures >= INFRASTRUCTURE_TRIES:
             run.problem = trial.message
 
-    def _tell_end(self, run: CellRun, trial: Trial, said: tuple[str, bool], *, reused: bool) -> None:
-        text, bad = said
-        self.progress.trial_ended(
-            lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
-            twin=run.cell.twin,
-        )  # fmt: skip
-
     def _check_stopped(self) -> None:
         if self.stopped():
             raise Interrupted("interrupted")
-
-
-def _failed(run: CellRun, number: int, message: str) -> Trial:
-    return Trial(cell_id=run.cell.id, number=number, key=run.key, end="infrastructure", message=message)
-
-
-def _place_of(error: Exception) -> str:
-    """Return the kind, text and place of an error that nobody foresaw, in one line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{place}: {str(error)[:200]!a}"
 
 
 def _known(runs: Sequence[CellRun]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -30,6 +31,7 @@ from harness.model import (
 from harness.model.gpus import Gpu
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts.lanes import HostRun
+from harness.run.hosts.launcher import Launcher
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
 from harness.schedule.full_scheduler import FullScheduler
@@ -84,12 +86,12 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed(HostRun):
+class Timed(Launcher):
     """Its launches are quiet traces with steps of a millisecond, or of what `step_s` says of a version."""
 
-    step_s: Mapping[str, float] = field(default_factory=dict)
+    step_s: Mapping[str, float]
 
-    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
+    def launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         step = np.arange(1.0, 1001.0)
         columns = {
             "rss_kib": np.full(len(step), 50_000.0),
@@ -98,6 +100,20 @@ class Timed(HostRun):
         return Trial(
             cell_id=run.cell.id, number=number, key="k", end="completed", run="run", round=batch.round,
             last_step=1000, trace=Trace(step=step, columns=columns),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedRun(HostRun):
+    """A host's run whose launches are `Timed`."""
+
+    step_s: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        return Timed(
+            engine=self.engine, images=self.images, oracle=self.oracle, progress=self.progress, run_id=self.run_id,
+            stopped=self.stopped, step_s=self.step_s,
         )  # fmt: skip
 
 
@@ -152,7 +168,7 @@ def launches(
     progress: Any = create_autospec(ProgressListener, instance=True)
     engine: Any = create_autospec(Engine, instance=True)
     engine.facts = {}
-    host = Timed(
+    host = TimedRun(
         worker="new", engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
         trials=trials, rng=random.Random(1), oracle=oracle or judging_oracle(),
         journal=create_autospec(Journal, instance=True), progress=progress, stopped=lambda: False,

@@ -1,1 +1,1 @@
-"""The machines of a sweep: opened side by side, and the rows of a pool spread over its machines."""
+"""The machines of a sweep: opened side by side, and those of a pool compared."""
