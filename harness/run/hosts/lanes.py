@@ -20,7 +20,7 @@ from harness.run.engine import Engine, Lease
 from harness.run.hosts import doubts
 from harness.run.hosts.beside import NO_LOAD, load_of
 from harness.run.hosts.gate import Gate, Visit
-from harness.run.hosts.launcher import Launcher, tell_end
+from harness.run.hosts.launcher import CellLauncher, tell_end
 from harness.run.hosts.preparation import Preparation
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Rows, Turn
@@ -77,9 +77,9 @@ class HostRun:
         )
 
     @cached_property
-    def launcher(self) -> Launcher:
+    def launcher(self) -> CellLauncher:
         """Return what launches a cell once."""
-        return Launcher(
+        return CellLauncher(
             engine=self.engine,
             images=self.images,
             oracle=self.oracle,

@@ -18,7 +18,7 @@ from harness.run.trial.payload import pack
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launcher:
+class CellLauncher:
     """Launches cells on one connection to an engine."""
 
     engine: Engine

@@ -31,7 +31,7 @@ from harness.model import (
 from harness.model.gpus import Gpu
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts.lanes import HostRun
-from harness.run.hosts.launcher import Launcher
+from harness.run.hosts.launcher import CellLauncher
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
 from harness.schedule.full_scheduler import FullScheduler
@@ -86,7 +86,7 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed(Launcher):
+class Timed(CellLauncher):
     """Its launches are quiet traces with steps of a millisecond, or of what `step_s` says of a version."""
 
     step_s: Mapping[str, float]
@@ -110,7 +110,7 @@ class TimedRun(HostRun):
     step_s: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
-    def launcher(self) -> Launcher:
+    def launcher(self) -> CellLauncher:
         return Timed(
             engine=self.engine, images=self.images, oracle=self.oracle, progress=self.progress, run_id=self.run_id,
             stopped=self.stopped, step_s=self.step_s,
