@@ -22,8 +22,8 @@ from harness.narrow.expected import SearchCost, expected
 from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
 from harness.narrow.search import ComponentSearch, NarrowRules
 from harness.run.engine import Engine, Kept, Lease
+from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.lanes import HostRun
-from harness.run.hosts.launcher import Launcher
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule import oracle
@@ -175,7 +175,7 @@ def _host_run(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> Ho
     images = HostImages(
         engine=narrowing.engine, open_another=opener, progress=context.progress, stopped=context.stopped.is_set
     )
-    launcher = Launcher(
+    launcher = CellLauncher(
         engine=narrowing.engine,
         lease=narrowing.lease,
         images=images,

@@ -18,9 +18,9 @@ from harness.model import Block, Host, Plan
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
+from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate
 from harness.run.hosts.lanes import HostRun
-from harness.run.hosts.launcher import Launcher
 from harness.run.images.disk_budget import Disk
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun
@@ -109,7 +109,7 @@ class MachineRun:
             stopped=self.context.stopped.is_set,
             disk=disk,
         )
-        launcher = Launcher(
+        launcher = CellLauncher(
             engine=engine,
             lease=lease,
             images=images,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from harness.run.engine import Engine
 from harness.run.hosts.beside import NO_LOAD, load_of
+from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate, Visit
-from harness.run.hosts.launcher import Launcher
 from harness.run.scheduler import Batch, BlockRun, CellRun, Rows, Turn
 
 
@@ -27,7 +27,7 @@ class HostRun:
     """
 
     worker: str
-    launcher: Launcher
+    launcher: CellLauncher
     rng: random.Random
     finished: Callable[[BlockRun], None]
     gate: Gate = field(default_factory=Gate)

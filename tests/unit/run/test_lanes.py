@@ -29,8 +29,8 @@ from harness.model import (
 )
 from harness.model.gpus import Gpu
 from harness.run.engine import Engine, Lease, Prepared
+from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.lanes import HostRun
-from harness.run.hosts.launcher import Launcher
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
 from harness.schedule.full_scheduler import FullScheduler
@@ -73,7 +73,7 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     ]  # fmt: skip
     assert [judging_oracle().cannot_run(cell, None) is None for cell in cells] == [False, True]
     images: Any = create_autospec(HostImages, instance=True)
-    launcher = Launcher(
+    launcher = CellLauncher(
         engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True),
         images=images, run_id="run", trials=Trials(), oracle=judging_oracle(),
         journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
@@ -87,7 +87,7 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed(Launcher):
+class Timed(CellLauncher):
     """Its launches are quiet traces with steps of a millisecond, or of what `step_s` says of a version."""
 
     step_s: Mapping[str, float] = field(default_factory=dict)

@@ -25,7 +25,7 @@ INFRASTRUCTURE_TRIES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launcher:
+class CellLauncher:
     """Launches cells on one connection to an engine."""
 
     engine: Engine
