@@ -28,7 +28,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import Block, Plan, RunResult, SearchMode, Trial
 from harness.run.engine import Prepared
-from harness.run.hosts import launcher
+from harness.run.hosts import cell_launcher
 from harness.run.scheduler import CellRun
 from harness.run.trial.conversation import run_trial
 from harness.schedule.bisect_scheduler import BisectScheduler
@@ -55,7 +55,7 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
     """Sweep all of them in one matrix."""
     ended: list[Ended] = []
     clock = Clock()
-    launcher.run_trial = functools.partial(run_trial, clock=clock)  # type: ignore[assignment]
+    cell_launcher.run_trial = functools.partial(run_trial, clock=clock)  # type: ignore[assignment]
     by_name = {each.name: each for each in histories}
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")

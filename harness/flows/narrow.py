@@ -22,6 +22,7 @@ from harness.narrow.expected import SearchCost, expected
 from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
 from harness.narrow.search import ComponentSearch, NarrowRules
 from harness.run.engine import Engine, Kept, Lease
+from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.lanes import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun, CellRun
@@ -174,21 +175,20 @@ def _host_run(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> Ho
     images = HostImages(
         engine=narrowing.engine, open_another=opener, progress=context.progress, stopped=context.stopped.is_set
     )
-    return HostRun(
+    launcher = CellLauncher(
         engine=narrowing.engine,
-        worker=host.name,
         lease=narrowing.lease,
         images=images,
         run_id=journal.id,
         trials=Trials(least=narrowing.rules.least, most=narrowing.rules.most),
-        rng=random.Random(f"{narrowing.question.plan.seed} {host.name}"),
         oracle=oracle.oracle(),
         journal=journal,
         progress=context.progress,
         stopped=context.stopped.is_set,
         reuse=reuse,
-        finished=lambda block: None,
     )
+    rng = random.Random(f"{narrowing.question.plan.seed} {host.name}")
+    return HostRun(worker=host.name, launcher=launcher, rng=rng, finished=lambda block: None)
 
 
 def _remove_hybrids(narrowing: Narrowing, made: NarrowScheduler) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.flows.parts.context import RunContext
 from harness.flows.parts.hosts.machines import OpenHost, images_on
@@ -18,6 +18,7 @@ from harness.model import Block, Host, Plan
 from harness.run.engine import Engine, Lease
 from harness.run.hosts import other_sweeps
 from harness.run.hosts.beside import MEMORY_SHARE, compares_times, slots_of
+from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.gate import Gate
 from harness.run.hosts.lanes import HostRun
 from harness.run.images.disk_budget import Disk
@@ -85,7 +86,7 @@ class MachineRun:
             if count == 1:
                 at_once([functools.partial(each.run, rows) for each in workers])
             else:
-                _run_together([replace(workers[0], engine=each) for each in engines], rows)
+                _run_together([workers[0].with_engine(each) for each in engines], rows)
 
     def _gate(self, engine: Engine, host: Host, blocks: Sequence[Block]) -> tuple[Gate, int]:
         """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
@@ -110,22 +111,20 @@ class MachineRun:
             stopped=self.context.stopped.is_set,
             disk=disk,
         )
-        return HostRun(
-            worker=name,
+        launcher = CellLauncher(
             engine=engine,
             lease=lease,
             images=images,
             run_id=self.journal.id,
             trials=self.plan.trials,
-            rng=random.Random(" ".join(filter(None, (str(self.plan.seed), host.name, host.machine)))),
             oracle=oracle.oracle(),
             journal=self.journal,
             progress=progress,
             stopped=self.context.stopped.is_set,
             reuse=self.reuse,
-            finished=self.finished,
-            gate=gate,
         )
+        rng = random.Random(" ".join(filter(None, (str(self.plan.seed), host.name, host.machine))))
+        return HostRun(worker=name, launcher=launcher, rng=rng, finished=self.finished, gate=gate)
 
 
 def _run_together(workers: Sequence[HostRun], rows: RowQueue) -> None:
@@ -135,7 +134,7 @@ def _run_together(workers: Sequence[HostRun], rows: RowQueue) -> None:
     try:
         at_once([functools.partial(each.work, rows) for each in workers])
     finally:
-        first.images.close()
+        first.launcher.images.close()
 
 
 def _unheard(text: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import importlib.util
 import json
 import os
 import py_compile
 import re
 import secrets
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -111,7 +111,7 @@ def compiled_agent() -> Mapping[str, bytes]:
     with tempfile.TemporaryDirectory(prefix="harness-agent-") as folder:
         for path in sorted(AGENT.rglob("*.py")):
             place = Path("harness_agent", path.relative_to(AGENT))
-            cached = Path(importlib.util.cache_from_source(str(place), optimization=""))
+            cached = place.parent / "__pycache__" / f"{place.stem}.{sys.implementation.cache_tag}.pyc"
             target, mode = Path(folder, "module.pyc"), py_compile.PycInvalidationMode.CHECKED_HASH
             py_compile.compile(
                 str(path), str(target), dfile=str(place), doraise=True, optimize=0, invalidation_mode=mode

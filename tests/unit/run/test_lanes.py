@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -30,8 +29,8 @@ from harness.model import (
 )
 from harness.model.gpus import Gpu
 from harness.run.engine import Engine, Lease, Prepared
+from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.lanes import HostRun
-from harness.run.hosts.launcher import CellLauncher
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
 from harness.schedule.full_scheduler import FullScheduler
@@ -74,13 +73,15 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     ]  # fmt: skip
     assert [judging_oracle().cannot_run(cell, None) is None for cell in cells] == [False, True]
     images: Any = create_autospec(HostImages, instance=True)
-    run = HostRun(
-        worker="new", engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True),
-        images=images, run_id="run", trials=Trials(), rng=random.Random(1), oracle=judging_oracle(),
+    launcher = CellLauncher(
+        engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True),
+        images=images, run_id="run", trials=Trials(), oracle=judging_oracle(),
         journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
-        stopped=lambda: False, finished=lambda block: None,
+        stopped=lambda: False,
     )  # fmt: skip
-    run.run(rows_of([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), scheduler=Nothing())]))
+    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).run(
+        rows_of([BlockRun(cells=tuple(CellRun(cell=cell) for cell in cells), scheduler=Nothing())])
+    )
     ((ahead,), _) = images.pull_ahead.call_args
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]
 
@@ -89,9 +90,9 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
 class Timed(CellLauncher):
     """Its launches are quiet traces with steps of a millisecond, or of what `step_s` says of a version."""
 
-    step_s: Mapping[str, float]
+    step_s: Mapping[str, float] = field(default_factory=dict)
 
-    def launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
+    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
         step = np.arange(1.0, 1001.0)
         columns = {
             "rss_kib": np.full(len(step), 50_000.0),
@@ -100,20 +101,6 @@ class Timed(CellLauncher):
         return Trial(
             cell_id=run.cell.id, number=number, key="k", end="completed", run="run", round=batch.round,
             last_step=1000, trace=Trace(step=step, columns=columns),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimedRun(HostRun):
-    """A host's run whose launches are `Timed`."""
-
-    step_s: Mapping[str, float] = field(default_factory=dict)
-
-    @cached_property
-    def launcher(self) -> CellLauncher:
-        return Timed(
-            engine=self.engine, images=self.images, oracle=self.oracle, progress=self.progress, run_id=self.run_id,
-            stopped=self.stopped, step_s=self.step_s,
         )  # fmt: skip
 
 
@@ -168,15 +155,14 @@ def launches(
     progress: Any = create_autospec(ProgressListener, instance=True)
     engine: Any = create_autospec(Engine, instance=True)
     engine.facts = {}
-    host = TimedRun(
-        worker="new", engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run",
-        trials=trials, rng=random.Random(1), oracle=oracle or judging_oracle(),
-        journal=create_autospec(Journal, instance=True), progress=progress, stopped=lambda: False,
-        finished=lambda block: None, reuse=False, step_s=step_s or {},
+    launcher = Timed(
+        engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run", trials=trials,
+        oracle=oracle or judging_oracle(), journal=create_autospec(Journal, instance=True), progress=progress,
+        stopped=lambda: False, reuse=False, step_s=step_s or {},
     )  # fmt: skip
-    host.run(rows_of(blocks))
+    HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda block: None).run(rows_of(blocks))
     if kept is not None:
-        kept += [call.args[0] for call in host.journal.write_trial.call_args_list]  # type: ignore[attr-defined]
+        kept += [call.args[0] for call in launcher.journal.write_trial.call_args_list]  # type: ignore[attr-defined]
     cells = [call.kwargs["cell"] for call in progress.trial_started.call_args_list]
     return [(cell.split(": ")[1], cell.split(" ")[1] + ("t" if "(twin)" in cell else "")) for cell in cells]
 

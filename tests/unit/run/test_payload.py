@@ -115,6 +115,13 @@ def test_a_program_of_files_may_be_executed_and_the_hash_follows_that(script: Pa
     assert payload_hash(variant(program)) == plain
 
 
+def test_a_bytecode_folder_of_the_users_own_is_no_place_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PYTHONPYCACHEPREFIX set, every sweep ended with a path outside of the trial's folder."""
+    usual = set(payload.compiled_agent.__wrapped__())
+    monkeypatch.setattr(sys, "pycache_prefix", "/elsewhere")
+    assert set(payload.compiled_agent.__wrapped__()) == usual
+
+
 def test_the_agent_comes_compiled_and_is_compiled_anew_where_it_changed(tmp_path: Path) -> None:
     """Each launch would else wait for its compilation; and what was compiled must never stand for another source."""
     for name, content in pack(variant()).files.items():
@@ -124,7 +131,8 @@ def test_the_agent_comes_compiled_and_is_compiled_anew_where_it_changed(tmp_path
 
     def told() -> list[str]:
         command = [sys.executable, "-B", "-v", "-c", code]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
         return [line for line in done.stderr.splitlines() if "wire" in line and "matches" in line] + [done.stdout]
 
     *matches, out = told()

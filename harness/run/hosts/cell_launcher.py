@@ -1,0 +1,230 @@
+"""Launches one cell once: gets its image, launches it, has it judged, and records what came of it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
+from harness.model import Image, ProgressListener, Trial, Trials
+from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
+from harness.run.hosts import doubts
+from harness.run.hosts.gpus import mismatch
+from harness.run.images.prefetch import HostImages
+from harness.run.scheduler import Batch, CellRun, Journal, Oracle, Review
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.keys import trial_key
+from harness.run.trial.payload import pack
+
+INFRASTRUCTURE_TRIES = 3
+"""Consecutive infrastructure failures after which a cell counts as unable to run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellLauncher:
+    """Launches cells on one connection to an engine."""
+
+    engine: Engine
+    lease: Lease
+    images: HostImages
+    run_id: str
+    trials: Trials
+    oracle: Oracle
+    journal: Journal
+    progress: ProgressListener
+    stopped: Callable[[], bool]
+    reuse: bool = True
+    peers: Mapping[str, list[Trial]] = field(default_factory=lambda: defaultdict(list))
+    """The launches of this run by scenario: what they took tells what others will."""
+    cold: set[str] = field(default_factory=set)
+    """The digests of images that were pulled, built or installed in this run and have not been launched since."""
+    had: set[Image] = field(default_factory=set)
+    """The images that the host had before this run pulled any."""
+    sizes: dict[str, int | None] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ images
+
+    def prepare(self, run: CellRun) -> None:
+        """Get the cell's image (once per image), and the cell's trials of earlier runs."""
+        cell = run.cell
+        if run.prepared is not None:
+            return
+        if cell.excluded:
+            run.problem = cell.excluded.why
+            return
+        run.incompatible = self.oracle.cannot_run(cell, None) or ""
+        if run.incompatible:
+            return
+        was_here = cell.image in self.had or run.at_hand
+        image = self.images.get(cell)
+        if isinstance(image, str):
+            run.problem = image
+            return
+        if not was_here:
+            self.cold.add(image.digest)
+        run.incompatible = self.oracle.cannot_run(cell, image) or ""
+        if run.incompatible:
+            return
+        run.prepared = image
+        run.image_bytes = self._size_bytes(image)
+        run.key = trial_key(cell, prepared=image, facts=self.engine.facts)
+        if self.reuse:
+            self._reuse(run)
+
+    def _size_bytes(self, image: Prepared) -> int | None:
+        """Return the bytes that an image takes on the host, queried once; None if the engine does not report them."""
+        if image.digest not in self.sizes:
+            try:
+                self.sizes[image.digest] = self.engine.size_bytes(image)
+            except EngineUnreachable:
+                raise
+            except InfrastructureError:
+                self.sizes[image.digest] = None
+        return self.sizes[image.digest]
+
+    def _reuse(self, run: CellRun) -> None:
+        newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
+        for number, trial in enumerate(newest, start=1):
+            known = self.journal.adopt(trial, run.cell, number=number)
+            run.trials.append(known)
+            self._tell_end(run, known, self.oracle.describe(run.cell, known), reused=True)
+        run.adopted = len(run.trials)
+
+    # ------------------------------------------------------------ trials
+
+    def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int], awaited: bool) -> None:
+        """Run one trial, in its turn or while images are `awaited`.
+
+        A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If preparing
+        the image fails, or brings back trials of earlier runs, nothing is launched: the scheduler decides again first.
+        """
+        if run.prepared is None:
+            self.prepare(run)
+            if run.prepared is None or run.trials:
+                return
+        number = len(run.trials) + 1
+        lane, cell = str(run.cell.lane), run.cell
+        self._check_stopped()
+        self.lease.check()
+        begun_s = time.monotonic()
+        self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
+        reviewed, said = self._reviewed_launch(run, run.prepared, batch, number=number)
+        trial = replace(reviewed.trial, beside=others())
+        trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
+        if trial.measured:
+            self.cold.discard(run.prepared.digest)
+        if self.images.busy_since(begun_s):
+            trial = replace(trial, pulled="awaited" if awaited else "beside")
+        for told in self._settled(run, trial):
+            self.journal.write_trial(told, cell)
+        trial = run.trials[-1]
+        if trial.end != reviewed.trial.end:
+            said = self.oracle.describe(cell, trial)
+        self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
+        self._tell_end(run, trial, said, reused=False)
+        self._count_failure(run, trial)
+        self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
+
+    def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
+        """Add a trial to its run, and return every trial of the run that is new or known better by it."""
+        slows = bool(trial.beside) and trial.measured and self.oracle.slows(run.cell, trial)
+        return doubts.settled(run, trial, slows=slows)
+
+    def _reviewed_launch(
+        self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int
+    ) -> tuple[Review, tuple[str, bool]]:
+        """Launch once, and return what came of it, with the oracle's words for it.
+
+        No trial ends the sweep: where what an image sent meets a fault of the harness, this one is an infrastructure
+        trial, and the others are measured.
+        """
+        try:
+            try:
+                trial = self._launch(run, prepared, batch, number=number)
+            except EngineUnreachable:
+                raise
+            except InfrastructureError as error:
+                trial = _failed(run, number, str(error))
+            if trial.end == "interrupted":
+                raise Interrupted("interrupted")
+            reviewed = self._review(run, trial)
+            return reviewed, self.oracle.describe(run.cell, reviewed.trial)
+        except HarnessError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is of this trial alone
+            message = f"a fault of the harness met this launch: {_place_of(error)}; please report it"
+            return Review(trial=_failed(run, number, message)), (f"infrastructure: {message}", False)
+
+    def _review(self, run: CellRun, trial: Trial) -> Review:
+        """Judge what the trial shows about the machine. A trial on the wrong GPU counts as infrastructure."""
+        wrong = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
+        if wrong:
+            return Review(trial=replace(trial, end="infrastructure", message=wrong))
+        reviewed = self.oracle.review(run.cell, trial)
+        run.incompatible = reviewed.incompatible
+        return reviewed
+
+    def _rest(self, seconds: float, *, why: str, lane: str) -> None:
+        """Pause so that the lane's GPU can cool; Ctrl-C ends the pause."""
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            self._check_stopped()
+            self.progress.preparing(lane=lane, image="GPU", text=f"a pause of {seconds:.0f} s: {why}")
+            time.sleep(min(0.5, seconds))
+
+    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
+        cell = run.cell
+        length = self.oracle.length(run, batch)
+        with self.images.in_use(cell, prepared) as present:
+            launch = LaunchRequest(
+                prepared=present,
+                scenario=cell.variant.scenario,
+                payload=pack(cell.variant, extras=length.job),
+                gpus=cell.lane.gpus,
+                labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
+            )
+            return run_trial(
+                self.engine,
+                launch,
+                cell_id=cell.id,
+                number=number,
+                key=run.key,
+                round=batch.round,
+                decide=lambda trace: self.oracle.decide(cell, trace, length),
+                on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
+                cancelled=self.stopped,
+            )
+
+    def _count_failure(self, run: CellRun, trial: Trial) -> None:
+        if trial.end != "infrastructure":
+            run.failures = 0
+            return
+        run.failures += 1
+        if run.failures >= INFRASTRUCTURE_TRIES:
+            run.problem = trial.message
+
+    def _tell_end(self, run: CellRun, trial: Trial, said: tuple[str, bool], *, reused: bool) -> None:
+        text, bad = said
+        self.progress.trial_ended(
+            lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
+            twin=run.cell.twin,
+        )  # fmt: skip
+
+    def _check_stopped(self) -> None:
+        if self.stopped():
+            raise Interrupted("interrupted")
+
+
+def _failed(run: CellRun, number: int, message: str) -> Trial:
+    return Trial(cell_id=run.cell.id, number=number, key=run.key, end="infrastructure", message=message)
+
+
+def _place_of(error: Exception) -> str:
+    """Return the kind, text and place of an error that nobody foresaw, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}: {str(error)[:200]!a}"
