@@ -7,40 +7,19 @@ An unknown value is None. This package imports no other part of the harness.
 """
 
 from harness.model.asked import (
-    LIBRARIES,
     MOST_TRIALS,
-    Build,
     ContainerKind,
-    Depth,
     Excluded,
-    Graft,
     Host,
-    Image,
-    Install,
     Lane,
-    Limits,
     Matrix,
-    MetricLimit,
-    MetricRule,
-    Probe,
-    ProbeName,
-    Program,
-    Pull,
-    Scalar,
-    Scenario,
-    Series,
     SlurmRequest,
-    Source,
-    Steps,
-    StepsAre,
     Stop,
     Trials,
-    Variant,
-    Where,
     machine_name,
-    written,
 )
 from harness.model.compared import Column, Comparison, Measured, Pair, Standing
+from harness.model.image import LIBRARIES, Build, Graft, Image, Install, Pull, Scalar, Series, Source, Where, written
 from harness.model.judged import (
     BAD,
     FAILURES,
@@ -88,6 +67,19 @@ from harness.model.narrowed import (
 from harness.model.planned import Block, Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
+from harness.model.scenario import (
+    Depth,
+    Limits,
+    MetricLimit,
+    MetricRule,
+    Probe,
+    ProbeName,
+    Program,
+    Scenario,
+    Steps,
+    StepsAre,
+    Variant,
+)
 from harness.model.series import SeriesChange, SeriesVerdict
 from harness.model.signals import (
     GROUPS,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model.asked import Lane, Variant
+from harness.model.asked import Lane
 from harness.model.judged import CellVerdict, Interval, Metric
 from harness.model.result import RunResult
+from harness.model.scenario import Variant
 
 Standing = Literal["same", "more", "less", "both bad", "worse", "better", "unknown"]
 """State of the second column relative to the first: a higher or lower level; a fault in one or in both."""

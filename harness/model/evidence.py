@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.model.asked import Source
+from harness.model.image import Source
 from harness.model.judged import Finding
 from harness.model.measured import Trial
 from harness.model.narrowed import Narrowed

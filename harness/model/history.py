@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.model.asked import Scalar
+from harness.model.image import Scalar
 from harness.model.judged import CellState, Effect, Kind, Metric, SignalState
 
 RunKind = Literal["sweep", "probe"]

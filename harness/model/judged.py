@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.model.asked import Lane, Scalar, Variant
+from harness.model.asked import Lane
+from harness.model.image import Scalar
 from harness.model.planned import Cell
+from harness.model.scenario import Variant
 
 VerdictName = Literal[
     "leak", "growth", "slowdown", "nan", "oom", "crash", "hang", "plateau", "flat",

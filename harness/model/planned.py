@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.model.asked import Excluded, Image, Lane, Matrix, Series, Stop, Trials, Variant
+from harness.model.asked import Excluded, Lane, Matrix, Stop, Trials
+from harness.model.image import Image, Series
+from harness.model.scenario import Variant
 
 
 @dataclass(frozen=True, kw_only=True)

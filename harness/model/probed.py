@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.model.asked import Image, Lane, Probe, Variant
+from harness.model.asked import Lane
+from harness.model.image import Image
+from harness.model.scenario import Probe, Variant
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,191 @@
+"""What is run on the versions: scenarios with their steps, limits and params."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.model.image import Scalar, Where
+from harness.model.signals import SIGNALS
+
+MetricRule = Literal["equal", "change", "drop", "rise", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricLimit:
+    """What is bad about a metric of the scenario, compared with the preceding version: any difference (`equal`), or
+    a relative difference above `limit` in either direction (`change`), down or up. `none`: nothing is bad, not even
+    NaN."""
+
+    metric: str
+    rule: MetricRule
+    limit: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What counts as bad. `setup_bad`: a failure before the first step is a crash, not `untested`.
+
+    `step_time` and `peak_memory` are compared between versions; None: they are not compared, and no launches are made
+    for that. `others` are the limits of the other signals that the matrix file sets, by name; None: that signal is off.
+    """
+
+    leak_kib_per_step: float = 0.5
+    slowdown: float = 0.10
+    step_time: float | None = 0.10
+    peak_memory: float | None = 0.10
+    setup_bad: bool = False
+    others: tuple[tuple[str, float | None], ...] = ()
+    metrics: tuple[MetricLimit, ...] = ()
+
+    def of(self, signal: str) -> float | None:
+        """Return the limit of a signal in its own unit; None if it has none, or is off."""
+        own = {"memory": self.leak_kib_per_step, "step_time": self.step_time, "peak_memory": self.peak_memory}
+        known = {**{name: each.limit for name, each in SIGNALS.items()}, **own, **dict(self.others)}
+        return known[signal]
+
+
+FIRST_LOOK_S = 10.0
+"""Seconds in steps after which the first look at a trial is due at the latest. Later ones are twice as late each: where
+the steps are so few that they show nothing yet, the trial goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps, nor more than `time_s` seconds in
+    steps (None: as long as they take). A look is due after its steps, or after its time if that comes first: its share
+    of `time_s`, and FIRST_LOOK_S for the first, twice as long for the next.
+    """
+
+    first: int = 500
+    budget: int = 4000
+    time_s: float | None = None
+
+    def looks(self) -> tuple[int, ...]:
+        """Return the step counts of the looks; the last is the budget itself."""
+        counts = []
+        n = max(1, self.first)
+        while n < self.budget:
+            counts.append(n)
+            n *= 2
+        return (*counts, self.budget)
+
+    def look_times_s(self) -> tuple[float | None, ...]:
+        """Return the seconds in steps after which each look is due at the latest; None: its steps alone decide."""
+        counts, time_s = self.looks(), self.time_s
+        early = [FIRST_LOOK_S * 2.0**number for number in range(len(counts) - 1)]
+        shares = [
+            early_s if time_s is None else min(early_s, time_s * count / self.budget)
+            for early_s, count in zip(early, counts, strict=False)
+        ]
+        return (*shares, time_s)
+
+    def ended_at(self, step: int) -> Steps:
+        """Return the settings of a trial whose time ended at `step`: as many looks, and `step` is the budget."""
+        if step >= self.budget:
+            return self
+        return Steps(first=math.ceil(step * self.first / self.budget), budget=max(1, step))
+
+    def __str__(self) -> str:
+        return f"{self.budget} steps" if self.time_s is None else f"{self.budget} steps or {self.time_s:g} s"
+
+
+Depth = Literal["brief", "usual", "thorough"]
+"""How far launches go. `brief`: a later one runs the whole budget. `usual`: after one that was not good they run it
+until two agree. `thorough`: then they always do, for a search, which counts every launch by itself.
+"""
+ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A measurement inside a scenario, in trials of its own. `settings` are passed to the agent."""
+
+    name: ProbeName
+    steps: int
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transformers"]
+"""What can be a program's steps, beside a named function."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
+
+    `steps_are` is a StepsAre, or a function as `module:name`. `printed` maps the name of a metric to a pattern of the
+    lines that print it.
+    """
+
+    path: Path | None = None
+    module: str | None = None
+    args: tuple[str, ...] = ()
+    steps_are: str = "auto"
+    printed: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A script with `setup(**params) -> step`, a program, or a command. Exactly one of the three is set.
+
+    `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
+    output. `judge_exit`: only the command's exit code decides (0 good, 125 untested, else bad).
+    """
+
+    name: str
+    where: Where
+    title: str = ""
+    script: Path | None = None
+    program: Program | None = None
+    command: tuple[str, ...] = ()
+    step_pattern: str | None = None
+    judge_exit: bool = False
+    params: tuple[tuple[str, tuple[Scalar, ...]], ...] = ()
+    series: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    steps: Steps = Steps()
+    limits: Limits = Limits()
+    timeout_s: float = 1200.0
+    memory_bytes: int | None = None
+    shm_bytes: int = 1 << 30
+    ulimits: tuple[tuple[str, int, int], ...] = (("memlock", -1, -1), ("stack", 67108864, 67108864))
+    environment: tuple[tuple[str, str], ...] = ()
+    files: tuple[Path, ...] = ()
+    network: bool = False
+    cap_add: tuple[str, ...] = ()
+    probes: tuple[Probe, ...] = ()
+
+    @property
+    def file(self) -> Path | None:
+        """Return the Python file that is started; None for a command, and for a program that is a module."""
+        return self.program.path if self.program else self.script
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A scenario with its params fixed."""
+
+    scenario: Scenario
+    params: tuple[tuple[str, Scalar], ...] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Return the scenario's command with `{name}` filled in for every param; empty for a script or a program."""
+        return self._filled(self.scenario.command)
+
+    @property
+    def program_args(self) -> tuple[str, ...]:
+        """Return the program's arguments, filled in likewise; empty without a program."""
+        return self._filled(self.scenario.program.args if self.scenario.program else ())
+
+    def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        for name, value in self.params:
+            parts = tuple(part.replace(f"{{{name}}}", str(value)) for part in parts)
+        return parts
+
+    def __str__(self) -> str:
+        values = " ".join(f"{name}={value}" for name, value in self.params)
+        return f"{self.scenario.name} {values}".rstrip()
