@@ -68,7 +68,9 @@ class PackageRelease:
         return all(file.yanked for file in self.files)
 
     def usable_by(self, python: str) -> bool:
-        """Whether a file of the release fits CPython `python` ("3.11") on Linux, judged by names and metadata."""
+        """Return whether a file of the release fits CPython `python` ("3.11") on Linux, judged by names and
+        metadata.
+        """
         return any(_fits(file, python) for file in self.files)
 
 
@@ -230,7 +232,9 @@ def _allows(requires_python: str | None, python: str) -> bool:
 
 
 def _wheel_fits(filename: str, python: str) -> bool:
-    """Whether the tags of the file name fit. Every Linux platform counts, as the host may be a remote machine."""
+    """Return whether the tags of the file name fit. Every Linux platform counts, as the host may be a remote
+    machine.
+    """
     major, minor = (int(part) for part in python.split(".")[:2])
     short = f"cp{major}{minor}"
     abis = [short, f"{short}m"] if (major, minor) < (3, 8) else [short]

@@ -39,12 +39,12 @@ def _in_scenario(path: re.Match[str]) -> str:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable holds a credential, by its name or by the form of its value."""
+    """Return whether a variable holds a credential, by its name or by the form of its value."""
     return value == WITHHELD or bool(_SECRET.search(name) or _CREDENTIALS.search(value) or _TOKENS.search(value))
 
 
 def is_private(name: str, value: str) -> bool:
-    """Whether a variable must not be published: it holds a credential, a home folder or an address."""
+    """Return whether a variable must not be published: it holds a credential, a home folder or an address."""
     return is_secret(name, value) or "://" in value or "@" in value or scrubbed(value) != value
 
 

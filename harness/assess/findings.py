@@ -82,13 +82,13 @@ def _holm(found: Sequence[_Found], blocks: Sequence[JudgedBlock]) -> set[int]:
 
 
 def _has_rounds(item: _Found) -> bool:
-    """Whether each side of the change has the launches that its signal needs before a change is named."""
+    """Return whether each side of the change has the launches that its signal needs before a change is named."""
     sides = [place for place in (item.change.before, item.change.after) if place is not None]
     return all(item.block.cells[place].verdict.trials >= signal_of(item.change.metric).rounds for place in sides)
 
 
 def _confirmed(item: _Found) -> bool:
-    """Whether each side has at least two launches of its own that agree; with fewer it has no verdict."""
+    """Return whether each side has at least two launches of its own that agree; with fewer it has no verdict."""
     sides = [place for place in (item.change.before, item.change.after) if place is not None]
     return all(item.block.cells[place].verdict.trials >= 2 for place in sides)
 

@@ -93,13 +93,7 @@ def judge_block(
         changes=changes,
         tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
         observed=(*(one for each in values.values() for one in each.observed), *new_lines(trials)),
-        warnings=(
-            *_warnings(block, trials, searched=searched is not None),
-            *_not_launched(block, cells, changes),
-            *_beside_others(block, changes),
-            *_by_luck(block, cells, changes),
-            *_of_another_kind(block, cells, changes),
-        ),
+        warnings=_warnings(block, cells, changes, searched=searched is not None),
     )
 
 
@@ -230,7 +224,20 @@ def _kind(cell: CellResult, name: str) -> tuple[str, str] | None:
     return next(filter(None, (facts.installed_as(trial, name) for trial in cell.trials)), None)
 
 
-def _warnings(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> tuple[str, ...]:
+def _warnings(
+    block: Block, cells: Sequence[CellResult], changes: Sequence[Change], *, searched: bool
+) -> tuple[str, ...]:
+    """Return all warnings about a block."""
+    return (
+        *_left_out(block, [cell.trials for cell in cells], searched=searched),
+        *_not_launched(block, cells, changes),
+        *_beside_others(block, changes),
+        *_by_luck(block, cells, changes),
+        *_of_another_kind(block, cells, changes),
+    )
+
+
+def _left_out(block: Block, trials: Sequence[Sequence[Trial]], *, searched: bool) -> tuple[str, ...]:
     """Warn of trials that the findings leave out, with the remedy: not measured alike, or not side by side."""
     place = f"on {block.lane}, {block.variant}"
     scenario = block.variant.scenario

@@ -145,8 +145,8 @@ def try_(
 
 
 def _rehearsed(drafted: Draft, options: SweepOptions) -> Path:
-    """Write the matrix file, launch its oldest version, and fit the budget to the program's own end. Of a version, the
-    second launch is the first that runs the whole budget; the sweep takes the launches over.
+    """Write the matrix file, launch its oldest version twice, and fit the budget to the program's own end. The second
+    launch of a version is the first that runs the whole budget. The sweep takes both launches over.
     """
     from harness.cli.interrupt import stop_on_signals
     from harness.cli.results import run_plan

@@ -28,17 +28,9 @@ from harness.errors import UsageError
 )  # fmt: skip
 @click.pass_context
 def judge(
-    context: click.Context,
-    *,
-    traces: tuple[Path, ...],
-    history: bool,
-    limit: str | None,
-    falls: bool,
-    as_json: bool,
-    leak: str,
-    slowdown: str,
-    metric: tuple[str, ...],
-) -> None:
+    context: click.Context, *, traces: tuple[Path, ...], history: bool, limit: str | None, falls: bool, as_json: bool,
+    leak: str, slowdown: str, metric: tuple[str, ...],
+) -> None:  # fmt: skip
     """Print a verdict on each trace, as one JSON object per line, or on each history of figures.
 
     A trace is a CSV with a header `step,rss_kib,step_s,gpu_kib` (all but one may be absent; also rss_mb, step_ms,

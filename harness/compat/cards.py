@@ -13,8 +13,8 @@ DATA_CENTRE = frozenset({
 
 
 def is_data_centre(name: str) -> bool | None:
-    """Whether the driver supports forward compatibility packages on the card. None for workstation cards and unknown
-    names: some of them are supported, and only the driver knows which.
+    """Return whether the driver supports forward compatibility packages on the card. None for workstation cards and
+    unknown names: some of them are supported, and only the driver knows which.
     """
     if CONSUMER.search(name):
         return False

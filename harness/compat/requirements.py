@@ -22,7 +22,7 @@ COMPARE: dict[str, Callable[[Numbers, Numbers], bool]] = {
 
 
 def holds(requirement: str, gpu: Gpu) -> bool | None:
-    """Whether `gpu` and its driver meet a requirement."""
+    """Return whether `gpu` and its driver meet a requirement."""
     text = re.sub(r"\s*(>=|<=|!=|==|=|>|<)\s*", r"\1", requirement)
     return _any(_all(_condition(one, gpu) for one in group.split(",") if one) for group in text.split())
 

@@ -208,7 +208,9 @@ def _asked_otherwise(one: StoredRun, block: Block, other: StoredRun, twin: Block
 
 
 def _same_questions(runs: Sequence[StoredRun]) -> bool:
-    """Whether every run has a variant of a series in common with the first, and all that they have are asked alike."""
+    """Return whether every run has a variant of a series in common with the first, and all that they have are asked
+    alike.
+    """
     first = {_name(block): block for block in runs[0].plan.blocks}
     for run in runs[1:]:
         shared = [(first[_name(block)], block) for block in run.plan.blocks if _name(block) in first]

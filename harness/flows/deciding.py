@@ -36,8 +36,8 @@ def settled(plan: Plan, options: SweepOptions) -> RunResult | None:
 
 
 def _is_of(plan: Plan, run: Path, options: SweepOptions) -> bool:
-    """Whether a run was of that plan: the same cells, scripts and settings. Lanes are those that the run found. One
-    that cannot be read is of no plan.
+    """Return whether a run was of that plan: the same cells, scripts and settings. Lanes are those that the run found.
+    One that cannot be read is of no plan.
     """
     try:
         stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG)

@@ -93,7 +93,7 @@ class Measurement:
 
     @property
     def is_known(self) -> bool:
-        """Whether it says anything about the image."""
+        """Return whether it says anything about the image."""
         return self.state != "none"
 
 

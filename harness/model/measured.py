@@ -182,7 +182,7 @@ class Trial:
 
     @property
     def measured(self) -> bool:
-        """Whether it is evidence about the image."""
+        """Return whether it is evidence about the image."""
         return self.end not in ("infrastructure", "interrupted")
 
     @property
@@ -194,22 +194,22 @@ class Trial:
 
     @property
     def ended_well(self) -> bool:
-        """Whether it completed its steps, or was stopped before that without a fault."""
+        """Return whether it completed its steps, or was stopped before that without a fault."""
         return self.end in ("completed", "stopped")
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time limit of the scenario (`timeout`) ended it, between two looks."""
+        """Return whether the time limit of the scenario (`timeout`) ended it, between two looks."""
         return self.end == "stopped" and OUT_OF_TIME in self.message
 
     @property
     def ended_early(self) -> bool:
-        """Whether it is a program that ended by itself before its budget."""
+        """Return whether it is a program that ended by itself before its budget."""
         return self.end == "stopped" and BY_ITSELF in self.message
 
     @property
     def made_its_steps(self) -> bool:
-        """Whether its samples are those of a launch that ran for its full length."""
+        """Return whether its samples are those of a launch that ran for its full length."""
         return self.ended_well or self.at_exit
 
     @property

@@ -41,7 +41,7 @@ class Sides:
         return sign.join([hybrid.base, *told])
 
     def is_end(self, hybrid: Hybrid) -> bool:
-        """Whether it is A or B itself, with nothing swapped."""
+        """Return whether it is A or B itself, with nothing swapped."""
         own = frozenset() if hybrid.base == "A" else frozenset(one.id for one in self.groups)
         return hybrid.from_b == own and not hybrid.sham
 

@@ -49,7 +49,7 @@ class Distribution:
         return f"{self.name} @ {self.origin}" if self.origin else f"{self.name}=={self.version}"
 
     def holds(self, path: str) -> bool:
-        """Whether the file at an absolute path is one of its own."""
+        """Return whether the file at an absolute path is one of its own."""
         inside = PurePosixPath(path)
         return inside.is_relative_to(self.place) and str(inside.relative_to(self.place)) in self.files
 
@@ -90,7 +90,7 @@ class Inventory:
         return self.implementation, self.markers["python_version"], self.libc.partition(" ")[0]
 
     def compiled(self, name: str) -> bool:
-        """Whether a distribution is there, and has compiled code."""
+        """Return whether a distribution is there, and has compiled code."""
         there = self.distributions.get(name)
         return there is not None and any(LIBRARY.search(path) for path in there.files)
 

@@ -91,7 +91,7 @@ def variants(scenario: Scenario, include: Iterable[Mapping[str, Any]] = ()) -> I
 
 
 def matches(variant: Variant, pattern: str) -> bool:
-    """Whether a pattern means a variant: `signal`, `sig*`, `signal op=rfft`, `input=*`.
+    """Return whether a pattern means a variant: `signal`, `sig*`, `signal op=rfft`, `input=*`.
 
     A word with a `=` must fit one of the params, any other word the scenario's name; all words must fit. `*`, `?` and
     `[…]` have the meaning that they have in file names. A pattern may also fit the whole text, for values with spaces.
@@ -164,5 +164,5 @@ def _excluded(matrix: Matrix, image: Image, lane: Lane, variant: Variant) -> Exc
 
 
 def _same(a: Scalar, b: Scalar) -> bool:
-    """Whether two values of a parameter are the same; 1, 1.0 and True are three values."""
+    """Return whether two values of a parameter are the same; 1, 1.0 and True are three values."""
     return type(a) is type(b) and a == b

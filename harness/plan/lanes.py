@@ -68,7 +68,9 @@ def _meant(text: str, found: Sequence[Gpu]) -> list[Gpu]:
 
 
 def _is_whole(text: str, gpu: Gpu) -> bool:
-    """Whether a text is a whole name, with or without the vendor's words: `gtx 1080`, not a part of `GTX 1080 Ti`."""
+    """Return whether a text is a whole name, with or without the vendor's words: `gtx 1080`, not a part of `GTX 1080
+    Ti`.
+    """
     return gpu.name.lower().endswith(text) and text.endswith(gpu.short_name.lower())
 
 

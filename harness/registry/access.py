@@ -133,13 +133,17 @@ class Access:
 
 
 def _is_whole(answer: Response) -> bool:
-    """Whether an answer is complete: JSON that cannot be parsed was cut off. Callers check other content types."""
+    """Return whether an answer is complete: JSON that cannot be parsed was cut off. Callers check other content
+    types.
+    """
     says_json = "json" in answer.headers.get("Content-Type", "")
     return not (says_json and answer.status == 200 and answer.body) or is_json_object(answer.body)
 
 
 def _speaks_tls(server: str) -> bool:
-    """Whether a server on this machine starts a TLS handshake. False if it is down; the first request reports that."""
+    """Return whether a server on this machine starts a TLS handshake. False if it is down; the first request reports
+    that.
+    """
     parts = urlsplit(f"//{server}")
     context = ssl.create_default_context()
     context.check_hostname = False

@@ -26,7 +26,9 @@ class Name:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the host is this machine: Docker then accepts a registry without TLS, or with any certificate."""
+        """Return whether the host is this machine: Docker then accepts a registry without TLS, or with any
+        certificate.
+        """
         host = self.host.rpartition(":")[0] if re.search(r":\d+$", self.host) else self.host
         try:
             return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback

@@ -18,7 +18,7 @@ PIECE = re.compile(r"\d+|\D+", re.ASCII)
 
 
 def is_bound(text: str) -> bool:
-    """Whether a text can be `from` or `to`: 20.12, v2.1, 2.0.0rc1."""
+    """Return whether a text can be `from` or `to`: 20.12, v2.1, 2.0.0rc1."""
     return len(text) <= MOST_CHARACTERS and VERSION.fullmatch(text) is not None
 
 

@@ -132,7 +132,7 @@ class Scheduler(Protocol):
 
     @property
     def lazy(self) -> bool:
-        """Whether images are prepared only when they are launched, because most of them will not be."""
+        """Return whether images are prepared only when they are launched, because most of them will not be."""
 
     def next(self) -> Batch:
         """Return the next batch. All its runs must be runnable. It is called again when the batch's trials are done."""
@@ -188,7 +188,7 @@ class Rows(Protocol):
         """Give back a row that was claimed, after its launch."""
 
     def abandon(self, worker: str) -> None:
-        """Hear that somebody of this name has ended early: the turns that it had are never put back."""
+        """Note that a worker of this name has ended early: the turns that it had are never put back."""
 
     def gives_way(self, block: BlockRun) -> bool:
         """Return whether the rest of a turn waits for other rows, because its first launches were so costly."""

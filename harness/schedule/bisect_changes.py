@@ -53,7 +53,9 @@ def _as_searched(change: Change, boundaries: Sequence[Boundary]) -> Change | Non
 
 
 def _meet(found: Boundary, change: Change) -> bool:
-    """Whether a boundary and a change may be one: of the same metric and direction, at positions that overlap."""
+    """Return whether a boundary and a change may be one: of the same metric and direction, at positions that
+    overlap.
+    """
     if found.metric != change.metric or found.worse != (change.kind in ("first_bad", "drift")):
         return False
     return (-1 if found.before is None else found.before) < change.after and (change.before or 0) < found.after

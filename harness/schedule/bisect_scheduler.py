@@ -102,7 +102,7 @@ class BisectScheduler:
         return f"{reason}; only what is slower than the baseline, {self.runs[self.baseline].cell.image.version}, is bad"
 
     def _spent(self, spots: Sequence[bisect.VersionEvidence]) -> bool:
-        """Whether a comparison of levels has cost as much as running every version would have."""
+        """Return whether a comparison of levels has cost as much as running every version would have."""
         return sum(spot.launches for spot in spots) >= self.asked.least * sum(spot.testable for spot in spots)
 
     def _record(self, decision: bisect.Decision) -> Mapping[str, object]:

@@ -31,7 +31,7 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
 
 
 def _looks_bad(cell: CellVerdict) -> bool:
-    """Whether a launch of the version was bad by itself, agreed or not."""
+    """Return whether a launch of the version was bad by itself, agreed or not."""
     return bool(BAD & set(cell.verdicts)) or cell.failed > 0 or cell.verdict == "suspect"
 
 

@@ -161,11 +161,11 @@ class FullScheduler:
 
     @property
     def _has_waited(self) -> bool:
-        """Whether step times are to be compared although launches waited for images."""
+        """Return whether step times are to be compared although launches waited for images."""
         return self.only is None and self._compares_steps and any(_awaited(run) for run in self.runs)
 
     def _may_acquit(self) -> bool:
-        """Whether launches that waited for images may still pass the equivalence test, which saves rounds of all
+        """Return whether launches that waited for images may still pass the equivalence test, which saves rounds of all
         versions.
         """
         scenario = self.runs[0].cell.variant.scenario
@@ -224,7 +224,7 @@ class FullScheduler:
         )
 
     def _has_to_confirm(self, run: CellRun) -> bool:
-        """Whether the next launch must run the whole budget again; it then waits for its turn."""
+        """Return whether the next launch must run the whole budget again; it then waits for its turn."""
         scenario = run.cell.variant.scenario
         return not scenario.judge_exit and verdict.needs_whole_budget(
             run.measured, limits=scenario.limits, steps=scenario.steps
@@ -312,8 +312,8 @@ class FullScheduler:
             self.twin = CellRun(cell=replace(known.cell, twin=True))
 
     def _tells_its_noise(self, run: CellRun, versions: int) -> bool:
-        """Whether the versions show the noise themselves: many of them, with steps too brief for small changes to
-        matter.
+        """Return whether the versions show the noise themselves: many of them, with steps too brief for small changes
+        to matter.
         """
         return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)
 
@@ -327,7 +327,7 @@ class FullScheduler:
 
 
 def _is_measured(run: CellRun) -> bool:
-    """Whether the peaks of a run can be compared, if not its step times."""
+    """Return whether the peaks of a run can be compared, if not its step times."""
     return any(trial.trace is not None for trial in run.measured)
 
 

@@ -82,7 +82,9 @@ def _of_hybrid(
 
 
 def is_level(finding: Finding) -> bool:
-    """Whether figures of launches are compared with those of A and B, because no launch shows the fault by itself."""
+    """Return whether figures of launches are compared with those of A and B, because no launch shows the fault by
+    itself.
+    """
     return finding.metric in RULES and finding.verdict != "slowdown"
 
 

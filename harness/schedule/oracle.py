@@ -88,8 +88,8 @@ def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
 
 
 def fails_late(runs: Sequence[CellRun]) -> bool:
-    """Whether further launches of a block have to run their whole budget: one failed later than quiet launches stop, or
-    returned NaN, and the others must get as far.
+    """Return whether further launches of a block have to run their whole budget: one failed later than quiet launches
+    stop, or returned NaN, and the others must get as far.
     """
     if any(trial.not_finite for run in runs for trial in run.measured):
         return True
@@ -150,7 +150,7 @@ def judge_run(run: CellRun, *, least: int) -> CellResult:
 
 
 def _is_good_so_far(cell: Cell, found: CellVerdict, trials: Sequence[Trial]) -> bool:
-    """Whether nothing is wrong with the first launches but that none of them ran the whole budget yet."""
+    """Return whether nothing is wrong with the first launches but that none of them ran the whole budget yet."""
     scenario = cell.variant.scenario
     return found.verdict == "inconclusive" and verdict.quiet(
         trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
@@ -174,5 +174,5 @@ def run_verdict(result: RunResult, *, interrupted: bool) -> RunVerdict:
 
 
 def _is_open(verdict: CellVerdict) -> bool:
-    """Whether a limit could not be kept, or something bad was seen that is not confirmed."""
+    """Return whether a limit could not be kept, or something bad was seen that is not confirmed."""
     return verdict.provisional or any(one.seen in ("blind", "suspect", "bad") for one in verdict.signals.values())

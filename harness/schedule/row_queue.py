@@ -1,4 +1,4 @@
-"""The rows of a host, or of equal machines that share them: who works on which, and what each proposes."""
+"""The rows of a host, or of equal machines that share them: which worker has which, and what each proposes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.schedule.priority import Choice, RowState, Standing, choose, gives_
 Worker = str
 """The name of a machine, or of a connection to one."""
 ASK_S = 0.5
-"""Seconds after which one that waits for the turns of others looks again."""
+"""Seconds after which a worker that waits for the turns of others looks again."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -57,12 +57,14 @@ class RowQueue:
     A row stays with the worker that began it, because results of two machines are never compared. A row that nobody
     has begun goes to whoever asks first, in the order of the first rounds.
 
-    `standing`: judges a row after its launches. `recall`: brings what a row measured back into memory. `may`: whether a
-    worker can run a row. `stop`: why nothing more is to be launched, or "". `begin`: is told who began a row. `most`:
-    rows that a worker may have begun and not ended; the others wait for whoever is free first.
+    `standing` judges a row after its launches. `recall` brings what a row measured back into memory. `may` returns
+    whether a worker can run a row. `stop` returns why nothing more is to be launched, or "". `begin` is told who began
+    a row. `most`: the number of rows that a worker may have begun and not ended; the others wait for a worker that is
+    free.
 
-    `splits`: which rows hand out their launches one by one, side by side, to several who share a worker's name; None if
-    each name is one worker's. One for whom nothing is left then waits for the turns of the others: they may bring more.
+    `splits` returns whether a row hands out its launches one by one, to several workers that share a name; None if each
+    name is one worker's. A worker for which nothing is left then waits for the turns of the others, which may bring
+    more.
     """
 
     standing: Callable[[BlockRun], Standing]
@@ -137,7 +139,7 @@ class RowQueue:
             self._lock.notify_all()
 
     def abandon(self, worker: Worker) -> None:
-        """Hear that somebody of this name has ended early: nobody waits for the turns that it had."""
+        """Note that a worker of this name has ended early: nobody waits for the turns that it had."""
         with self._lock:
             self._abandoned.add(worker)
             self._lock.notify_all()
@@ -202,7 +204,7 @@ class RowQueue:
             return gives_way(state, others, launch_s=self._launch_s() or own_s)
 
     def stopped(self) -> bool:
-        """Whether nothing more is to be launched, also not of a batch that was begun."""
+        """Return whether nothing more is to be launched, also not of a batch that was begun."""
         return bool(self.stop(None))
 
     def _choose(self, worker: Worker) -> tuple[_Row, Choice] | None:

@@ -178,7 +178,7 @@ def _place_told(line: bytes) -> tuple[tuple[str, str, str], str] | None:
 
 
 def in_use(run: Path) -> bool:
-    """Whether the run in that directory goes on."""
+    """Return whether the run in that directory goes on."""
     handle = os.open(run, os.O_RDONLY)
     try:
         return not file_locks.try_lock(handle)

@@ -32,7 +32,7 @@ def keep(narrowed: Narrowed, directory: RunDirectory) -> Path:
 
 
 def _is_same(path: Path, narrowed: Narrowed) -> bool:
-    """Whether a file holds the same question; one that cannot be read does not."""
+    """Return whether a file holds the same question; one that cannot be read does not."""
     with suppress(UsageError):
         known = _read(path)
         return (known.finding, known.good, known.bad) == (narrowed.finding, narrowed.good, narrowed.bad)

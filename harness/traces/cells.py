@@ -46,7 +46,9 @@ def number(cell: str, *, unit: str = "") -> float | None:
 
 
 def seems_cut(cells: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether a last line without a line end lacks cells, or digits of its last cell, compared with the line before."""
+    """Return whether a last line without a line end lacks cells, or digits of its last cell, compared with the line
+    before.
+    """
     shorter = [len(cell.strip()) for cell in cells[-1:]] < [len(cell.strip()) for cell in before[-1:]]
     return shorter or len(cells) < len(before)
 

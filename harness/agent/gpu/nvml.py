@@ -170,7 +170,7 @@ class Device(Handle):
         return pair and bool(pair[0])
 
     def mig(self):
-        """Whether the card is in MIG mode; None if it has no such mode."""
+        """Return whether the card is in MIG mode; None if it has no such mode."""
         pair = self._pair("nvmlDeviceGetMigMode")
         return pair and bool(pair[0])
 

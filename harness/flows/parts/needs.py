@@ -46,7 +46,7 @@ class RegistryAnswers:
         return self._facts.get((reference, architecture))
 
     def is_denied(self, reference: str, architecture: str) -> bool:
-        """Whether its registry says that there is no such image, or not for us."""
+        """Return whether its registry says that there is no such image, or not for us."""
         return isinstance(self._ask(reference, architecture), RegistryDenied)
 
     def _ask(self, reference: str, architecture: str) -> Layers | RegistryTrouble:

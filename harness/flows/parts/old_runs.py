@@ -41,8 +41,8 @@ def age(text: str) -> timedelta:
 
 
 def old_runs(out: Path, *, matrix: str | None, older_than: timedelta, now: datetime) -> Iterator[OldRun]:
-    """Yield the runs in `out` that began before that, of one matrix or of all, oldest first. The newest of a matrix and
-    one that goes on are never among them without a word in `kept`.
+    """Yield the runs in `out` that are older than that, of one matrix or of all, oldest first. `kept` of the newest run
+    of a matrix, and of a run that goes on, says why it has to stay. Raises UsageError.
     """
     if not out.is_dir():
         raise UsageError(f"--out: {out}: no such folder; runs are kept there")

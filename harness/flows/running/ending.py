@@ -27,7 +27,7 @@ class Ending:
         self.began_s = self.clock()
 
     def found(self) -> None:
-        """Hear of a finding that is confirmed."""
+        """Note that a finding is confirmed."""
         if self.asked.first_bad:
             self.reason = self.reason or FIRST_BAD
 

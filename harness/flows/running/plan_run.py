@@ -28,8 +28,8 @@ from harness.store import RunDirectory
 class Running:
     """A plan being run on hosts that are open.
 
-    `only`: the cells that may be launched; None: all. `so_far`: hears every block as it stands, after each turn of a
-    row; from any thread, one at a time.
+    `only`: the cells that may be launched; None: all. `so_far` is called with every block as it stands, after each turn
+    of a row; from any thread, one call at a time.
     """
 
     plan: Plan
@@ -53,7 +53,7 @@ class Running:
             object.__setattr__(self, name, value)
 
     def run(self) -> None:
-        """Launch what is not known yet. Returns early once the world is stopped; a host that is lost has a problem."""
+        """Launch what is not known yet. Return early once the run is stopped; a host that is lost has a problem."""
         trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.blocks))
         exact = trials.least == trials.most and not searched
         self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
@@ -128,7 +128,7 @@ class Running:
 
 
 def _splits(block: BlockRun) -> bool:
-    """Whether the launches of a row can run side by side."""
+    """Return whether the launches of a row can run side by side."""
     return not compares_times(block.cells[0].cell.variant.scenario)
 
 

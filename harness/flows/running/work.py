@@ -1,4 +1,4 @@
-"""One row on its way: who decides its launches, what became of its cells, and the verdict so far."""
+"""One row while it runs: what decides its launches, what became of its cells, and the verdict so far."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ class Work:
         return isinstance(self.scheduler, FullScheduler) and self.scheduler.measures_noise
 
     def conclusion(self) -> tuple[str, ...]:
-        """Return what a search came to, for those who would otherwise take "not launched" for "good"."""
+        """Return what a search found, so that nobody takes "not launched" for "good"."""
         found = self.scheduler.conclusion
         return (f"{self}: searched: {found}",) if found else ()

@@ -1,4 +1,4 @@
-"""All rows of a plan on their way: they are judged after each of their turns, and for good when they are finished."""
+"""All rows of a plan while they run: each is judged after each of its turns, and for good when it is finished."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FAILED = ("crash", "oom", "hang")
 class Works:
     """The rows of a plan. Safe for threads that work on different rows.
 
-    `only`: the cells that may be launched; None: all. `ending`: hears of what is confirmed. `so_far`: hears every block
-    as it stands, after each turn of a row; from any thread, one at a time.
+    `only`: the cells that may be launched; None: all. `ending` is told what is confirmed. `so_far` is called
+    with every block as it stands, after each turn of a row; from any thread, one call at a time.
     """
 
     plan: Plan
@@ -75,7 +75,7 @@ class Works:
         return [self._newest(work) for work in self._in_order()]
 
     def mark_unfinished(self, why: str) -> None:
-        """Say of each version that lacks launches why it has no more."""
+        """Record for each version that lacks launches why it has no more."""
         for work in self._works.values():
             least = 1 if self.plan.searched(work.block) else self.plan.trials.least
             for run in () if work.finished else work.run.cells:

@@ -62,7 +62,9 @@ def _of(block: Block, findings: Sequence[Finding], sign: Sign) -> list[Finding]:
 
 
 def _told(verdict: CellVerdict, sign: Sign) -> bool:
-    """Whether a cell was judged for this sign. The peak of a leak is not: it depends on the length of the run."""
+    """Return whether a cell was judged for this sign. The peak of a leak is not: it depends on the length of
+    the run.
+    """
     failed = bool(FAILURES & set(verdict.verdicts))
     seen = verdict.signals.get(sign)
     if seen is not None and sign not in _FIRST:

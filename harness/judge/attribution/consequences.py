@@ -83,7 +83,7 @@ def _names(cause: str, one: str) -> bool:
 
 
 def _same_time(cause: _Told, one: _Told) -> bool:
-    """Whether both may have begun at one version, and have ended at one if either ended."""
+    """Return whether both may have begun at one version, and have ended at one if either ended."""
     first, second = cause.episode.begins, one.episode.begins
     if first is None or second is None or (first.kind == "bad_from_start") != (second.kind == "bad_from_start"):
         return False
@@ -92,7 +92,9 @@ def _same_time(cause: _Told, one: _Told) -> bool:
 
 
 def _in_reason(cause: Effect | None, one: Effect | None) -> bool:
-    """Whether a cause of this size explains the other effect. Unknown sizes and other units count as explained."""
+    """Return whether a cause of this size explains the other effect. Unknown sizes and other units count as
+    explained.
+    """
     if cause is None or one is None or cause.unit != one.unit:
         return True
     return _size(one, most=False) <= REASON * _size(cause, most=True)

@@ -93,7 +93,9 @@ def _reached(square: Square, turned: set[int]) -> set[int]:
 
 
 def _differ(square: Square, lanes: set[int]) -> bool:
-    """Whether the lanes share neither the GPU model nor the host, so that neither causes what is bad on all of them."""
+    """Return whether the lanes share neither the GPU model nor the host, so that neither causes what is bad on all of
+    them.
+    """
     kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
     return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
 
@@ -176,8 +178,8 @@ def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) 
 
 
 def _bad_before(square: Square, lanes: set[int], turned: set[int]) -> bool:
-    """Whether one of these lanes, which have no good image, is bad with an image that is still good on a `turned` lane,
-    whose fault is then another one.
+    """Return whether one of these lanes, which have no good image, is bad with an image that is still good on a
+    `turned` lane, whose fault is then another one.
     """
     early = {image for lane in turned for image in square.images_of(lane, False)}
     return any(early & set(square.images_of(lane, True)) for lane in lanes)

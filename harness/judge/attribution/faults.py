@@ -45,7 +45,7 @@ def faults_of(
 
 
 def _shares(one: Episode, other: Episode, order: Order) -> bool:
-    """Whether the episodes have the same depth, and a version may be bad in both."""
+    """Return whether the episodes have the same depth, and a version may be bad in both."""
     return one.depth == other.depth and bool(set(span(one, order)) & set(span(other, order)))
 
 
@@ -116,7 +116,7 @@ class _Group:
     _places: set[int] = field(default_factory=set)
 
     def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
-        """Whether a fault may be the same as those of the group."""
+        """Return whether a fault may be the same as those of the group."""
         lanes = [lane for lane in bounds if lane in self._bounds]
         if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault, order)):
             return False

@@ -57,7 +57,7 @@ def find_rule(
 
 
 def holds(rule: Rule, variant: Variant) -> bool:
-    """Whether a rule predicts that a variant is bad."""
+    """Return whether a rule predicts that a variant is bad."""
     row = _row(variant)
     met = [row.get(one.param, _MISSING) in [_value(value) for value in one.values] for one in rule.conditions]
     return any(met) if rule.any_of else all(met)
@@ -180,5 +180,5 @@ def _extent(rule: Rule) -> int:
 
 
 def _same(one: Rule, other: Rule) -> bool:
-    """Whether the rules name the same params, and so express the same rule in two ways."""
+    """Return whether the rules name the same params, and so express the same rule in two ways."""
     return {c.param for c in one.conditions} == {c.param for c in other.conditions}

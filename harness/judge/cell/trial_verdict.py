@@ -42,12 +42,12 @@ class JudgedTrial:
 
     @property
     def silent(self) -> bool:
-        """Whether the launch says nothing of memory: it was stopped once its steps were plainly slow."""
+        """Return whether the launch says nothing of memory: it was stopped once its steps were plainly slow."""
         cut = self.trial.out_of_time or self.trial.ended_early
         return self.trial.end == "stopped" and not cut and self.verdicts == ("inconclusive",)
 
     def whole(self, steps: Steps) -> bool:
-        """Whether the launch completed or ran the whole budget."""
+        """Return whether the launch completed or ran the whole budget."""
         return self.trial.end == "completed" or self.steps >= steps.budget
 
 
@@ -57,7 +57,7 @@ def judge_launches(
     """Judge the trials that tested the image. `exit_only`: judge only how they ended, not their traces."""
 
     def said_so(trial: Trial) -> bool:
-        """Whether the scenario reported by exit code 125 that it could not be tested."""
+        """Return whether the scenario reported by exit code 125 that it could not be tested."""
         return exit_only and trial.exit_code == 125
 
     asked = [

@@ -85,8 +85,8 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
 def needs_whole_budget(
     trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, depth: Depth = "usual"
 ) -> bool:
-    """Whether the next trial must not stop early: no trial ran the whole budget, or one showed something to confirm.
-    A scenario that is judged by its exit code always runs to its end.
+    """Return whether the next trial must not stop early: no trial ran the whole budget, or one showed something to
+    confirm. A scenario that is judged by its exit code always runs to its end.
 
     False once launches agree on what is bad, and where a leak that is clear was seen over the whole budget: a short
     launch that shows it too is the second (`_early`). `depth` is that of its batch.
@@ -105,13 +105,13 @@ def needs_whole_budget(
 
 
 def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
-    """Whether every launch is good as far as it went."""
+    """Return whether every launch is good as far as it went."""
     launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     return bool(launches) and all(launch.verdicts[0] in GOOD for launch in telling(launches))
 
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
-    """Whether a launch of any version failed after the first look: one that stops there misses the failure."""
+    """Return whether a launch of any version failed after the first look: one that stops there misses the failure."""
     return any(trial.end in FAILURES and _looked(trial, steps) for trial in trials)
 
 
@@ -205,13 +205,15 @@ def _without_bad(
 
 
 def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
-    """Whether launches that are good over the whole budget outnumber all that are not good."""
+    """Return whether launches that are good over the whole budget outnumber all that are not good."""
     whole = sum(1 for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD)
     return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
 
 
 def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
-    """Whether the timeout, or its program, ended a trial between two looks: another would end in the same way."""
+    """Return whether the timeout, or its program, ended a trial between two looks: another would end in the
+    same way.
+    """
     return any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
 
 

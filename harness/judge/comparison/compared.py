@@ -72,7 +72,7 @@ class Compared:
 
     @cached_property
     def ended_as_slow(self) -> Sequence[bool]:
-        """Whether each version is so slow that its pace alone is compared."""
+        """Return whether each version is so slow that its pace alone is compared."""
         return ended_as_slow(self.alike, steps=self.steps)
 
     def of(self, name: str) -> Sequence[Sequence[Trial]]:

@@ -60,7 +60,7 @@ def bound_of(known: Sequence[Ways]) -> float | None:
 
 
 def may_hold(launches: Sequence[BothWays], *, limit: float, wanted: int) -> bool:
-    """Whether the bound may still come within `limit`, a fraction, once each version has `wanted` launches."""
+    """Return whether the bound may still come within `limit`, a fraction, once each version has `wanted` launches."""
     versions = [each for ways in _logs(launches) if len(each := np.concatenate(ways))]
     means = [float(each.mean()) for each in versions]
     margin, freedom = 0.0, sum(len(each) - 1 for each in versions)

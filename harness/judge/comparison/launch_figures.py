@@ -134,8 +134,8 @@ def paced_steps(launches: Launches) -> int:
 
 
 def is_clean(trial: Trial, steps: Steps) -> bool:
-    """Whether the trial made the steps that it was asked for. One that its time limit cut short would shorten the
-    comparison for all, as would a program that ended early; a command that ended by itself made all of its steps.
+    """Return whether the trial made the steps that it was asked for. One that its time limit cut short would shorten
+    the comparison for all, as would a program that ended early; a command that ended by itself made all of its steps.
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
@@ -143,18 +143,18 @@ def is_clean(trial: Trial, steps: Steps) -> bool:
 
 
 def has_step_times(trial: Trial) -> bool:
-    """Whether the rows of the trial are steps that were timed."""
+    """Return whether the rows of the trial are steps that were timed."""
     durations = None if trial.trace is None else trial.trace.column("step_s")
     return not trial.buffered and durations is not None and bool(np.isfinite(durations).any())
 
 
 def is_timed(trial: Trial, steps: Steps) -> bool:
-    """Whether the step times are usable: nothing on the machine disturbed them."""
+    """Return whether the step times are usable: nothing on the machine disturbed them."""
     return is_clean(trial, steps) and not trial.disturbed and not trial.beside and has_step_times(trial)
 
 
 def is_in_turn(trial: Trial, steps: Steps) -> bool:
-    """Whether the step times can be compared by rounds: usable, and launched in turn."""
+    """Return whether the step times can be compared by rounds: usable, and launched in turn."""
     return is_timed(trial, steps) and trial.pulled != "awaited"
 
 
@@ -165,7 +165,7 @@ def _is_whole(trial: Trial, steps: Steps) -> bool:
 
 
 def _is_warm(trial: Trial, steps: Steps) -> bool:
-    """Whether the files were in memory at the start, and no launch beside it; how it went on does not matter."""
+    """Return whether the files were in memory at the start, and no launch beside it; how it went on does not matter."""
     return trial.measured and not (trial.cold or trial.disturbed or trial.beside) and trial.pulled != "awaited"
 
 

@@ -160,7 +160,9 @@ def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change
 
 
 def _is_symptom(change: Change, memory: Sequence[Change], cells: Sequence[CellVerdict]) -> bool:
-    """Whether a slowdown only comes and goes with a leak: leaks often slow things down, and the leak is the finding."""
+    """Return whether a slowdown only comes and goes with a leak: leaks often slow things down, and the leak is the
+    finding.
+    """
     if (change.kind, change.before, change.after) not in {(leak.kind, leak.before, leak.after) for leak in memory}:
         return False
     leaking = change.before if change.kind == "first_fixed" and change.before is not None else change.after

@@ -101,8 +101,8 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
 
 
 def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
-    """Whether the steps of some version seem slower late in a launch than those of others. Only whole launches can
-    settle that, as launches that stop early do not get there.
+    """Return whether the steps of some version seem slower late in a launch than those of others. Only whole launches
+    can settle that, as launches that stop early do not get there.
     """
     limit = limits.of("late_step_time")
     columns = level_columns("late_step_time", trials, steps=steps)

@@ -96,7 +96,7 @@ class _History:
 
     @property
     def seldom(self) -> bool:
-        """Whether few launches failed, and these are all launches of the bad versions, beside good versions."""
+        """Return whether few launches failed, and these are all launches of the bad versions, beside good versions."""
         failed = sum(cell.failed for cell in self._failing)
         return failed < ENOUGH and failed == sum(cell.trials for cell in self._failing) and False in self.states
 

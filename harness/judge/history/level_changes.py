@@ -89,7 +89,7 @@ def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[C
 
 
 def _overlap(one: Change, other: Change) -> bool:
-    """Whether two changes may be at one version: then they are the same one, or one of them is wrong."""
+    """Return whether two changes may be at one version: then they are the same one, or one of them is wrong."""
     begin, other_begin = (-1 if change.before is None else change.before for change in (one, other))
     return begin < other.after and other_begin < one.after
 
@@ -106,7 +106,7 @@ def _in_turn(changes: Sequence[Change]) -> list[Change]:
 
 
 def _agrees(other: RoundTable, shift: Changepoint) -> bool:
-    """Whether another figure of the same trials differs in the same direction, by at least half as much."""
+    """Return whether another figure of the same trials differs in the same direction, by at least half as much."""
     begin, end = shift.stretch
     values = without_rounds(other.values)
     size = float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean())

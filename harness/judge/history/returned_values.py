@@ -138,7 +138,7 @@ class _Metric:
         return min(steps, default=0)
 
     def _is_nan(self, version: Sequence[Trial]) -> bool | None:
-        """Whether a version returns NaN; launches that ended before the first NaN of any version say nothing."""
+        """Return whether a version returns NaN; launches that ended before the first NaN of any version say nothing."""
         asked = [trial for trial in version if trial.measured and self.name in _names(trial)]
         is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_nan]
         if not is_nan or (any(is_nan) and sum(is_nan) < AGREE):

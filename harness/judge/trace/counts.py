@@ -124,7 +124,7 @@ def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:
 
 
 def _at_once(step: Floats, values: Floats) -> bool:
-    """Whether most of the rise in the last half came in one jump."""
+    """Return whether most of the rise in the last half came in one jump."""
     half = values[step >= step[-1] / 2]
     if len(half) < FEWEST_ROWS:
         return False

@@ -79,14 +79,14 @@ def _told(column: str, growth: Growth, trace: Trace) -> Mapping[str, Any]:
 
 
 def is_shared(facts: Mapping[str, Any]) -> bool:
-    """Whether other processes used one of the GPUs when the trial began, according to its facts."""
+    """Return whether other processes used one of the GPUs when the trial began, according to its facts."""
     gpus = facts.get("gpus")
     told = [gpu.get("processes") for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
     return any(isinstance(count, int) and count > 0 for count in told)
 
 
 def is_told(trace: Trace, column: str) -> bool:
-    """Whether a column was measured."""
+    """Return whether a column was measured."""
     values = trace.column(column)
     return values is not None and bool(np.isfinite(values).any())
 

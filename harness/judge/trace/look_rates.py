@@ -18,5 +18,7 @@ def paces_at(looks: Sequence[Look], name: str, *, fewest: int, most: int) -> lis
 
 
 def keep_on(paces: Sequence[float], *, limit: float, keeps: float) -> bool:
-    """Whether all rates reach `limit`, and each is at least `keeps` times the one before: a warm-up slows down."""
+    """Return whether all rates reach `limit`, and each is at least `keeps` times the one before: a warm-up
+    slows down.
+    """
     return bool(paces) and min(paces) >= limit and all(b >= keeps * a for a, b in pairwise(paces))

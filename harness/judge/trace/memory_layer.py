@@ -117,7 +117,7 @@ def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str |
 
 
 def _is_mapped(looks: tuple[Look, ...], *, resident: float) -> bool:
-    """Whether file or shared pages make NATIVE_SHARE of the growth between the last two looks."""
+    """Return whether file or shared pages make NATIVE_SHARE of the growth between the last two looks."""
     if len(looks) < 2:
         return False
     before, last = looks[-2], looks[-1]

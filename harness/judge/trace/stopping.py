@@ -43,18 +43,20 @@ def decide(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) ->
 
 
 def looks_bad(trace: Trace, *, limits: Limits, steps: Steps) -> bool:
-    """Whether something beside the step time has to be followed further: memory that grows, or may."""
+    """Return whether something beside the step time has to be followed further: memory that grows, or may."""
     found = judge_trace(trace, limits=limits, steps=steps)
     return bool({"leak", "suspect"} & set(found.verdicts))
 
 
 def clear_leak(found: TraceVerdict | None, *, limits: Limits) -> bool:
-    """Whether memory surely grows by CLEAR times the limit, so that another launch need not go as far to agree."""
+    """Return whether memory surely grows by CLEAR times the limit, so that another launch need not go as far to
+    agree.
+    """
     return found is not None and found.rate_ci is not None and found.rate_ci[0] >= CLEAR * limits.leak_kib_per_step
 
 
 def is_brief(trace: Trace) -> bool:
-    """Whether the steps were timed and took less than LONG_ENOUGH_S in total."""
+    """Return whether the steps were timed and took less than LONG_ENOUGH_S in total."""
     return 0 < float(sampled(trace.column("step_s")).sum()) < LONG_ENOUGH_S
 
 

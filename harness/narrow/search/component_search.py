@@ -123,7 +123,7 @@ class ComponentSearch:
         return told
 
     def _round(self, hybrid: Hybrid, evidence: HybridEvidence) -> tuple[Hybrid, ...]:
-        """A level is compared with those of both versions in each round."""
+        """Return what is launched together: in each round, a level is compared with those of both versions."""
         if hybrid in (self.a, self.b):
             return self.a, self.b
         return (self.a, self.b, hybrid) if evidence.is_level else (hybrid,)

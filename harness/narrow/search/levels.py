@@ -83,14 +83,14 @@ class LevelRounds:
 
     @property
     def apart(self) -> bool:
-        """Whether A and B surely differ, in enough rounds."""
+        """Return whether A and B surely differ, in enough rounds."""
         size, error = self.effect
         if len(self._steps) < max(2, self._rules.least) or not math.isfinite(error):
             return False
         return bool(2 * stats.t.sf(abs(size) / error, self.spread[1]) <= self._rules.alpha)
 
     def state(self, hybrid: Hybrid, *, least: int, sure: bool) -> HybridState | None:
-        """Whether a hybrid has a part of the effect; None if that is not settled."""
+        """Return whether a hybrid has a part of the effect; None if that is not settled."""
         values = self._from_middle(hybrid)
         if len(values) < least or not self.apart:
             return None
@@ -123,7 +123,7 @@ class LevelRounds:
         return share, (share - reach, share + reach)
 
     def falls_short(self, hybrid: Hybrid) -> bool:
-        """Whether it surely has less than the whole effect."""
+        """Return whether it surely has less than the whole effect."""
         known = self._share(hybrid)
         return known is not None and bool(stats.t.sf((1 - known[0]) / known[1], self.spread[1]) <= self._rules.alpha)
 

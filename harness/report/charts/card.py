@@ -172,5 +172,5 @@ def _width(text: str) -> float:
 
 
 def _fits(text: str) -> bool:
-    """Whether two names of this width fit side by side."""
+    """Return whether two names of this width fit side by side."""
     return _width(text) < (WIDTH - _LEFT) / 2

@@ -60,7 +60,9 @@ class Both:
 
     @property
     def is_told(self) -> bool:
-        """Whether the line of its row includes it, even if it is not one of the signals that are always there."""
+        """Return whether the line of its row includes it, even if it is not one of the signals that are always
+        there.
+        """
         return self.is_coarse or self.seen in ("bad", "suspect")
 
     @property
@@ -147,7 +149,7 @@ def _change(name: str, ends: Sequence[tuple[CellResult, float]]) -> str:
 
 
 def _compared(name: str, verdict: CellVerdict) -> bool:
-    """Whether the figure was measured side by side with those of the other versions."""
+    """Return whether the figure was measured side by side with those of the other versions."""
     taken: Mapping[str, float | None] = {
         "step_time": verdict.compared_step_ms, "peak_memory": verdict.compared_peak_mib,
     }  # fmt: skip

@@ -94,12 +94,12 @@ class ReportTable:
 
     @property
     def is_tall(self) -> bool:
-        """Whether a page lists the versions downwards, because they do not fit beside each other."""
+        """Return whether a page lists the versions downwards, because they do not fit beside each other."""
         return len(self.versions) > max(MOST_ACROSS, len(self.rows))
 
     @property
     def changed(self) -> bool:
-        """Whether a level or value, such as the step time, changed in any row."""
+        """Return whether a level or value, such as the step time, changed in any row."""
         return any(row.medians for row in self.rows)
 
     @property
@@ -119,7 +119,7 @@ class ReportTable:
 
     @property
     def measured(self) -> bool:
-        """Whether any cell was measured."""
+        """Return whether any cell was measured."""
         return any(cell.tone != "none" for cell in self.shown)
 
 
@@ -211,7 +211,7 @@ def rows_of(
 
 
 def _is_level(finding: Finding) -> bool:
-    """Whether the finding compares figures of versions; findings from verdicts are in the row of verdicts."""
+    """Return whether the finding compares figures of versions; findings from verdicts are in the row of verdicts."""
     return signal_words.signal_of(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
 
 
@@ -239,7 +239,7 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
 
 
 def _is_shown(finding: Finding, cell: Shown) -> bool:
-    """Whether the cell shows the finding that begins with it: a level only if it is the worst about the cell."""
+    """Return whether the cell shows the finding that begins with it: a level only if it is the worst about the cell."""
     verdict = cell.result.verdict
     if not _is_level(finding):
         return True

@@ -34,7 +34,7 @@ class ProbeTable:
     ends_in_text: bool = False
 
     def is_figure(self, column: int) -> bool:
-        """Whether a column, counted from 0, has figures."""
+        """Return whether a column, counted from 0, has figures."""
         return self.names <= column < len(self.columns) - self.ends_in_text
 
 
@@ -177,7 +177,7 @@ def lost(probed: Probed) -> str:
 
 
 def not_whole(found: Sequence[Probed]) -> bool:
-    """Whether any result is marked with `*`, so that the table needs NOT_WHOLE."""
+    """Return whether any result is marked with `*`, so that the table needs NOT_WHOLE."""
     return any(each.problem for each in found)
 
 

@@ -158,5 +158,5 @@ def short_version(run: Machine) -> str:
 
 
 def _is_version(text: str) -> bool:
-    """Whether the text, which comes from a run's directory and may be anything, is a version."""
+    """Return whether the text, which comes from a run's directory and may be anything, is a version."""
     return bool(text) and all(part.isalnum() and part.isascii() for part in text.split("."))

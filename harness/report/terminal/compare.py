@@ -174,7 +174,9 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
 
 
 def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> bool:
-    """Whether to leave out a metric: the growth of flat cells is noise, and the peak of a leak depends on its steps."""
+    """Return whether to leave out a metric: the growth of flat cells is noise, and the peak of a leak depends on its
+    steps.
+    """
     leaking = any("leak" in verdict.verdicts for verdict in verdicts)
     return leaking if measured.metric == "peak_memory" else measured.metric == "memory" and not leaking
 

@@ -15,7 +15,7 @@ _WIDEST = 40
 
 
 def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
-    """Yield a table of runs, from old to new, and what their directories are not good for."""
+    """Yield a table of runs, from old to new, and why some of their directories cannot be read."""
     if not runs:
         yield "no runs"
         return

@@ -40,7 +40,7 @@ def _infrastructure(result: RunResult) -> str:
 
 
 def _is_untested(cell: CellResult) -> bool:
-    """Whether the cell should have been measured but was not."""
+    """Return whether the cell should have been measured but was not."""
     return cell.verdict.verdict == "untested" and cell.cell.excluded is None and not is_needless(cell)
 
 

@@ -81,5 +81,5 @@ class Names:
 
 
 def _has_name(lane: Lane) -> bool:
-    """Whether the lane's GPU has a name, not a number or `all`."""
+    """Return whether the lane's GPU has a name, not a number or `all`."""
     return lane.gpu is not None and lane.gpu not in ("all", "each") and any(map(str.isalpha, lane.gpu))

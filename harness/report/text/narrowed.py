@@ -107,7 +107,7 @@ def _part(part: tuple[str, ...], narrowed: Narrowed) -> str:
 
 
 def named_groups(groups: Iterable[str], narrowed: Narrowed) -> str:
-    """Groups by name, the first of them if they are many."""
+    """Return groups by name, only the first of them if they are many."""
     several = list(groups)
     shown = ", ".join(group_text(each, narrowed) for each in several[:MOST_NAMED])
     more = len(several) - MOST_NAMED
@@ -202,8 +202,8 @@ def _left(narrowed: Narrowed) -> Iterator[str]:
 
 
 def _is_installable(*specifiers: str) -> bool:
-    """Whether these are names and versions as an index has them: whoever made an image named its components, and a
-    reader pastes this into a shell.
+    """Return whether these are names and versions as an index has them: whoever made an image named its components, and
+    a reader pastes this into a shell.
     """
     return all(_SPECIFIERS.fullmatch(each) for each in specifiers)
 
@@ -229,5 +229,5 @@ def installs(narrowed: Narrowed) -> tuple[str, str] | None:
 
 
 def heals(narrowed: Narrowed) -> bool:
-    """Whether the bad version is good with the good version's culprit in it."""
+    """Return whether the bad version is good with the good version's culprit in it."""
     return narrowed.verdict == "found" and narrowed.culprits[0].kind in ("culprit", "together")

@@ -249,12 +249,14 @@ def _seen(name: str, one: SignalVerdict) -> str:
 
 
 def is_open(name: str, verdict: CellVerdict) -> bool:
-    """Whether a cell is suspect or blind in a signal."""
+    """Return whether a cell is suspect or blind in a signal."""
     return name in verdict.signals and TONES[verdict.signals[name].seen] == "unsure"
 
 
 def is_coarse(one: SignalVerdict) -> bool:
-    """Whether the signal is blind because the minimum detectable effect exceeds the limit, not for lack of launches."""
+    """Return whether the signal is blind because the minimum detectable effect exceeds the limit, not for lack of
+    launches.
+    """
     return one.seen == "blind" and one.visible is not None and (one.limit is None or one.visible > one.limit)
 
 

@@ -98,7 +98,7 @@ def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
 
 
 def is_seen_once(result: CellResult) -> bool:
-    """Whether the verdict is undecided after one launch: a search launches no more where it knows enough."""
+    """Return whether the verdict is undecided after one launch: a search launches no more where it knows enough."""
     return result.verdict.verdict in UNSURE and result.verdict.trials == 1
 
 

@@ -107,7 +107,7 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
 
 
 def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
-    """Return what every container of ours is locked by, as arguments of `create_host_config`.
+    """Return the restrictions on every container of the harness, as arguments of `create_host_config`.
 
     The engine keeps no log of it, which would have no limit: we read the output ourselves. An engine without cgroups
     for memory leaves that limit out by itself.

@@ -235,7 +235,7 @@ def _found(spots: Sequence[VersionEvidence], rules: Rules) -> str:
 
 
 def _is_unclear(spot: VersionEvidence) -> bool:
-    """Whether launches showed something that is neither good nor bad."""
+    """Return whether launches showed something that is neither good nor bad."""
     return any(state_of(spot, metric) is None and (seen.bad or seen.unsure) for metric, seen in spot.states.items())
 
 

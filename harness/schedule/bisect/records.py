@@ -29,7 +29,7 @@ class Evidence:
 
     @property
     def timed(self) -> bool:
-        """Whether the steps of all its launches are known."""
+        """Return whether the steps of all its launches are known."""
         return len(self.failed_at) == self.bad and len(self.survived) == self.good
 
     def failed(self, step: int) -> Evidence:

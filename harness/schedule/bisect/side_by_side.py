@@ -168,7 +168,7 @@ def _cost(spot: VersionEvidence) -> tuple[bool, int]:
 
 
 def _sure(known: RoundEvidence, step: Step, place: int, *, side: int) -> bool:
-    """Whether a place belongs to the level beside `step`, and not to the one beyond the next step."""
+    """Return whether a place belongs to the level beside `step`, and not to the one beyond the next step."""
     next_number = step.number + side
     if not 0 <= next_number < len(known.steps):
         return True

@@ -63,7 +63,7 @@ def says_nothing(spot: VersionEvidence, metric: str) -> bool:
 
 
 def is_open(spot: VersionEvidence, metric: str, rules: Rules) -> bool:
-    """Whether the state is unknown and another launch may settle it."""
+    """Return whether the state is unknown and another launch may settle it."""
     if not spot.testable or state_of(spot, metric) is not None:
         return False
     return spot.launches < (rules.most if evidence(spot, metric).bad else min(PATIENCE, rules.most))
@@ -104,7 +104,7 @@ def _doubtful(spots: Sequence[VersionEvidence], metric: str, states: Sequence[St
 
 
 def is_mixed(spots: Sequence[VersionEvidence], metric: str) -> bool:
-    """Whether a failure is flaky, or may be: it was seen to come in only some of the launches."""
+    """Return whether a failure is flaky, or may be: it was seen to come in only some of the launches."""
     states = [state_of(spot, metric) for spot in spots]
     seen = [evidence(spot, metric) for spot, bad in zip(spots, states, strict=True) if bad]
     return any(each.good for each in seen) or bool(_doubtful(spots, metric, states))
@@ -119,7 +119,9 @@ def failures_from(spots: Sequence[VersionEvidence], change: StateChange) -> int:
 
 
 def enough_failures(spots: Sequence[VersionEvidence], change: StateChange, rules: Rules) -> bool:
-    """Whether failures are enough to rule out a flaky one, or all that the launches for a clear outcome allow."""
+    """Return whether failures are enough to rule out a flaky one, or all that the launches for a clear outcome
+    allow.
+    """
     if change.metric != "outcome" or failures_from(spots, change) >= rules.failures:
         return True
     versions = sum(spot.testable for spot in spots)

@@ -1,4 +1,4 @@
-"""Fits the budget of a matrix that was written for a program to the program: it may come to its own end before that."""
+"""Fits the budget of a drafted matrix to its program, which may come to its own end earlier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.model import RunResult
 
 
 def fitted(draft: Draft, result: RunResult) -> Draft | None:
-    """Return the draft with the fewest steps after which its program ended by itself as the budget. Return None if it
+    """Return the draft with a new budget: the fewest steps after which its program ended by itself. Return None if it
     never did, or if a budget cannot be so small.
     """
     ends = [trial.last_step for cell in result.cells for trial in cell.trials if trial.ended_early]

@@ -29,7 +29,7 @@ class OpenHost:
 
     @property
     def awaited(self) -> bool:
-        """Whether it is a node of a pool that the queue has not given yet."""
+        """Return whether it is a node of a pool that the queue has not given yet."""
         return self.engine is None and self.problem is None and self.host.slurm is not None
 
     @property

@@ -58,7 +58,7 @@ class Test:
 
     @property
     def by_worst(self) -> bool:
-        """Whether the round with the smallest difference decides."""
+        """Return whether the round with the smallest difference decides."""
         return self._least_by_worst < self._least_by_mean
 
     @property

@@ -100,13 +100,13 @@ class Losses:
 
     @property
     def steady(self) -> bool:
-        """Whether the jumps are those of a leak: many, upwards, and even in time and size from start to end."""
+        """Return whether the jumps are those of a leak: many, upwards, and even in time and size from start to end."""
         many = len(self.times) >= FEWEST and self._alike >= FEWEST_ALIKE
         return many and self._no_walk and self.most_of_rise and self._even and self._large._even
 
     @property
     def _even(self) -> bool:
-        """Whether times and sizes are those of one rate."""
+        """Return whether times and sizes are those of one rate."""
         return self._even_in_time and self._even_in_size and self._likelier_than_decay
 
     @property
@@ -124,7 +124,7 @@ class Losses:
 
     @property
     def possible(self) -> bool:
-        """Whether the jumps, even if they are few, may be those of a leak."""
+        """Return whether the jumps, even if they are few, may be those of a leak."""
         return len(self.times) > 1 and self.most_of_rise and self._even_in_time and self._even_in_size
 
     @property
@@ -139,7 +139,7 @@ class Losses:
 
     @property
     def most_of_rise(self) -> bool:
-        """Whether falls are rare, and the jumps that stay make nearly all of the rise."""
+        """Return whether falls are rare, and the jumps that stay make nearly all of the rise."""
         gained, fallen = float(self.sizes.sum()), float(self.falls.sum())
         kept = gained - fallen
         return gained > 0 and fallen <= MOST_BACK * gained and kept >= EXPLAINED * self.rise >= EXPLAINED**2 * kept
@@ -159,13 +159,15 @@ class Losses:
         return count <= FEW or _laplace(self.times) >= NORMAL_ALPHA_UNEVEN
 
     def become_rarer(self, *, since: float) -> bool:
-        """Whether the jumps after the fraction `since` of the rows become rarer, if jumps make the rise."""
+        """Return whether the jumps after the fraction `since` of the rows become rarer, if jumps make the rise."""
         later = self.times[self.times > since]
         return self.most_of_rise and len(later) > FEW and _laplace(later) < NORMAL_ALPHA_UNEVEN
 
     @property
     def _likelier_than_decay(self) -> bool:
-        """Whether the times are likelier at a constant rate than at one that falls as 1/t or as exp(-t/DECAY)."""
+        """Return whether the times are likelier at a constant rate than at one that falls as 1/t or as
+        exp(-t/DECAY).
+        """
         since_start = START + (1 - START) * self.times
         by_logarithm = np.log(-np.log(START) / (1 - START)) + float(np.log(since_start).mean())
         by_decay = np.log(DECAY * -np.expm1(-1 / DECAY)) + float(self.times.mean()) / DECAY
@@ -173,7 +175,7 @@ class Losses:
 
     @property
     def _even_in_size(self) -> bool:
-        """Whether sizes do not shrink as in a warm-up, by Laplace's test with each time weighted by its jump."""
+        """Return whether sizes do not shrink as in a warm-up, by Laplace's test with each time weighted by its jump."""
         weight = float(np.sqrt(self.sizes @ self.sizes / 12))
         return bool(self.sizes @ (self.times - 0.5) >= NORMAL_ALPHA_UNEVEN * weight)
 

@@ -138,12 +138,12 @@ class SampledSeries:
 
     @property
     def _clear_over_all(self) -> bool:
-        """Whether all the rows grow as no random walk would, although A is too short for its noise."""
+        """Return whether all the rows grow as no random walk would, although A is too short for its noise."""
         whole = self.windows.between(START, 1.0)
         return self.windows.earlier.rate > 0 and whole.low > 0 and whole.drift >= CLEAR_OVER_ALL
 
     def _late(self) -> bool:
-        """Whether a leak began after A: B is faster than A, and steady in each half."""
+        """Return whether a leak began after A: B is faster than A, and steady in each half."""
         seen = self.windows
         return (
             self._steady_in_later(LARGEST_SHARE_LATE)
@@ -152,7 +152,7 @@ class SampledSeries:
         )
 
     def _settled(self) -> bool:
-        """Whether B shows a leak that a warm-up covered in A."""
+        """Return whether B shows a leak that a warm-up covered in A."""
         return self._steady_in_later(LARGEST_SHARE) and self.windows.settled and not self.losses.become_rarer(since=0.5)
 
     def _steady_in_later(self, largest_share: float) -> bool:
@@ -169,7 +169,9 @@ class SampledSeries:
         )
 
     def _rising_teeth(self, floor: Trend) -> bool:
-        """Whether the floor under saw-teeth rises steadily and keeps its rate from the first half to the second."""
+        """Return whether the floor under saw-teeth rises steadily and keeps its rate from the first half to the
+        second.
+        """
         return (
             floor.low > 0
             and floor.rate >= self.limit
@@ -199,7 +201,7 @@ def _pace(trend: Trend, words: str, *, error: float, alpha: float) -> LeakRate:
 
 
 def _no_walk(trend: Trend) -> bool:
-    """Whether a random walk with steps of this size rarely rises as much."""
+    """Return whether a random walk with steps of this size rarely rises as much."""
     return trend.drift >= _walk_quantile(trend)
 
 

@@ -137,7 +137,7 @@ def _start(values: Floats) -> float:
 
 
 def _given_back(looks: Sequence[Look], *, limit: float) -> bool:
-    """Whether gc.collect at the looks returned the growth, which is then uncollected cyclic garbage, not a leak.
+    """Return whether gc.collect at the looks returned the growth, which is then uncollected cyclic garbage, not a leak.
 
     The last collection must return GIVEN_BACK of the growth since the look before, and the memory that stays after
     collections must grow by less than the limit in one of the last two intervals.

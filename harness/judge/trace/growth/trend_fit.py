@@ -150,8 +150,8 @@ def observed_quantum(values: Floats, *, least: float, most: float) -> float:
 
 
 def _stairs_ended(places: npt.NDArray[np.intp], *, rows: int) -> bool:
-    """Whether the time since the last change exceeds STAIRS_ENDED times the longest time between two changes: steady
-    stairs would have had their next step.
+    """Return whether the time since the last change exceeds STAIRS_ENDED times the longest time between two changes:
+    steady stairs would have had their next step.
     """
     return len(places) > 1 and rows - int(places[-1]) > STAIRS_ENDED * int(np.diff(places).max())
 

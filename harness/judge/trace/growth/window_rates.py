@@ -106,13 +106,13 @@ class Windows:
 
     @property
     def fell(self) -> bool:
-        """Whether memory fell steadily in a quarter of the first half, by FELL of the rise in B."""
+        """Return whether memory fell steadily in a quarter of the first half, by FELL of the rise in B."""
         before = (self.between(0.0, 0.25), self.earlier)
         return any(quarter.high < 0 and -quarter.rise > FELL * self.later.rise for quarter in before)
 
     @property
     def keeps_pace(self) -> bool:
-        """Whether growth keeps the rate of A in B and at its end, and no law of slowing down explains it."""
+        """Return whether growth keeps the rate of A in B and at its end, and no law of slowing down explains it."""
         earlier, later, last = self.earlier, self.later, self.last
         if later.rate >= KEEPS_FIRST * self.first.rate or not self._slower(self.first, later):
             in_later = self._keeps(later, clearly=KEEPS_CLEARLY)
@@ -137,17 +137,17 @@ class Windows:
         return float(steps.var(ddof=2)) / (len(piece) // blocks * self.steps_per_row)
 
     def _keeps(self, window: Trend, *, clearly: float) -> bool:
-        """Whether a window keeps the rate of A."""
+        """Return whether a window keeps the rate of A."""
         kept = window.rate >= KEEPS * self.earlier.rate
         return kept and not (window.rate < clearly * self.earlier.rate and self._slower(self.earlier, window))
 
     def _slower(self, earlier: Trend, later: Trend) -> bool:
-        """Whether `later` is slower than `earlier` by CLEAR standard errors."""
+        """Return whether `later` is slower than `earlier` by CLEAR standard errors."""
         return earlier.rate - later.rate > CLEAR * math.hypot(self.error(earlier), self.error(later))
 
     @property
     def _keeps_roughly(self) -> bool:
-        """Whether growth by rough jumps, of which A has too few, keeps the rate of all the rows."""
+        """Return whether growth by rough jumps, of which A has too few, keeps the rate of all the rows."""
         overall = self.between(START, 1.0).rate
         return (
             self.later.rate >= KEEPS * overall
@@ -157,7 +157,7 @@ class Windows:
 
     @property
     def settled(self) -> bool:
-        """Whether the growth slowed down and then kept its rate: a leak that a warm-up had covered."""
+        """Return whether the growth slowed down and then kept its rate: a leak that a warm-up had covered."""
         if min(self.third.low, self.last.low) <= 0:
             return False
         if self.last.rate >= KEEPS_SETTLED * self.third.rate:
@@ -169,7 +169,7 @@ class Windows:
 
 
 def _beyond_power_law(earlier: Trend, middle: Trend, later: Trend, *, ratio: float, before: float) -> bool:
-    """Whether `later` is clearly faster than the power law through `earlier` and `middle` predicts.
+    """Return whether `later` is clearly faster than the power law through `earlier` and `middle` predicts.
 
     Under such a law the rate is proportional to a power of time. `before` is the ratio of the centre times of `middle`
     and `earlier`, `ratio` that of `later` and `middle`.

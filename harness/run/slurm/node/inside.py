@@ -42,7 +42,7 @@ SIOCSIFFLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
 def taken(size):
-    """Exactly so many bytes: what follows belongs to the agent."""
+    """Read exactly so many bytes: what follows belongs to the agent."""
     parts = []
     while size:
         part = os.read(0, min(size, 1 << 20))
@@ -81,7 +81,7 @@ def environment(order, root):
 
 
 def is_outside(name, value, without):
-    """Whether a variable is the node's or Slurm's, and not the image's."""
+    """Return whether a variable is the node's or Slurm's, and not the image's."""
     if name in without["kept"]:
         return False
     return re.match("(?:%s)$" % without["names"], name) is not None or without["values"].get(name) == value

@@ -150,7 +150,7 @@ class StepSession(ProcessSession):
             pipe.close()
 
     def _drained(self, *, seconds: float) -> bool:
-        """Whether it ends in time. What it still prints is read, so that no full pipe keeps it waiting."""
+        """Return whether it ends in time. What it still prints is read, so that no full pipe keeps it waiting."""
         until_s = time.monotonic() + seconds
         while self._process.poll() is None and time.monotonic() < until_s:
             if self.receive(BEAT_S / 10) is None:  # its output has ended, and it may need a moment more
