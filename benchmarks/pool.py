@@ -34,7 +34,7 @@ from harness.flows.parts.hosts.machines import OpenHost
 from harness.flows.running.pool_run import PoolRun, length
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
-from harness.schedule.priority import Standing
+from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 from tests.lab.daemon import Daemon
 
@@ -332,7 +332,7 @@ def _pool(names: Sequence[str]) -> PoolRun:
 
 
 def _queue(blocks: Sequence[BlockRun]) -> RowQueue:
-    queue = RowQueue(standing=lambda block: Standing(), recall=lambda block: None)
+    queue = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
     for block in blocks:
         queue.add(block)
     return queue

@@ -8,13 +8,13 @@ from itertools import pairwise
 from harness.assess.row_verdicts import JudgedBlock
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Trials, signal_of
 from harness.schedule.confirming import to_confirm
-from harness.schedule.priority import Standing
+from harness.schedule.priority import RowStanding
 
 ENOUGH = 2
 """Launches on each side of a change that is confirmed."""
 
 
-def standing_of(judged: JudgedBlock, *, asked: Trials) -> Standing:
+def standing_of(judged: JudgedBlock, *, asked: Trials) -> RowStanding:
     """Return how near to a limit a row is, whether something of it is to be confirmed, and whether something is."""
     cells = [cell.verdict for cell in judged.cells]
     worse = [change for change in judged.changes if change.kind != "first_fixed"]
@@ -24,7 +24,7 @@ def standing_of(judged: JudgedBlock, *, asked: Trials) -> Standing:
     ]
     named = {(change.after, change.metric) for change, is_sure in zip(worse, confirmed, strict=True) if is_sure}
     suspect = [name for place, cell in enumerate(cells) for name in _suspects(cell) if (place, name) not in named]
-    return Standing(
+    return RowStanding(
         suspect=bool(suspect) or not all(confirmed) or bool(to_confirm(cells, asked=asked)),
         confirmed=any(confirmed),
         nearness=max(_shares(cells, {name for _, name in named}), default=0.0),

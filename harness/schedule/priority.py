@@ -30,7 +30,7 @@ NEAR = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class RowStanding:
     """How a row stands, by the launches that it had.
 
     `suspect`: something looks bad that is not confirmed. `confirmed`: it has a finding that is. `nearness`: the largest
@@ -59,7 +59,7 @@ class RowState:
     launches: int = 0
     next_s: float | None = None
     spent_s: float = 0.0
-    standing: Standing = Standing()
+    standing: RowStanding = RowStanding()
 
     def takes_s(self, launch_s: float) -> float:
         """Return the seconds of what it proposes; `launch_s` is what a launch takes of a row that had none."""

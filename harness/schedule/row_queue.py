@@ -10,7 +10,7 @@ from statistics import median
 
 from harness.run.scheduler import Batch, BlockRun, CellRun, Turn
 from harness.schedule.cost import expected_s, spent_s
-from harness.schedule.priority import Choice, RowState, Standing, choose, gives_way, in_order
+from harness.schedule.priority import Choice, RowStanding, RowState, choose, gives_way, in_order
 
 Worker = str
 """The name of a machine, or of a connection to one."""
@@ -33,7 +33,7 @@ class _Row:
     proposal: Batch | None = None
 
 
-def _state(block: BlockRun, proposal: Batch, standing: Standing, *, group: int) -> RowState:
+def _state(block: BlockRun, proposal: Batch, standing: RowStanding, *, group: int) -> RowState:
     ran = {trial.round for run in block.cells for trial in run.trials[run.adopted :]}
     kind = proposal.record.get("kind")
     in_round = proposal.runs if kind == "round" else block.cells if kind == "twin" else ()
@@ -67,7 +67,7 @@ class RowQueue:
     more.
     """
 
-    standing: Callable[[BlockRun], Standing]
+    standing: Callable[[BlockRun], RowStanding]
     recall: Callable[[BlockRun], None]
     may: Callable[[Worker, BlockRun], bool] = lambda worker, block: True
     stop: Callable[[RowState | None], str] = lambda state: ""

@@ -19,7 +19,7 @@ from harness.flows.sweep import SweepOptions, plan_sweep, sweep
 from harness.model import RunResult, Stop
 from harness.report.text import gaps, headline
 from harness.run.engine import LaunchRequest, Session
-from harness.schedule.priority import RowState, Standing
+from harness.schedule.priority import RowStanding, RowState
 
 MATRIX = """\
 version: 1
@@ -137,7 +137,7 @@ def test_a_sweep_that_was_ended_early_goes_on_where_it_ended(tmp_path: Path) -> 
     assert len(launched) >= 24
 
 
-GOOD, BAD = RowState(), RowState(standing=Standing(suspect=True))
+GOOD, BAD = RowState(), RowState(standing=RowStanding(suspect=True))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import sys
 import time
 import types
 
-from .. import comings, failure, samples
+from .. import due_looks, failure, samples
 from ..probes import cgroup
 from . import hooks, importing, looks, scenario, ticking
 from .hooks import function, printed
@@ -36,7 +36,7 @@ class ProgramRun(scenario.ScriptRun):
         self._asked = asked
         self._counts = asked["steps_are"]
         self._readers_made = {}
-        self._left = comings.Comings(job)
+        self._left = due_looks.DueLooks(job)
         self._rows_sent = 0
         self._looker = None
         self._ticker = None

@@ -18,7 +18,7 @@ import sys
 import time
 import types
 
-from .. import comings, ending, failure, samples, wrapping
+from .. import due_looks, ending, failure, samples, wrapping
 from ..probes import cgroup, heap, libraries, pools, python, rss
 from . import looks, stepping
 
@@ -206,7 +206,7 @@ class ScriptRun(object):
 
     def _step_and_look(self, stepper, looker):
         """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""
-        left, first_s, whole = comings.Comings(self.job), stepper.busy_s, False
+        left, first_s, whole = due_looks.DueLooks(self.job), stepper.busy_s, False
         while not whole:
             stepper.run(stepper.steps, left.step, left.busy_s - (stepper.busy_s - first_s))
             whole = left.take(stepper.steps, stepper.busy_s - first_s)

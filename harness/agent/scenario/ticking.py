@@ -19,15 +19,15 @@ class Ended(BaseException):
 class Ticker(stepping.Stepper):
     """Fills the rows of a program's steps. `steps` counts them.
 
-    `begin(ticker)` is called after the first one, `look(ticker)` where one of `comings` is due or the supervisor
+    `begin(ticker)` is called after the first one, `look(ticker)` where one of `due_looks` is due or the supervisor
     requests an end; it returns whether the program goes on.
     """
 
-    def __init__(self, table, readers, comings, **calls):
+    def __init__(self, table, readers, due_looks, **calls):
         stepping.Stepper.__init__(self, None, table, readers)
         self.kind = None  # the hook whose calls are the steps: the first that marked
         self.ended = False
-        self._comings = comings
+        self._due_looks = due_looks
         self._begin, self._look, self._leave = calls["begin"], calls["look"], calls["leave"]
         self._owner = os.getpid()
         self._thread = None
@@ -81,7 +81,7 @@ class Ticker(stepping.Stepper):
         elif not self._look(self):
             self.ended = True
             raise Ended("the trial has its steps")
-        self._look_step, self._look_s = self._comings.step, self._comings.busy_s
+        self._look_step, self._look_s = self._due_looks.step, self._due_looks.busy_s
         self.cpu.resume()
         self._overhead_s = began - time.perf_counter()  # `mark` adds the whole pause
 

@@ -8,7 +8,7 @@ while the harness judges a look; what it does meanwhile is not counted.
 import os
 import re
 
-from .. import comings, ending, samples, wire, wrapping
+from .. import due_looks, ending, samples, wire, wrapping
 from ..probes import cpu, status, tree
 from . import bursts, reason
 from .watch import Watch
@@ -27,7 +27,7 @@ class CommandWatch(Watch):
         self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}
         self._pattern = re.compile(job["step_pattern"].encode("utf-8")) if job["step_pattern"] else None
         self._lines = wire.Lines(ends=b"\n\r")  # progress bars end their lines with a carriage return
-        self._comings = comings.Comings(job)
+        self._due_looks = due_looks.DueLooks(job)
         self._busy_s = 0.0
         self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
         self._bursts = bursts.Bursts()
@@ -91,8 +91,8 @@ class CommandWatch(Watch):
             self.ready(None, now - self._opened_at, ["rss"])
         else:
             self._busy_s += took_s
-        if self.child.death is None and self._comings.due(number, self._busy_s):
-            self._take_look(last=self._comings.take(number, self._busy_s))
+        if self.child.death is None and self._due_looks.due(number, self._busy_s):
+            self._take_look(last=self._due_looks.take(number, self._busy_s))
 
     def _sample(self, row, took_s, resident_kib):
         if self._pattern is not None:

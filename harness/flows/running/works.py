@@ -16,7 +16,7 @@ from harness.model import Block, Host, Noise, Plan, Skip
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
-from harness.schedule.priority import Standing
+from harness.schedule.priority import RowStanding
 from harness.store import RunDirectory
 from harness.store.journal import ASIDE
 
@@ -108,7 +108,7 @@ class Works:
 
     # ------------------------------------------------------------ after a turn
 
-    def standing(self, run: BlockRun) -> Standing:
+    def standing(self, run: BlockRun) -> RowStanding:
         """Judge a row after its turn, and return how it stands."""
         standing = standing_of(self._judge(self._works[id(run)]), asked=self.plan.trials)
         self.open_rows.put_down(run)

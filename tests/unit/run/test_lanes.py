@@ -35,7 +35,7 @@ from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import Batch, BlockRun, CellRun, Journal, Oracle, Review
 from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.oracle import oracle as judging_oracle
-from harness.schedule.priority import Standing
+from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -56,7 +56,7 @@ class Nothing:
 
 def rows_of(blocks: Sequence[BlockRun]) -> RowQueue:
     """They are all equally good, as far as the order of their launches goes."""
-    rows = RowQueue(standing=lambda block: Standing(), recall=lambda block: None)
+    rows = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
     for block in blocks:
         rows.add(block)
     return rows

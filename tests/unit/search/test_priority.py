@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule.priority import COSTLY, NEAR, ORDER, RowState, Standing, choose, gives_way, in_order
+from harness.schedule.priority import COSTLY, NEAR, ORDER, RowStanding, RowState, choose, gives_way, in_order
 
 STANDINGS = st.builds(
-    Standing, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False)
+    RowStanding, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False)
 )
 STATES = st.builds(
     RowState, group=st.integers(0, 2), finishes=st.booleans(), first=st.booleans(), confirms=st.booleans(),
@@ -73,7 +73,7 @@ def test_nothing_good_is_launched_again_while_something_bad_waits_to_be_confirme
 
 @given(st.lists(st.floats(NEAR, 3), min_size=1, max_size=9))
 def test_of_rows_that_are_near_a_limit_the_nearest_comes_first(shares: list[float]) -> None:
-    choice = choose([RowState(standing=Standing(nearness=share)) for share in shares])
+    choice = choose([RowState(standing=RowStanding(nearness=share)) for share in shares])
     assert choice is not None
     assert shares[choice.place] == max(shares)
 
@@ -81,7 +81,7 @@ def test_of_rows_that_are_near_a_limit_the_nearest_comes_first(shares: list[floa
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=9), st.booleans())
 def test_of_rows_that_are_good_the_cheapest_is_ended_first(costs: list[float], near: bool) -> None:
     """In turns, all would be ended last: a row that takes 10 s would wait for one that takes an hour."""
-    standing = Standing(nearness=1.0 if near else 0.0)
+    standing = RowStanding(nearness=1.0 if near else 0.0)
     choice = choose([RowState(next_s=cost, spent_s=100 - cost, standing=standing) for cost in costs])
     assert choice is not None
     assert costs[choice.place] == min(costs)
@@ -89,8 +89,11 @@ def test_of_rows_that_are_good_the_cheapest_is_ended_first(costs: list[float], n
 
 def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_round() -> None:
     """A leak that is plain after 9 s would be named after 9 minutes."""
-    cheap = RowState(spent_s=6, next_s=3, launches=2, standing=Standing(suspect=True))
-    first, again = RowState(first=True, launches=6), RowState(spent_s=90, next_s=200, standing=Standing(suspect=True))
+    cheap = RowState(spent_s=6, next_s=3, launches=2, standing=RowStanding(suspect=True))
+    first, again = (
+        RowState(first=True, launches=6),
+        RowState(spent_s=90, next_s=200, standing=RowStanding(suspect=True)),
+    )
     choice = choose([first, again, cheap], launch_s=10)
     assert choice is not None
     assert (choice.place, choice.urgency) == (2, "confirm")
@@ -105,7 +108,7 @@ def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_roun
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=6))
 def test_no_row_that_looks_bad_waits_for_ever_while_others_go_on(costs: list[float]) -> None:
     """A costly row that nobody gets to would end as "not confirmed", after days."""
-    states = [RowState(next_s=cost, standing=Standing(suspect=True)) for cost in costs]
+    states = [RowState(next_s=cost, standing=RowStanding(suspect=True)) for cost in costs]
     had = [0] * len(states)
     while not all(had):
         choice = choose(states)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.model import Cell, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
 from harness.run.scheduler import Batch, BlockRun, CellRun
-from harness.schedule.priority import Standing
+from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -72,7 +72,7 @@ def block(name: str, rounds: int) -> BlockRun:
 
 
 def queue(blocks: list[BlockRun]) -> RowQueue:
-    made = RowQueue(standing=lambda block: Standing(), recall=lambda block: None)
+    made = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
     for each in blocks:
         made.add(each)
     return made
@@ -103,7 +103,7 @@ def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
 
 def test_what_looks_bad_goes_on_before_the_others() -> None:
     rows = RowQueue(
-        standing=lambda block: Standing(suspect=str(block.cells[0].cell.variant) == "b"), recall=lambda block: None
+        standing=lambda block: RowStanding(suspect=str(block.cells[0].cell.variant) == "b"), recall=lambda block: None
     )
     for name in "abc":
         rows.add(block(name, 3))
@@ -115,7 +115,7 @@ def test_what_looks_bad_goes_on_before_the_others() -> None:
 
 def test_rows_of_a_later_group_wait() -> None:
     """Where images make room for each other, rounds of two series in turn would pull all images again and again."""
-    rows = RowQueue(standing=lambda block: Standing(), recall=lambda block: None)
+    rows = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None)
     rows.add(block("a", 2), group=0)
     rows.add(block("b", 2), group=1)
     worker = Worker("one", rows)
@@ -214,7 +214,7 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
     blocks = [wide(f"row{place}", rounds, versions) for place, (rounds, versions, _) in enumerate(asked)]
     beside = {id(each): splits for each, (_, _, splits) in zip(blocks, asked, strict=True)}
     shared = RowQueue(
-        standing=lambda block: Standing(), recall=lambda block: None, splits=lambda block: beside[id(block)]
+        standing=lambda block: RowStanding(), recall=lambda block: None, splits=lambda block: beside[id(block)]
     )
     for each in blocks:
         shared.add(each)
@@ -255,7 +255,7 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
 
 def test_nobody_waits_for_a_hand_that_is_gone() -> None:
     """An error in one of the threads must end the sweep, not leave it hanging."""
-    shared = RowQueue(standing=lambda block: Standing(), recall=lambda block: None, splits=lambda block: True)
+    shared = RowQueue(standing=lambda block: RowStanding(), recall=lambda block: None, splits=lambda block: True)
     shared.add(wide("row", 1, 1))
     assert shared.take("one") is not None
     shared.abandon("one")

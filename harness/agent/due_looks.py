@@ -3,7 +3,7 @@ seconds spent in steps, whichever comes first.
 """
 
 
-class Comings(object):
+class DueLooks(object):
     """Tells when the next look is due, and whether it is the last. The first step's seconds do not count: it compiles
     and loads what the others use."""
 
@@ -21,10 +21,11 @@ class Comings(object):
 
     @property
     def busy_s(self):
-        """Return the seconds in steps after which it is due at the latest."""
+        """Return the seconds in steps after which the next look is due at the latest."""
         return self._left[0][1]
 
     def due(self, step, busy_s):
+        """Return whether the next look is due after so many steps, or so many seconds in steps."""
         return step >= self.step or busy_s >= self.busy_s
 
     def take(self, step, busy_s):
