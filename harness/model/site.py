@@ -37,8 +37,8 @@ class SiteSource:
 
 @dataclass(frozen=True, kw_only=True)
 class SitePage:
-    """A file of the site. `name` is its path in it. `key` is a hash of all that it is made from: where it is the same,
-    the file is, too.
+    """A file of the site. `name` is its path in it. `key` is a hash of all that it is made from: as long as that is the
+    same, so is the file.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """HTTP requests with bounds on time, size, redirects and attempts.
 
-`requests` provides proxies and certificates of the environment. It must not do what it does by default: follow
-redirects with credentials, take a login from ~/.netrc, wait for ever, or read for ever.
+The library `requests` takes proxies and certificates from the environment. This module keeps it from what it does by
+default: following redirects with credentials, taking a login from ~/.netrc, waiting for ever, and reading for ever.
 """
 
 from __future__ import annotations

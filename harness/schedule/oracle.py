@@ -38,7 +38,7 @@ def decide(cell: Cell, trace: Trace, length: Length) -> str:
     answer = stopping.decide(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=length.whole)
     if answer == "stop" or length.whole or length.usual_s is None:
         return answer
-    is_slow = pace.plainly_slow(trace, usual_s=length.usual_s, own_s=length.own_s)
+    is_slow = pace.plainly_slow(trace, usual_s=length.usual_s, own_s=length.own_s, steps=scenario.steps)
     return "stop" if is_slow and not stopping.looks_bad(trace, limits=scenario.limits, steps=scenario.steps) else "go"
 
 

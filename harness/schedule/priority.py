@@ -2,10 +2,10 @@
 
 A round that was begun is finished first, because its launches are compared with each other. The first round of every
 row comes before the second of any. What looks bad is confirmed next, then comes what is near a limit, and last what is
-plainly good. Of rows as urgent comes first what takes the fewest seconds, so that no cheap row waits for a costly one,
-nor a cheap confirmation for a costly first round; rows to be confirmed also count what they had. A costly first round
-that was begun gives way to cheap ones: which of its versions ran first was drawn, so that the time between them is
-chance.
+plainly good. Among rows that are equally urgent, the one that takes the fewest seconds comes first, so that no cheap
+row waits for a costly one, and no cheap confirmation for a costly first round. For rows to be confirmed, the seconds
+that they had count, too. A costly first round that was begun gives way to cheap ones: the order of its versions is
+random, so that the pause favours none of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REASONS: dict[Urgency, str] = {
     "good": "no row has anything to confirm; this one takes the fewest seconds",
 }
 COSTLY = 4.0
-"""Ratio to what would come next from which the rest of a first round gives way to it."""
+"""Ratio of the rest of a first round to what would come next, in seconds, from which it gives way."""
 NEAR = 0.5
 """Share of a limit from which a row counts as near it."""
 
@@ -78,7 +78,7 @@ class RowState:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """`place`: the position of the chosen row among those that were given."""
+    """The row that is launched next. `place`: its position among the rows that were given."""
 
     place: int
     urgency: Urgency

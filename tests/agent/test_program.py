@@ -461,9 +461,17 @@ sys.stderr.write("\\n" + "x" * 100000 + "Loss: 7\\n")
         ("{} it/s", "100%|### | 10/10 [00:01, 9.5it/s]", 9.5),
         ("loss: {}", "loss: inf", float("inf")),
         ("loss: {}", "loss: none", None),
+        ("loss {}", "loss information follows", None),
+        ("{} it/s", "banan it/s", None),
+        ("took {}s", "took nans", float("nan")),
+        ("loss: {}", "loss: \u0131nf", None),
+        ("{} images/s", "1,234.5 images/s", 1234.5),
+        ("loss: {}", "loss: -12,345,678", -12345678.0),
+        ("losses: {}", "losses: 1,2", 1.0),
+        ("losses: {}", "losses: 1,2345", 1.0),
         ("a{}", "a" * 100000, None),
     ],
 )
 def test_a_printed_number_is_found_where_the_pattern_says(pattern: str, line: str, value: float | None) -> None:
     found = printed.Reader({"it": pattern}, None).values(line)
-    assert found == ({} if value is None else {"it": value})
+    assert found == ({} if value is None else {"it": pytest.approx(value, rel=0, nan_ok=True)})

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import psutil
 
-from harness.run.process import leftovers
 from tests import nightly
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "scancel")
@@ -144,7 +143,7 @@ class Cluster:
         _run(["slurmd", "-N", node], self.environ)
 
     def lose_node(self, node: str) -> None:
-        """As when the machine loses its power: its slurmd, what runs under it and the folders of its trials are gone.
+        """As when the machine loses its power: its slurmd, and what runs under it.
         At night slurmctld finds out by itself, after LOST_AFTER_S and more; by day it is told, as by an administrator.
         """
         found = self._process(f"{node}.pid", "slurmd")
@@ -152,13 +151,9 @@ class Cluster:
             each for each in psutil.process_iter() if _name(each).startswith("slurmstepd: [") and node in _name(each)
         ]
         lost = [each for step in steps for each in [step, *_below(step)]]
-        folders = {word.removesuffix("/start.py") for each in lost for word in _name(each).split()}
         for process in ([found] if found else []) + lost:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        for folder in folders:
-            if Path(folder).name.startswith(leftovers.PREFIX):
-                shutil.rmtree(folder, ignore_errors=True)
         if not nightly.NIGHTLY:
             self.slurm("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
 from harness.model import Host, SlurmRequest, Steps, Where
 from harness.run import open_engine
 from harness.run.engine import Engine
+from tests.contract.conftest import what_remains
 from tests.contract.world import ROOT, World, quiet
 from tests.integration.conftest import Harness, harness
 from tests.slurm.cluster import Cluster
@@ -203,8 +205,15 @@ def test_a_lost_node_is_never_a_good_or_a_bad_version(cluster: Cluster, environ:
     with opened(environ) as world, held(world.engine):
         node = str(world.engine.facts["name"])
         trial = during(world, lambda: cluster.lose_node(node))
+        clear(world)
     assert trial.end == "infrastructure", trial.message
     assert f"node {node} does not answer any more" in trial.message or "node is lost" in trial.message
+
+
+def clear(world: World) -> None:
+    """Remove what a node is left with if everything on it dies at once: its owner, this process, lives on."""
+    for folder in what_remains(world):
+        shutil.rmtree(folder)
 
 
 def test_a_preempted_sweep_says_so(cluster: Cluster, environ: dict[str, str]) -> None:
@@ -213,6 +222,7 @@ def test_a_preempted_sweep_says_so(cluster: Cluster, environ: dict[str, str]) ->
         urgent = ["sbatch", "--partition=urgent", f"--nodelist={node}", "--exclusive", "--time=1", "--output=/dev/null"]
         with pytest.raises(InfrastructureError, match="the allocation was preempted"):
             during(world, lambda: cluster.slurm(*urgent, "--wrap=sleep 5"))
+        clear(world)
 
 
 def test_an_allocation_that_ends_soon_is_replaced_before_the_next_trial(

@@ -18,6 +18,9 @@ LEAST_SLOW = 10
 LEAST_FIRST = 64
 """Fewest steps of the launch that first shows how slow a version is: its warm-up may be over then, and its memory can
 be judged."""
+COSTLY_S = 30.0
+"""Seconds that the budget of steps must take at a version's own pace: else nothing is gained by ending it early, and
+less is known of it, its memory above all."""
 SAME_PACE = 2.0
 """Largest ratio of two step times that agree with each other."""
 SPARE = 1.25
@@ -55,17 +58,21 @@ def first_look_s(own_s: float | None, usual_s: float, steps: Steps) -> float | N
     share_s = usual_s * steps.first
     if own_s is None:
         return LEAST_FIRST * share_s
-    return max(SLOW * share_s, SPARE * LEAST_SLOW * own_s) if own_s >= SLOW * usual_s else None
+    return max(SLOW * share_s, SPARE * LEAST_SLOW * own_s) if _is_slow(own_s, usual_s, steps) else None
 
 
-def plainly_slow(trace: Trace, *, usual_s: float, own_s: float | None) -> bool:
+def _is_slow(own_s: float, usual_s: float, steps: Steps) -> bool:
+    return own_s >= SLOW * usual_s and own_s * steps.budget > COSTLY_S
+
+
+def plainly_slow(trace: Trace, *, usual_s: float, own_s: float | None, steps: Steps) -> bool:
     """Return whether a launch has shown, at a look, that its version is slow: the second half of its steps was slow,
     and it made LEAST_FIRST steps, or LEAST_SLOW if an earlier launch was as slow.
     """
     values = trace.column("step_s")
     rows: Floats = np.empty(0) if values is None else values[np.isfinite(values)]
     late_s = float(np.median(rows[len(rows) // 2 :])) if len(rows) else 0.0
-    if late_s < SLOW * usual_s:
+    if not _is_slow(late_s, usual_s, steps):
         return False
     is_known = own_s is not None and own_s <= SAME_PACE * late_s and late_s <= SAME_PACE * own_s
     return len(rows) >= (LEAST_SLOW if is_known else LEAST_FIRST)

@@ -30,7 +30,7 @@ LEAST_VARIANCE = 1e-12
 
 
 class LevelRounds:
-    """`figures`: (round, hybrid, figure of one launch)."""
+    """A level in rounds of hybrids. `figures`: (round, hybrid, figure of one launch)."""
 
     def __init__(
         self, figures: Iterable[tuple[int, Hybrid, float]], *, a: Hybrid, b: Hybrid, rules: NarrowRules

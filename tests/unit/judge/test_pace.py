@@ -70,15 +70,21 @@ def test_a_slow_start_is_not_a_slow_version():
     """A version that compiles its first steps would be called 300 times slower."""
     step_s = times(0.12, steps=100)
     step_s[:40] = 0.036
-    assert not plainly_slow(trace_of(step_s=step_s), usual_s=USUAL_S, own_s=None)
+    assert not plainly_slow(trace_of(step_s=step_s), usual_s=USUAL_S, own_s=None, steps=STEPS)
     always = trace_of(step_s=times(36.0, steps=100))
-    assert plainly_slow(always, usual_s=USUAL_S, own_s=None)
-    assert not plainly_slow(trace_of(step_s=times(36.0, steps=63)), usual_s=USUAL_S, own_s=None)
+    assert plainly_slow(always, usual_s=USUAL_S, own_s=None, steps=STEPS)
+    assert not plainly_slow(trace_of(step_s=times(36.0, steps=63)), usual_s=USUAL_S, own_s=None, steps=STEPS)
+
+
+def test_a_version_whose_whole_budget_is_cheap_runs_it():
+    """A leak of 24 KiB made an empty step eight times slower: the leak itself was no longer looked at twice."""
+    assert not plainly_slow(trace_of(step_s=times(0.01, steps=500)), usual_s=1e-6, own_s=None, steps=STEPS)
+    assert first_look_s(1e-5, 1e-6, STEPS) is None
 
 
 @pytest.mark.parametrize(("own_s", "ends"), [(0.036, True), (0.012, False), (None, False)])
 def test_ten_steps_are_enough_to_show_again_what_an_earlier_launch_showed(own_s: float | None, ends: bool):
-    assert plainly_slow(trace_of(step_s=times(36.0, steps=10)), usual_s=USUAL_S, own_s=own_s) is ends
+    assert plainly_slow(trace_of(step_s=times(36.0, steps=10)), usual_s=USUAL_S, own_s=own_s, steps=STEPS) is ends
 
 
 def test_the_first_look_at_a_version_that_is_not_slow_comes_after_its_steps():

@@ -8,7 +8,11 @@ import re
 import sys
 
 LONGEST = 1000  # characters of a line that are read
-NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
+THOUSANDS = r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d*)?"
+# Without re.ASCII, a dotless i would pass for an i, and `float` raises ValueError on it.
+NUMBER = re.compile(
+    r"[-+]?(?:(?:%s|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf(?:inity)?)" % THOUSANDS, re.IGNORECASE | re.ASCII
+)
 ENDS = re.compile("[\r\n]")
 
 
@@ -52,12 +56,19 @@ class Reader(object):
         for match in NUMBER.finditer(line):
             for name, before, after in self._patterns:
                 if name not in found and _stands_between(line, match, before, after):
-                    found[name] = float(match.group())
+                    found[name] = float(match.group().replace(",", ""))
         return found
 
 
 def _stands_between(line, match, before, after):
     start, end = match.span()
+    if match.group()[-1].isalpha() and _is_part_of_word(line, start, end, before, after):
+        return False
     start -= line[start - 1 : start] == " "
     end += line[end : end + 1] == " "
     return line.endswith(before, 0, start) and line.startswith(after, end)
+
+
+def _is_part_of_word(line, start, end, before, after):
+    """Return whether letters that the pattern does not name go on where `nan` or `inf` ends, as in `information`."""
+    return (not before and line[start - 1 : start].isalpha()) or (not after and line[end : end + 1].isalpha())

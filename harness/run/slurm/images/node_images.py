@@ -22,8 +22,8 @@ PULL_S = 4 * 3600.0
 
 
 class NodeImages:
-    """An ImageStore over `docker` or `podman` on the node that is held. Those that were pulled stay there until they
-    are removed: a second name records on the node that they are the harness's.
+    """An ImageStore over `docker` or `podman` on the node that is held. Images that the harness pulled stay there until
+    they are removed: a second name on the node records that they are the harness's.
     """
 
     def __init__(self, hold: Hold, *, program: str) -> None:
