@@ -30,8 +30,8 @@ from harness.model import (
 
 ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
-ROUNDING = 1e-9
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
+ROUNDING = 1e-9
 OFF = "its limit is none"
 HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
@@ -109,9 +109,9 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
         return replace(plain, seen="bad")
     if others < 2:
         return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
-    if _is_little(row):
-        return replace(plain, seen="good")
-    if not is_compared and not asked.searched:  # a search compares each version with some others
+    if (
+        not is_compared and not asked.searched and not _is_little(row)
+    ):  # a search compares each version with some others
         return replace(plain, seen="blind", why=f"it was not measured in the rounds of the others; {_remedy(row)}")
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
@@ -149,6 +149,8 @@ def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> S
     name = row.name
     if row.asked.searched:
         return replace(plain, seen="good", visible=None, why="by the comparisons that the search made")
+    if _is_little(row):
+        return replace(plain, seen="good")
     if name == "late_step_time" and plain.visible is None:
         return replace(plain, seen="good", why="by whole launches that were not side by side")
     if plain.visible is None:
