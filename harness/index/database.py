@@ -37,7 +37,9 @@ def with_index(out: Path, ask: Callable[[OpenIndex], Answer], *, say: Say, rebui
     holds for too long or that is not a regular file, UsageError for one of a newer harness and where `out` is missing.
     """
     if not out.is_dir():
-        raise UsageError(f"{out}: no such folder; runs are kept there (see --in, --out)")
+        raise UsageError(
+            f"{out}: no such folder; sweeps keep their runs there: run one first, or name another folder (--in, --out)"
+        )
     path = out / FILE
     seen = _inode(path)
     try:

@@ -151,11 +151,17 @@ def value_text(component: Component, value: str | None) -> str:
 
 
 def proof(narrowed: Narrowed) -> list[str]:
-    """Return a line for each hybrid of the proof."""
+    """Return a line for each hybrid of the proof. If no other group differs, the two versions are the proof."""
     ends = [(plain(name), each) for name, each in ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b)) if each]
     cells = [cell for each in narrowed.culprits for cell in each.proof]
     rows = [*ends, *((cell_title(cell, narrowed), cell.result) for cell in (*cells, *narrowed.shams))]
-    return [f"{title}: {result_text(result)}" for title, result in rows] if cells or narrowed.shams else []
+    if not cells and not narrowed.shams:
+        return []
+    if len(narrowed.by_id) > 1:
+        return [f"{title}: {result_text(result)}" for title, result in rows]
+    only = [(cell_title(cell, narrowed), cell.result) for cell in narrowed.shams]
+    lines = [f"{title}: {result_text(result)}" for title, result in (*ends, *only)]
+    return [*(f"{group_text(group, narrowed)}: no other component differs" for group in narrowed.by_id), *lines]
 
 
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
