@@ -126,12 +126,14 @@ def try_(
 
     here, command = Path.cwd(), ctx.meta.get("command", ())
     options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
+    series = draft_series.series_of(versions, folder=here, prefix=here, beside=beside)
     job = draft_job.job_of(
-        command, folder=here, prefix=here, files=files, step_pattern=step_pattern, exit_code=exit_code
-    )
+        command, folder=here, prefix=here, files=files, step_pattern=step_pattern, exit_code=exit_code,
+        has_image=draft.engine_of(engine, series) != "process",
+    )  # fmt: skip
     drafted = draft.Draft(
         made_by=("harness", "try", *ctx.meta["typed"]),
-        series=draft_series.series_of(versions, folder=here, prefix=here, beside=beside),
+        series=series,
         job=job,
         engine=engine,
         gpus=gpus,

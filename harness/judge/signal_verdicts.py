@@ -31,6 +31,7 @@ from harness.model import (
 ALONE = "there is no other version to compare it with"
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
+ROUNDING = 1e-9
 OFF = "its limit is none"
 HASTY = "its steps are so slow that its launches ended early, and are compared by their times alone"
 SEARCHED = "a search compares no level but the step time; `--search full` compares all"
@@ -108,10 +109,10 @@ def _of_place(row: _Row, cell: CellVerdict, level: Level | None, *, is_compared:
         return replace(plain, seen="bad")
     if others < 2:
         return replace(plain, why=ALONE if row.measured < 2 else "the other versions leak or fail")
-    if not is_compared and not asked.searched:  # a search compares each version with some others
-        return replace(
-            plain, seen="blind", why="it was not measured in the rounds of the others; `--fresh` measures all"
-        )
+    if (
+        not is_compared and not asked.searched and not _is_little(row)
+    ):  # a search compares each version with some others
+        return replace(plain, seen="blind", why=f"it was not measured in the rounds of the others; {_remedy(row)}")
     return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
 
 
@@ -133,14 +134,22 @@ def _without_figure(name: str, cell: CellVerdict, plain: SignalVerdict, *, other
     return replace(plain, seen="blind", why=f"{SIGNALS[name].absent} here, unlike in other versions")
 
 
+def _is_little(row: _Row) -> bool:
+    """Return whether no version lies above the signal's least amount, so that nothing is to be compared. Figures below
+    it count as that amount, which a mean of logs gives back with an error of rounding.
+    """
+    least = SIGNALS[row.name].least
+    return not row.asked.searched and not SIGNALS[row.name].falls and row.highest <= least * (1 + ROUNDING)
+
+
 def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> SignalVerdict:
-    """Judge a level that is not bad: good if the minimum detectable effect is at most the limit, or if every version
-    lies below the signal's least amount; else blind.
+    """Judge a level that is not bad: good if the minimum detectable effect is at most the limit, or less than the
+    signal's least amount; else blind.
     """
     name = row.name
     if row.asked.searched:
         return replace(plain, seen="good", visible=None, why="by the comparisons that the search made")
-    if not SIGNALS[name].falls and row.highest < SIGNALS[name].least:
+    if _is_little(row):
         return replace(plain, seen="good")
     if name == "late_step_time" and plain.visible is None:
         return replace(plain, seen="good", why="by whole launches that were not side by side")

@@ -191,6 +191,16 @@ def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
         job(folder, "python", "train.py", "conf/small.yaml")
 
 
+def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert run(["try", "numpy==2.0.0", "numpy==2.1.0", "--step-pattern", "^step", "--", "python", "-u", "tran.py"]) == 2
+    assert "tran.py: is not in" in capsys.readouterr().err
+    assert not (folder / "reports").exists()
+    assert job(folder, "python", "tran.py").entry == {"command": ["python", "tran.py"]}, "an image may have it"
+
+
 @given(st.lists(st.text(st.characters(blacklist_categories=["Cc", "Cs"]), min_size=1, max_size=20), min_size=1))
 def test_every_word_of_a_command_comes_through_the_file_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, words: list[str]

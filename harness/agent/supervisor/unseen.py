@@ -5,7 +5,10 @@ import re
 WAIT_S = 60.0
 STARTS = re.compile("importlib._bootstrap|compil|polymorphic_function|_dynamo|_inductor|triton|xla", re.IGNORECASE)
 
-NAME_ONE = 'name what trains with steps_are: {function: "module:name"}'
+NAME_ONE = (
+    'name what trains with steps_are: {function: "module:name"} (__main__:name is in the program itself), or run it as'
+    " a command with a step_pattern"
+)
 CALLS = {
     "torch": "an optimizer's step",
     "keras": "a batch of fit",

@@ -207,3 +207,10 @@ def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() ->
 
     assert told(apart)[2].signals["step_time"].seen == "blind"
     assert told(apart, searched=True)[2].signals["step_time"].seen == "good"
+
+
+def test_what_no_version_prints_needs_no_comparison() -> None:
+    """Versions that confirmed a leak in rounds of their own were told to be blind for output that nobody made."""
+    silent = [[replace(one, output_bytes=0) for one in version] for version in block(launches=2)]
+    silent[1] = [replace(one, round=7 * one.round) for one in silent[1]]
+    assert [cell.signals["output"].seen for cell in told(silent)] == ["good"] * 4

@@ -37,9 +37,14 @@ class Draft:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
+def engine_of(asked: str | None, series: DraftSeries) -> str:
+    """Return the engine that was asked for, else the one that the versions need."""
+    return asked or ("docker" if series.needs_containers else "process")
+
+
 def text(draft: Draft, *, name: str) -> str:
     """Return the text of the matrix file."""
-    engine = draft.engine or ("docker" if draft.series.needs_containers else "process")
+    engine = engine_of(draft.engine, draft.series)
     scenario = {**draft.job.entry, **draft.more}
     if "command" not in scenario:
         first = max(LEAST_BUDGET, draft.budget // LOOKS)

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,20 @@ def job_of(
     files: Sequence[str] = (),
     step_pattern: str | None = None,
     exit_code: bool = False,
+    has_image: bool = True,
 ) -> DraftJob:
     """Return the scenario of a command line that is run in `folder`: a program that is measured from inside, where it
     is Python with a file or module of that folder, else a command. `prefix`: how the matrix file writes the folder;
     `files`: what else is copied in; `step_pattern`: it is a command, whose lines of output are steps; `exit_code`: it
-    is a command, and only its exit code counts. Raises UsageError."""
+    is a command, and only its exit code counts; `has_image`: an image may bring a program that `folder` lacks. Raises
+    UsageError."""
     if not words:
         raise UsageError(
             "no command: give it after --, such as: harness try team/app:41 team/app:42 -- python train.py"
         )
+    script = _script(words)
+    if script and not has_image and not (folder / script).is_file():
+        raise UsageError(f"{script}: is not in {folder}; name a Python program of this folder")
     found = None if step_pattern or exit_code else _python(words, folder)
     kind, target, args, home = found or ("command", "", list(words), Path())
     needed = [*_named(args, folder), *files]
@@ -74,14 +80,23 @@ def _python(words: Sequence[str], folder: Path) -> tuple[str, str, list[str], Pa
     """Return kind, file or module, arguments, and the folder of its imports; None if it is no Python of that folder."""
     if not PYTHON.fullmatch(words[0]):
         return None
-    rest = list(words[1:])
-    while rest and rest[0] in FLAGS:
-        del rest[0]
+    rest = _after_flags(words)
     if len(rest) > 1 and rest[0] == "-m" and _beside(rest[1].split(".")[0], folder):
         return "module", rest[1], rest[2:], Path()
     if rest and rest[0].endswith(".py") and not Path(rest[0]).is_absolute() and (folder / rest[0]).is_file():
         return "program", rest[0], rest[1:], Path(rest[0]).parent
     return None
+
+
+def _after_flags(words: Sequence[str]) -> list[str]:
+    """Return what follows the interpreter and its flags."""
+    return list(dropwhile(FLAGS.__contains__, words[1:]))
+
+
+def _script(words: Sequence[str]) -> str | None:
+    """Return the Python file that a command starts, in whatever folder it lies."""
+    rest = _after_flags(words) if PYTHON.fullmatch(words[0]) else []
+    return rest[0] if rest and rest[0].endswith(".py") else None
 
 
 def _written(kind: str, target: str, prefix: Path) -> str:
