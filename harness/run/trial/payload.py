@@ -96,7 +96,7 @@ def _program(variant: Variant) -> dict[str, Any] | None:
 
 @functools.cache
 def _agent_constant(name: str) -> Any:
-    found = re.search(rf"^{name} = (.+)$", (AGENT / "__init__.py").read_text(), re.MULTILINE)
+    found = re.search(rf"^{name} = (.+)$", (AGENT / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
     assert found is not None
     return ast.literal_eval(found[1])
 
