@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison.pace import LEAST_SLOW, SLOW, WARM_UP, own_step_s, usual_step_s
+from harness.judge.comparison.pace import (
+    LEAST_SLOW,
+    SLOW,
+    WARM_UP,
+    last_step,
+    own_step_s,
+    usual_step_s,
+    without_slow_starts,
+)
 from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
 from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 
@@ -51,14 +59,15 @@ class FigureRule:
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     """Return the launches of each version that take part in the comparison of the level signal `name`. Launches that
-    are too short are left out, because they would leave nothing to compare. A slow version whose launches ended early
-    is compared by its pace alone.
+    are too short, or that ended during a slow start, are left out: they would leave nothing to compare. A slow version
+    whose launches ended early is compared by its pace alone.
     """
     rule = RULES[name]
-    chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in launches]
+    settled = without_slow_starts(launches)
+    chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
     if rule.usable in (_is_warm, _is_measured):
         return chosen
-    longest = max((_last(trial.trace) for version in chosen for trial in version), default=0.0)
+    longest = max((last_step(trial.trace) for version in chosen for trial in version), default=0.0)
     if name in PACES:
         return _at_least(LEAST_SLOW, chosen)
     hasty = ended_as_slow(launches, steps=steps)
@@ -69,9 +78,9 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
 def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
     """Return, for each version, whether it is slow and launches of it ended early: its pace alone is compared."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
-    longest = max((_last(trial.trace) for version in clean for trial in version), default=0.0)
+    longest = max((last_step(trial.trace) for version in clean for trial in version), default=0.0)
     short = SHORT_SHARE * min(longest, steps.first)
-    hasty = [any(_last(trial.trace) < short for trial in version) for version in clean]
+    hasty = [any(last_step(trial.trace) < short for trial in version) for version in clean]
     usual_s = usual_step_s(launches) if any(hasty) else None
     if usual_s is None:
         return [False] * len(launches)
@@ -82,7 +91,9 @@ def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
 
 
 def _at_least(steps: float, launches: Launches) -> list[list[Trial]]:
-    return [[trial for trial in version if trial.trace is None or _last(trial.trace) >= steps] for version in launches]
+    return [
+        [trial for trial in version if trial.trace is None or last_step(trial.trace) >= steps] for version in launches
+    ]
 
 
 def figure_of(name: str, launches: Launches) -> Figure:
@@ -114,14 +125,14 @@ def best_step_s(trace: Trace, common: int) -> float | None:
 
 def common_steps(launches: Launches) -> int:
     """Return the number of steps that all launches have."""
-    return int(min((_last(trial.trace) for version in launches for trial in version), default=0))
+    return int(min((last_step(trial.trace) for version in launches for trial in version), default=0))
 
 
 def paced_steps(launches: Launches) -> int:
     """Return the number of steps over which step times are compared: those that all launches have, except those of slow
     versions, whose own steps count.
     """
-    longest = max((_last(trial.trace) for version in launches for trial in version), default=0.0)
+    longest = max((last_step(trial.trace) for version in launches for trial in version), default=0.0)
     usual_s, common = None, common_steps(launches)
     if common < longest:
         usual_s = usual_step_s(launches)
@@ -139,7 +150,7 @@ def is_clean(trial: Trial, steps: Steps) -> bool:
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
-    return _last(trial.trace) >= (steps.first if trial.out_of_time or trial.ended_early else 1)
+    return last_step(trial.trace) >= (steps.first if trial.out_of_time or trial.ended_early else 1)
 
 
 def has_step_times(trial: Trial) -> bool:
@@ -160,7 +171,7 @@ def is_in_turn(trial: Trial, steps: Steps) -> bool:
 
 def _is_whole(trial: Trial, steps: Steps) -> bool:
     in_time = trial.end == "completed" and (trial.time_asked_s or steps.time_s) is not None
-    whole = in_time or _last(trial.trace) >= steps.budget
+    whole = in_time or last_step(trial.trace) >= steps.budget
     return is_in_turn(trial, steps) and whole
 
 
@@ -181,7 +192,9 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
 
     def prepare(launches: Launches) -> Figure:
         common = paced_steps(launches)
-        return lambda trial: None if trial.trace is None else figure(trial.trace, min(common, int(_last(trial.trace))))
+        return lambda trial: (
+            None if trial.trace is None else figure(trial.trace, min(common, int(last_step(trial.trace))))
+        )
 
     return prepare
 
@@ -348,7 +361,3 @@ def _rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
 def _told(trace: Trace, name: str) -> Mapping[int, float]:
     """Return the values that looks report, by the step of the look."""
     return {look.step: value for look in trace.looks if (value := getattr(look, name)) is not None}
-
-
-def _last(trace: Trace | None) -> float:
-    return float(trace.step[-1]) if trace is not None and len(trace.step) else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +22,8 @@ be judged."""
 COSTLY_S = 30.0
 """Seconds that the budget of steps must take at a version's own pace: else nothing is gained by ending it early, and
 less is known of it, its memory above all."""
+LONG_SHARE = 0.5
+"""Share of the steps of a version's longest launch from which a launch tells its pace."""
 SAME_PACE = 2.0
 """Largest ratio of two step times that agree with each other."""
 SPARE = 1.25
@@ -46,9 +49,33 @@ def usual_step_s(launches: Sequence[Sequence[Trial]]) -> float | None:
 
 
 def own_step_s(trials: Sequence[Trial]) -> float | None:
-    """Return the median step time over the launches of a version, in seconds."""
-    known = [pace for trial in trials if not trial.buffered and (pace := step_s(trial.trace)) is not None]
-    return float(np.median(known)) if known else None
+    """Return the median step time over the longest launches of a version, in seconds. Launches that made less than
+    LONG_SHARE of the longest one's steps may show no more than a slow start.
+    """
+    traces = [trial.trace for trial in trials if not trial.buffered]
+    known = [(last_step(trace), pace) for trace in traces if (pace := step_s(trace)) is not None]
+    longest = max((last for last, _ in known), default=0.0)
+    paces = [pace for last, pace in known if last >= LONG_SHARE * longest]
+    return float(np.median(paces)) if paces else None
+
+
+def without_slow_starts(launches: Sequence[Sequence[Trial]]) -> list[list[Trial]]:
+    """Return the launches of each version without those that ended during a slow start: they were slow, and longer
+    launches of the version are not.
+    """
+    usual_s = usual_step_s(launches)
+    if usual_s is None:
+        return [list(version) for version in launches]
+    return [
+        [trial for trial in version if not is_settled or (step_s(trial.trace) or 0.0) < SLOW * usual_s]
+        for version in launches
+        for is_settled in [(own_step_s(version) or math.inf) < SLOW * usual_s]
+    ]
+
+
+def last_step(trace: Trace | None) -> float:
+    """Return the last step of a trace; 0 without any."""
+    return float(trace.step[-1]) if trace is not None and len(trace.step) else 0.0
 
 
 def first_look_s(own_s: float | None, usual_s: float, steps: Steps) -> float | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from harness.judge.comparison.compared import Compared
 from harness.judge.comparison.launch_figures import usable
-from harness.judge.comparison.pace import first_look_s, plainly_slow, usual_step_s
+from harness.judge.comparison.pace import first_look_s, own_step_s, plainly_slow, usual_step_s
 from harness.judge.history.changes import find_changes
 from harness.judge.history.enough_rounds import wants_round
 from harness.judge.signal_verdicts import HASTY, Resolution, with_levels
@@ -80,6 +82,22 @@ def test_a_version_whose_whole_budget_is_cheap_runs_it():
     """A leak of 24 KiB made an empty step eight times slower: the leak itself was no longer looked at twice."""
     assert not plainly_slow(trace_of(step_s=times(0.01, steps=500)), usual_s=1e-6, own_s=None, steps=STEPS)
     assert first_look_s(1e-5, 1e-6, STEPS) is None
+
+
+def test_a_slow_start_of_200_steps_is_no_slow_version() -> None:
+    """Two launches ended during it and one after it: *28 times slower, confirmed*, which no launch had measured."""
+    steps = Steps(first=200, budget=800)
+
+    def started(number: int, made: int) -> Trial:
+        step_s = times(1.0, steps=made, seed=number)
+        step_s[:200] = 0.030
+        return replace(trial_of(number, steps=made), trace=trace_of(step_s=step_s), last_step=made)
+
+    trials = [[trial_of(number, ms=1.0, steps=800, seed=place) for number in range(4)] for place in range(5)]
+    trials[2] = [started(number, made) for number, made in enumerate((200, 200, 800, 200))]
+    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
+    assert not [change for change in find_changes(compared, limits=LIMITS, seed=0) if change.metric == "step_time"]
+    assert own_step_s(trials[2]) == pytest.approx(1e-3, rel=0.1)
 
 
 @pytest.mark.parametrize(("own_s", "ends"), [(0.036, True), (0.012, False), (None, False)])
