@@ -8,7 +8,14 @@ from harness.model.narrowed import Component, ComponentGroup, Narrowed
 from harness.report.text import narrowed
 from harness.report.text.clean import plain
 
-NOT_COMPARED = "Not compared: files that are neither of a distribution nor a library that the scenario maps."
+NOT_RUN = (
+    "The scenario was not run, so it is not known which libraries it maps: they are tried first, and those that "
+    "belong to no distribution are further groups."
+)
+SWEPT = (
+    "Before the search, both versions are swept to see what is worse. If it is a level, such as the step time, each "
+    "hybrid is launched beside both of them: three launches instead of one."
+)
 
 
 def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
@@ -17,12 +24,13 @@ def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most
     return f"{_counted(groups)}: {about}; more than {most:,} launches are never made"
 
 
-def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
-    """Return the table of a dry run."""
+def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int, sweeps: bool) -> str:
+    """Return the table of a dry run. `sweeps`: no run measured the two versions yet."""
     rows = [row for group in groups for row in _rows(group)]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
-    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, NOT_COMPARED, ""])
+    notes = [NOT_RUN, *([SWEPT] if sweeps else [])]
+    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, *notes, ""])
 
 
 def result(found: Narrowed) -> str:
