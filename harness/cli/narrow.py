@@ -94,7 +94,8 @@ def _of_run(
     number, finding = lookup.find_finding(stored, words[1:], tell=texts.finding_line)
     with questions.of_run(stored, number, finding) as question:
         if dry_run:
-            return _tell_differences(question.plan, finding, stopped)
+            _tell_differences(question.plan, finding, stopped)
+            return None
         return _narrow(question, run=stored.path, out=out, fresh=fresh, stopped=stopped)
 
 
@@ -123,7 +124,8 @@ def _of_files(
     )  # fmt: skip
     plan = questions.plan_of_files(files, seed=random.SystemRandom().randrange(2**31))
     if dry_run:
-        return _tell_differences(plan, None, stopped)
+        _tell_differences(plan, None, stopped)
+        return None
     with open_progress(sys.stderr, os.environ) as watching:
         known = narrow_sides.checked(plan, RunContext(environ=os.environ, progress=watching, stopped=stopped))
     result = run_plan(plan, SweepOptions(out=out, fresh=fresh, trials=plan.trials), stopped)
