@@ -84,7 +84,7 @@ def installed(sides: Sides, hybrid: Hybrid) -> Image:
     if sides.is_end(hybrid):
         return image
     assert isinstance(image.source, Install), "a process host has no other images"
-    source = replace(image.source, packages=sides.pins(hybrid), exact=True)
+    source = replace(image.source, packages=sides.pins(hybrid), exact=True, hashes=())
     environment = tuple(sides.variables(hybrid).items())
     return replace(image, version=sides.label(hybrid), source=source, environment=environment)
 
