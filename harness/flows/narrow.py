@@ -15,6 +15,7 @@ from harness.flows.parts.context import RunContext
 from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Finding, Plan, Trials
 from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed
+from harness.narrow.components import components
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.expected import SearchCost, expected
 from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
@@ -28,6 +29,8 @@ from harness.schedule import oracle
 from harness.schedule.narrow_launches import is_level
 from harness.schedule.narrow_scheduler import NarrowScheduler, OneRow
 from harness.store import RunDirectory
+
+MOST_NAMED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +107,22 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         _host_run(narrowing, journal, reuse=not fresh).run(row)
     except Interrupted:
         interrupted = True
+    found = made.search.conclude(made.outcomes(), good=question.a.image.version, bad=question.b.image.version)
+    if found.verdict == "method" and both.lane.host.in_environments:
+        found = replace(found, reason=_changed_by_method(narrowing, made, found.shams[-1].result.hybrid))
     if not interrupted:
         _remove_hybrids(narrowing, made)
-    found = made.search.conclude(made.outcomes(), good=question.a.image.version, bad=question.b.image.version)
     return replace(found, finding=question.number, metric=question.finding.metric)
+
+
+def _changed_by_method(narrowing: Narrowing, made: NarrowScheduler, sham: Hybrid) -> str:
+    """Look in what an environment that was made again from a version's own parts differs from that version."""
+    run, both, own = made.runs[sham], narrowing.both, narrowing.sides.inventories[sham.base]
+    if run.prepared is None:
+        return ""
+    seen = narrow_sides.inventory(run.cell, run.prepared, both.engine, both.context)
+    names = [each.name for each in components(own, seen)]
+    return f"the two differ in {', '.join(names[:MOST_NAMED])}" if names else "the two hold the same files"
 
 
 def _make_shams(narrowing: Narrowing, made: NarrowScheduler) -> None:
@@ -139,7 +154,12 @@ def _nothing_to_swap(narrowing: Narrowing) -> str:
 def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
     make = installed if narrowing.both.lane.host.in_environments else grafted
     return NarrowScheduler(
-        search=ComponentSearch(narrowing.coupling.groups, narrowing.rules, needs=narrowing.coupling.pairs),
+        search=ComponentSearch(
+            narrowing.coupling.groups,
+            narrowing.rules,
+            needs=narrowing.coupling.pairs,
+            apart=not narrowing.both.lane.host.in_environments,
+        ),
         like=replace(narrowing.question.a, lane=narrowing.both.lane),
         finding=narrowing.question.finding,
         image_of=functools.partial(make, narrowing.sides),
