@@ -6,7 +6,7 @@ import functools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
@@ -26,7 +26,7 @@ from harness.run.hosts.lanes import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.scheduler import BlockRun, CellRun
 from harness.schedule import oracle
-from harness.schedule.narrow_launches import is_level
+from harness.schedule.narrow_launches import is_level, seen, size_of
 from harness.schedule.narrow_scheduler import NarrowScheduler, OneRow
 from harness.store import RunDirectory
 
@@ -41,7 +41,7 @@ class Narrowing:
     both: narrow_sides.BothSides
     sides: Sides
     coupling: Coupling
-    rules: NarrowRules = field(default_factory=NarrowRules)
+    rules: NarrowRules
 
 
 @contextmanager
@@ -61,7 +61,11 @@ def narrowing(
             inventories=looked,
             groups=coupling.groups,
         )
-        yield Narrowing(question=question, both=both, sides=sides, coupling=coupling)
+        rules = NarrowRules(
+            seen=seen(question.seen, finding=question.finding, scenario=question.b.variant.scenario),
+            effect=size_of(question.finding),
+        )
+        yield Narrowing(question=question, both=both, sides=sides, coupling=coupling, rules=rules)
 
 
 def dry_run(plan: Plan, context: RunContext) -> tuple[ComponentGroup, ...]:

@@ -186,7 +186,9 @@ class _Play:
         bad = yield Ask(hybrid=b, kind="ends", reason="A and B themselves come first", sure=True)
         if good.state == "unresolved" or bad.state == "unresolved":
             return good.reason if good.state == "unresolved" else bad.reason
-        return "A is bad as well" if good.state == "bad" else "B is good now" if bad.state == "good" else ""
+        if good.state == "bad":
+            return f"the good one is bad in {good.bad} of {good.launches} launches"
+        return bad.reason or f"the bad one is good in {bad.launches} launches" if bad.state == "good" else ""
 
     def _causes(self) -> Generator[Ask, HybridResult, tuple[list[Culprit], bool]]:
         """Return the causes, and whether nothing else can be one."""

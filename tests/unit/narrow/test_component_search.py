@@ -190,8 +190,43 @@ def test_libraries_that_the_scenario_maps_come_first() -> None:
 def test_a_fault_that_does_not_come_again_accuses_nobody() -> None:
     assert MadeVersions(groups=groups(8), is_bad=lambda from_b: False).narrowed().verdict == "not reproduced"
     both = MadeVersions(groups=groups(8), is_bad=lambda from_b: True).narrowed()
-    assert (both.verdict, both.reason) == ("not reproduced", "A is bad as well")
+    assert (both.verdict, both.reason) == ("not reproduced", "the good one is bad in 3 of 3 launches")
     assert MadeVersions(groups=(), is_bad=holds({"g1"})).narrowed().verdict == "not reproduced"
+
+
+@pytest.mark.parametrize(("seen", "most"), [((2, 0), 5), ((5, 0), 4), ((3, 3), 14)])
+def test_a_fault_that_does_not_come_again_costs_few_launches(seen: tuple[int, int], most: int) -> None:
+    """The run knows how often it came: one that always came is gone after a few launches, a rarer one takes more."""
+    made = MadeVersions(groups=groups(8), is_bad=lambda from_b: False, rules=NarrowRules(seen=seen))
+    found = made.narrowed()
+    assert (found.verdict, found.culprits) == ("not reproduced", ())
+    assert found.reason.startswith("the bad one is good in ")
+    assert found.b is not None
+    assert found.b.launches <= most
+
+
+def test_a_fault_that_comes_in_half_of_the_launches_is_not_given_up_early() -> None:
+    for seed in range(20):
+        rules = NarrowRules(seen=(3, 3))
+        made = MadeVersions(
+            groups=groups(8), is_bad=holds({"g3"}), rate=0.5, rng=random.Random(seed), rules=rules
+        )  # fmt: skip
+        assert made.narrowed().verdict == "found"
+
+
+def test_a_level_that_is_gone_costs_few_rounds() -> None:
+    rules = NarrowRules(effect=0.15)
+    made = MadeLevels(groups=groups(8), effect=lambda from_b: 0.0, spread=0.01, rules=rules)
+    found = made.narrowed()
+    assert found.verdict == "not reproduced"
+    assert "worse by less than half as much as it was" in found.reason
+    assert len(made.outcomes) <= 12
+
+
+def test_a_bad_one_that_is_faster_now_accuses_nobody() -> None:
+    rules = NarrowRules(effect=0.15)
+    made = MadeLevels(groups=groups(8), effect=lambda from_b: -0.1 * ("g3" in from_b), spread=0.01, rules=rules)
+    assert made.narrowed().verdict == "not reproduced"
 
 
 def test_an_interrupted_search_accuses_no_innocent() -> None:
