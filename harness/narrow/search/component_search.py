@@ -33,6 +33,7 @@ WHOLE = ("culprit", "together", "needed")
 """What B, or B without the causes before it, is good without."""
 BESIDE_OTHERS: Mapping[CulpritKind, CulpritKind] = {"culprit": "enough", "together": "enough", "needed": "switch"}
 """What is shown of B itself by a proof with B without the causes named before."""
+ENDS_FIRST = "the good and the bad version themselves, before any hybrid"
 TOLD = 3
 """Most groups that a reason names."""
 Answer = Generator[Ask, HybridResult, Narrowed]
@@ -174,7 +175,7 @@ class _Play:
         named = frozenset(group for each in culprits for group in each.groups)
         left = () if whole else self._prover.sorted(self._swaps.all - named)
         if not culprits:
-            return self._narrowed("undecided", open_=left, reason="no group holds against its proof")
+            return self._narrowed("undecided", open_=left, reason="the proof confirms no group")
         return self._narrowed("found", culprits, open_=left)
 
     def _ends(self) -> Generator[Ask, HybridResult, str]:
@@ -182,8 +183,8 @@ class _Play:
         a, b = Hybrid(base="A"), Hybrid(base="B", from_b=self._swaps.all)
         if not self._swaps.all:
             return "nothing differs between the two versions"
-        good = yield Ask(hybrid=a, kind="ends", reason="A and B themselves come first", sure=True)
-        bad = yield Ask(hybrid=b, kind="ends", reason="A and B themselves come first", sure=True)
+        good = yield Ask(hybrid=a, kind="ends", reason=ENDS_FIRST, sure=True)
+        bad = yield Ask(hybrid=b, kind="ends", reason=ENDS_FIRST, sure=True)
         if good.state == "unresolved" or bad.state == "unresolved":
             return good.reason if good.state == "unresolved" else bad.reason
         if good.state == "bad":
@@ -228,8 +229,8 @@ class _Play:
     def _difference(self, low: Groups, high: Groups, kind: NextKind) -> Generator[Ask, HybridResult, Bounds]:
         """Isolate, and launch both sides again until they are sure."""
         low, high = yield from self._isolation.isolate(low, high, kind=kind, told=self._told)
-        for side, said in ((low, "good"), (high, "bad")):
-            reason = f"{self._told(high - low)}: the {said} side again, before it is accused"
+        for side, said in ((low, "good without it"), (high, "bad with it")):
+            reason = f"{self._told(high - low)}: the hybrid that is {said}, again, before it is accused"
             yield Ask(hybrid=self._swaps.hybrid(side), kind="prove", reason=reason, sure=True)
         yield from self._method.check(high - low)
         return low, high

@@ -61,5 +61,6 @@ class MethodCheck:
         return result
 
     def _ask(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
-        reason = f"{self.told(groups)}: {base} with its own put in again, to see what the method does"
+        version = "the good version" if base == "A" else "the bad version"
+        reason = f"{self.told(groups)}: {version} with its own put in again, to see what swapping itself does"
         return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)

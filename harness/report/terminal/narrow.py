@@ -20,8 +20,8 @@ SWEPT = (
 
 def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
     """Return the line before the search begins, with what one culprit is expected to take."""
-    about = f"one culprit among them takes about {hybrids} hybrids, {launches} launches"
-    return f"{_counted(groups)}: {about}; more than {most:,} launches are never made"
+    about = f"to find one culprit among them takes about {hybrids} hybrids and {launches} launches, at most {most:,}"
+    return f"{_counted(groups)}; {about}"
 
 
 def differing(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int, sweeps: bool) -> str:
@@ -42,7 +42,7 @@ def result(found: Narrowed) -> str:
 def _counted(groups: Sequence[ComponentGroup]) -> str:
     components = sum(len(group.components) for group in groups)
     same = "" if components == len(groups) else f" ({components} components)"
-    return f"they differ in {len(groups)} group{'s' if len(groups) != 1 else ''}{same}"
+    return f"the two versions differ in {len(groups)} group{'s' if len(groups) != 1 else ''}{same}"
 
 
 def _rows(group: ComponentGroup) -> Iterator[tuple[str, str]]:

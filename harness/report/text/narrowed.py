@@ -213,9 +213,9 @@ def _launches(amount: int) -> str:
 
 def _left(narrowed: Narrowed) -> Iterator[str]:
     if narrowed.open:
-        yield f"not cleared: {named_groups(narrowed.open, narrowed)}"
+        yield f"may still be a cause: {named_groups(narrowed.open, narrowed)}"
     refused = [each for each in narrowed.hybrids if each.state == "unresolved"]
-    told_of = f"; {len(refused)} of them tell nothing" if refused else ""
+    told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be made, or told nothing" if refused else ""
     if narrowed.hybrids:
         yield f"{numbers.count(len(narrowed.hybrids), 'hybrid')} in {_launches(narrowed.launches)}{told_of}"
 
