@@ -80,8 +80,8 @@ def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
         ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: is no text; {HELP}") from error
-    for number, line in _lines(text):
-        line, place = COMMENT.sub("", line), f"{path}:{number}"
+    for number, whole in _lines(text):
+        line, place = COMMENT.sub("", whole), f"{path}:{number}"
         hashes, words = tuple(HASH.findall(line)), HASH.sub("", line).strip()
         if (not words and not hashes) or words.startswith(PASSED_OVER):
             continue

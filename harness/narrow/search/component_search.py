@@ -41,8 +41,8 @@ Answer = Generator[Ask, HybridResult, Narrowed]
 
 class ComponentSearch:
     """A search among groups. Its answers depend on the outcomes alone. `needs`: (x, y) where group x is known not to go
-    from B without group y; no hybrid without that is asked for. `apart`: a version can have single groups of its own put
-    in again; if not, only all of them at once.
+    from B without group y; no hybrid without that is asked for. `apart`: single groups of a version's own can be put
+    into it again; if not, only all of them at once.
     """
 
     def __init__(

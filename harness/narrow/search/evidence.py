@@ -126,10 +126,11 @@ class HybridEvidence:
 
     def _level(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
         if hybrid in (self.a, self.b):
-            if not self.levels.apart:
-                less = f"the bad one is worse by less than half as much as it was, in {len(self._by_hybrid[hybrid])} launches"
-                return self._result(hybrid, state="good", reason=less) if self.levels.together else None
-            return self._result(hybrid, state="good" if hybrid == self.a else "bad")
+            if self.levels.apart:
+                return self._result(hybrid, state="good" if hybrid == self.a else "bad")
+            amount = len(self._by_hybrid[hybrid])
+            less = f"the bad one is worse by less than half as much as it was, in {amount} launches"
+            return self._result(hybrid, state="good", reason=less) if self.levels.together else None
         state = self.levels.state(hybrid, least=self._least(hybrid, sure=sure), sure=sure)
         return None if state is None else self._result(hybrid, state=state)
 

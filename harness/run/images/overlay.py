@@ -159,9 +159,7 @@ def _fill(
             client.api.put_archive(container_id, "/", listed)
         asked = ["-r", LIST_PATH] if source.hashes else ["--", *source.packages]
         environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **settings}
-        code, output = _execute(
-            client, container_id, [*pip, *asked], environment=environment, place=place, say=say
-        )
+        code, output = _execute(client, container_id, [*pip, *asked], environment=environment, place=place, say=say)
     if code != 0:
         raise _failure(place, output, environ)
     checked(client, container_id, ["rm", "-f", CA_PATH, LIST_PATH], place=place, say=say)

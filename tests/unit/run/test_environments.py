@@ -131,7 +131,13 @@ def test_a_package_whose_file_has_another_hash_is_not_installed(tmp_path: Path) 
     links = wheel(tmp_path / "links", "harness_test_one")
     (file,) = links.iterdir()
     right = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
-    environ = {"PATH": os.environ["PATH"], "HARNESS_CACHE": str(tmp_path / "cache"), "PIP_FIND_LINKS": str(links)}
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HARNESS_CACHE": str(tmp_path / "cache"),
+        "PIP_FIND_LINKS": str(links),
+        "PIP_INDEX_URL": (tmp_path / "index").as_uri(),
+    }
+    (tmp_path / "index").mkdir()
 
     def prepared(digest: str) -> str:
         name = "harness-test-one==7"
