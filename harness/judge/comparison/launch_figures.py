@@ -53,8 +53,8 @@ SHORTEST_CPU_S = 0.2
 class FigureRule:
     """How a figure is computed: `usable` selects launches; `prepare` sees all of them and returns the `Figure`.
 
-    `any_round`: the figure does not depend on the machine, so that launches of different rounds, or of runs on different
-    days, are compared as well.
+    `any_round`: the figure does not depend on the machine, so that launches of different rounds, or of different days,
+    are compared as well.
     """
 
     usable: Callable[[Trial, Steps], bool]
