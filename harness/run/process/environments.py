@@ -48,7 +48,7 @@ PASSED_ON = (
 network, indexes and compilers work. Nothing else of the user's environment, in which keys of clouds may be."""
 KEPT_BACK = ("UV_PUBLISH_*", "UV_*TOKEN*", "UV_PYTHON*", "UV_PROJECT*", "UV_VENV*", "UV_SYSTEM_PYTHON")
 """Of those: what only publishes, and what points at another environment."""
-REMEDY = "make room there, or set HARNESS_CACHE to a folder that can be written"
+REMEDY = "make room there, or set HARNESS_CACHE (`images:` on a Slurm host) to a folder that can be written"
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
