@@ -25,7 +25,8 @@ import psutil
 
 from benchmarks.pool import rows_wrong
 from tests.pools import start, write
-from tests.slurm.cluster import Cluster, until
+from tests.slurm.cluster import Cluster
+from tests.waiting import until
 
 FOLDER = Path("/var/tmp/harness-slurm-kills")
 NUMBER = 91

@@ -31,7 +31,7 @@ from harness.model import Block, Plan, RunResult, SearchMode, Trial
 from harness.run.engine import Prepared
 from harness.run.hosts import cell_launcher
 from harness.run.scheduler import CellRun
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.one_trial import run_trial
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
 from harness.store import read_trial
@@ -126,7 +126,7 @@ def _known(
     twins = [(run, [trial for trial in trials if trial.cell_id == f"{run.cell.id}-twin"]) for run in runs]
     for run, others in twins:
         if others:
-            scheduler.twin = CellRun(cell=replace(run.cell, twin=True), trials=others)
+            scheduler.replicate.run = CellRun(cell=replace(run.cell, twin=True), trials=others)
     searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(block)) if search == "bisect" else None
     judged = judge_block(
         block, runs, least=1 if searched else asked.least, seed=plan.seed, noise=scheduler.noise(), searched=searched

@@ -17,6 +17,7 @@ from harness.flows.parts.hosts.opening import using_hosts
 from harness.flows.parts.questions import NarrowQuestion
 from harness.model import Cell, Image, Lane, Trials
 from harness.model.narrowed import Hybrid, Narrowed, Side
+from harness.model.watching import Say, unheard
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.expected import SearchCost, expected
 from harness.narrow.hybrids import Sides, grafted, installed, not_loaded
@@ -169,9 +170,7 @@ def _checked(narrowing: Narrowing, hybrid: Hybrid, run: CellRun) -> str:
 
 def _host_run(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
     context, host = narrowing.context, narrowing.lane.host
-    opener: Callable[[], Engine] = functools.partial(
-        context.open_engine, host, environ=context.environ, say=lambda text: None
-    )
+    opener: Callable[[], Engine] = functools.partial(context.open_engine, host, environ=context.environ, say=unheard)
     images = HostImages(
         engine=narrowing.engine, open_another=opener, progress=context.progress, stopped=context.stopped.is_set
     )
@@ -202,7 +201,7 @@ def _remove_hybrids(narrowing: Narrowing, made: NarrowScheduler) -> None:
             _remove(narrowing.engine, run, say)
 
 
-def _remove(engine: Engine, run: CellRun, say: Callable[[str], None]) -> None:
+def _remove(engine: Engine, run: CellRun, say: Say) -> None:
     if run.prepared is not None:
         kept = Kept(reference=run.prepared.reference, name=run.cell.image.version, made=True, layers={})
         try:

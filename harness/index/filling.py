@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.index.rows import RunRows, probe_rows, refused_rows, sweep_rows
+from harness.model.watching import Say
 from harness.store import result_file, saved_probes
 
 MOST_TOLD = 3
 _FILES = (result_file.FILE, saved_probes.FILE)
 
 
-def refresh(connection: sqlite3.Connection, out: Path, *, say: Callable[[str], None]) -> None:
+def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
     """Add the runs in `out` that are new or changed, and remove those that are gone. A directory that cannot be read
     is remembered with its problem, and `say` is told once.
     """

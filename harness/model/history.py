@@ -1,4 +1,4 @@
-"""What the index knows of all runs together: runs, histories over days, findings with their life, drifts."""
+"""Records what the index knows of all runs together: runs, histories over days, findings with their life, drifts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.model.image import Scalar
-from harness.model.judged import CellState, Effect, Kind, Metric, SignalState
+from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalState
 
 RunKind = Literal["sweep", "probe"]
 Life = Literal["open", "fixed", "not seen again"]
@@ -104,7 +104,7 @@ class SeenFinding:
     run: int
     number: int
     signal: Metric
-    kind: Kind
+    kind: FindingKind
     before: str | None
     after: str
     verdict: str = ""

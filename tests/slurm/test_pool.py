@@ -15,8 +15,9 @@ from harness.report.exports import summary
 from harness.report.page import html_page
 from harness.run.slurm.queue import allocation
 from tests.pools import machines, swept, write
-from tests.slurm.cluster import Cluster, until
+from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import environ
+from tests.waiting import until
 
 __all__ = ["environ"]
 

@@ -38,7 +38,7 @@ class Works:
     so_far: Callable[[Sequence[JudgedBlock]], None] = lambda blocks: None
     open_rows: OpenRows = field(init=False)
     _works: dict[int, Work] = field(default_factory=dict)
-    """By the identity of their BlockRun; a row that started again comes last."""
+    """The rows by the identity of their BlockRun; a row that started again comes last."""
     _noises: dict[tuple[str, ...], Noise] = field(default_factory=dict)
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison import launch_figures
-from harness.judge.comparison.launch_figures import BEST, Figure, Launches, median_step_s
+from harness.judge.comparison.launch_figures import BEST, LaunchFigure, median_step_s
+from harness.judge.comparison.which_launches import Launches, is_timed, paced_steps
 from harness.model import Floats, Steps, Trace, Trial
 
 Round = tuple[str, int]
@@ -61,8 +62,8 @@ def differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps
 
 def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
     """Return each version's median step times, in seconds: of launches in turn, and of those that waited for images."""
-    timed = [[trial for trial in version if launch_figures.is_timed(trial, steps)] for version in launches]
-    common = launch_figures.paced_steps(timed)
+    timed = [[trial for trial in version if is_timed(trial, steps)] for version in launches]
+    common = paced_steps(timed)
 
     def told(version: Sequence[Trial], *, awaited: bool) -> list[float]:
         chosen = [trial.trace for trial in version if (trial.pulled == "awaited") == awaited]
@@ -102,7 +103,7 @@ def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | No
     sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
     usable = launch_figures.usable(name, sound, steps=steps)
     known = [
-        [trial for trial in version if launch_figures.is_timed(trial, steps)] if name == "step_time" else chosen
+        [trial for trial in version if is_timed(trial, steps)] if name == "step_time" else chosen
         for version, chosen in zip(sound, usable, strict=True)
     ]
     both = zip(known, usable, strict=True)
@@ -122,11 +123,11 @@ def often(columns: Columns) -> Columns:
     return {place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS}
 
 
-def _by_place(launches: Launches, figure: Figure) -> dict[int, dict[Round, float]]:
+def _by_place(launches: Launches, figure: LaunchFigure) -> dict[int, dict[Round, float]]:
     return {place: _by_round(version, figure) for place, version in enumerate(launches)}
 
 
-def _by_round(version: Sequence[Trial], figure: Figure) -> dict[Round, float]:
+def _by_round(version: Sequence[Trial], figure: LaunchFigure) -> dict[Round, float]:
     figures = {(trial.run, trial.round): figure(trial) for trial in version}
     return {number: value for number, value in figures.items() if value is not None and value > 0}
 

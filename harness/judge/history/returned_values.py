@@ -8,17 +8,17 @@ launch is compared as a level: by the medians of the launches, in rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.comparison.launch_figures import Launches, common_steps, is_clean
 from harness.judge.comparison.pace import WARM_UP
 from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
+from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints.detectable_change import least_found
 from harness.judge.history.changepoints.segmentation import Levels, find_levels
 from harness.judge.history.level_changes import ALPHA, between, strictest
@@ -27,8 +27,8 @@ from harness.model import (
     METRIC_PREFIX,
     Change,
     Effect,
+    FindingKind,
     Floats,
-    Kind,
     Limits,
     MetricLimit,
     Observed,
@@ -47,7 +47,7 @@ NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """What a block's versions show of one metric: changes, a verdict for each version, and observations. `is_tested`:
+    """The judgement of one metric of a block: changes, a verdict for each version, and observations. `is_tested`:
     its levels were searched for a change, so that chance may have made one.
     """
 
@@ -131,7 +131,7 @@ class _Metric:
 
     @cached_property
     def first_nan(self) -> int:
-        """First step at which any version returned NaN; 0 if none did."""
+        """Return the first step at which any version returned NaN; 0 if none did."""
         steps = [
             trial.not_finite[self.name][1] for each in self.launches for trial in each if self.name in trial.not_finite
         ]
@@ -159,7 +159,7 @@ class _Metric:
             if not states[place]:
                 good = values
         changes = tuple(
-            self._change(kind, before, after, known)
+            self._change(kind, before, after, known, effect=_ratio(_median(known[before]), _median(known[after])))
             for kind, before, after in transitions(states)
             if before is not None
         )
@@ -179,9 +179,16 @@ class _Metric:
         worse = {"change": abs(relative), "rise": relative, "drop": -relative}.get(limit.rule, 0.0)
         return worse > limit.limit
 
-    def _change(self, kind: Kind, before: int, after: int, known: Mapping[int, Floats]) -> Change:
-        old, new = _median(known[before]), _median(known[after])
-        effect = _ratio(old, new)
+    def _change(
+        self,
+        kind: FindingKind,
+        before: int,
+        after: int,
+        known: Collection[int],
+        *,
+        effect: Effect | None,
+        p: float | None = None,
+    ) -> Change:
         return Change(
             metric=self.signal,
             kind=kind,
@@ -189,6 +196,7 @@ class _Metric:
             after=after,
             untestable=between(known, before, after),
             effect=effect,
+            p=p,
             verdict="value",
         )
 
@@ -228,20 +236,10 @@ class _Metric:
         good, bad = middle + levels.means[0], False
         for shift, level in zip(levels.shifts, (middle + mean for mean in levels.means[1:]), strict=True):
             worse = self._is_beyond(_relative(good, level, scale=1.0))
-            kind: Kind = "first_bad" if worse else "first_fixed"
+            kind: FindingKind = "first_bad" if worse else "first_fixed"
             before, after = table.positions[shift.before], table.positions[shift.after]
             if worse != bad:
-                effect = _ratio(good, level)
-                yield Change(
-                    metric=self.signal,
-                    kind=kind,
-                    before=before,
-                    after=after,
-                    untestable=between(table.positions, before, after),
-                    effect=effect,
-                    p=shift.p,
-                    verdict="value",
-                )
+                yield self._change(kind, before, after, table.positions, effect=_ratio(good, level), p=shift.p)
             bad = worse
             good = good if worse else level
 

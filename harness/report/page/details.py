@@ -71,7 +71,7 @@ class Apart:
     finding: str
     before: str
     after: str
-    rows: tuple[diff.Row, ...]
+    rows: tuple[diff.DiffRow, ...]
     more: int
     notes: tuple[str, ...]
 
