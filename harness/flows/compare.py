@@ -241,10 +241,9 @@ def _noise(run: StoredRun, block: Block, *, steps: Steps) -> Noise | None:
 def _together(
     runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
 ) -> RunResult | None:
-    """Return all runs as one result. Return None for one machine on several days, which has no lanes to compare, and
-    where what ran is not the same.
+    """Return all runs as one result; None for one machine on several days, and where what ran is not the same.
 
-    Images that no two of them ran say something together, too: which cell would tell.
+    Images that no two of the runs share say something together, too: which cell would tell.
     """
     machines = [column.machine for column in columns.values()]
     if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not _same_questions(runs):

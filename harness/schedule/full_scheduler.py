@@ -1,6 +1,4 @@
-"""Scheduler of a block that runs every version: rounds of all, and launches of single versions where results ask for
-them.
-"""
+"""Schedules a block that runs every version: rounds of all, and single launches where results ask for it."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from harness.report.text import clean, numbers, sensitivity, signal_words, words
 from harness.report.text.clean import plain
 from harness.report.text.signal_words import Strip, Tone
 
-FindingMark = Literal["first_bad", "first_fixed"]
-MARKS: dict[FindingMark, str] = {"first_bad": "▼", "first_fixed": "▲"}
+Mark = Literal["first_bad", "first_fixed"]
+MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
 LEGEND = "✗ bad  ✓ good  ? not decided  – not measured  ▼ first bad  ▲ first good again"
 ABSENT = {
     "untested": "should have run but did not",
@@ -44,7 +44,7 @@ class Shown:
     word: str
     figure: str
     result: CellResult
-    mark: FindingMark | None = None
+    mark: Mark | None = None
     strip: Strip = ()
 
     @property
@@ -215,7 +215,7 @@ def _is_level(finding: Finding) -> bool:
     return signal_words.signal_of(finding.metric).kind in ("level", "value") and finding.verdict not in BAD
 
 
-def _marks(findings: Iterable[Finding]) -> dict[str, FindingMark]:
+def _marks(findings: Iterable[Finding]) -> dict[str, Mark]:
     """Return the mark of each version; a drift has none, because it has no first bad version."""
     known = [one for one in findings if one.kind != "drift"]
     return {one.after: "first_fixed" if one.kind == "first_fixed" else "first_bad" for one in known}
@@ -277,8 +277,7 @@ def _median_cells(
     """
     marks = _marks(findings)
     sizes = {one.after: numbers.change(one.effect) for one in findings if one.effect is not None}
-    first = next((marks[version] for version in versions if version in marks), "first_bad")
-    bad = first == "first_fixed"
+    bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"
     untold = {version for one in findings for version in one.untestable}
     drifted = {one.after for one in findings if one.kind == "drift"}
     cells: list[Shown | None] = []
@@ -290,9 +289,7 @@ def _median_cells(
     return tuple(cells)
 
 
-def _median_cell(
-    entry: CellResult | None, metric: Metric, *, tone: Tone, mark: FindingMark | None, size: str
-) -> Shown | None:
+def _median_cell(entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str) -> Shown | None:
     if entry is None:
         return None
     value = signal_words.value_of(metric, entry.verdict)
